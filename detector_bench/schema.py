@@ -1,0 +1,46 @@
+"""The tables that the stages of a study hand to each other: column names, types and their meaning."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+IMAGE_COLUMNS = ("image_id", "path", "t2i_model", "prompt_id")
+PROMPT_COLUMNS = ("prompt_id", "category", "word", "prompt")
+LABEL_COLUMNS = ("image_id", "annotator", "attribute", "label", "reason")
+
+PREDICTIONS = pa.schema(
+    [
+        pa.field("image_id", pa.string(), nullable=False),
+        pa.field("detector", pa.string(), nullable=False),
+        pa.field("attribute", pa.string(), nullable=False),
+        pa.field("status", pa.string(), nullable=False),  # clear, filtered or error
+        pa.field("reason", pa.string()),  # why it is filtered, or what went wrong
+        pa.field("label", pa.string()),  # the class of a clear image
+        pa.field("score", pa.float64()),  # the detector's probability of that label, 0 to 1
+        pa.field("value", pa.float64()),  # a measured number: age in years, skin tone
+        pa.field("raw", pa.string()),  # an answer before it was parsed
+        pa.field("image_sha256", pa.string()),  # the content that was judged; null when it could not be read
+    ]
+)
+"""One row per image and attribute; a folder `predictions/<detector>/` holds one detector's rows."""
+
+METRIC_COLUMNS = (
+    "detector",
+    "attribute",
+    "t2i_model",
+    "category",
+    "prompt_id",
+    "metric",
+    "n_clear",
+    "value",
+    "ci_low",
+    "ci_high",
+    "n",
+    "n_left_out",
+)
+"""One row per number. `t2i_model`, `category` and `prompt_id` are "all" where the number covers all of them.
+
+`n_clear` says, for bias scores of a detector, whose count of clear images is the denominator ("detector" or
+"human"), and is empty elsewhere. `n` is how many images (shares) or prompts (means over prompts) the number
+rests on; `n_left_out` is how many it had to leave out: images with an error, or prompts without a score.
+"""

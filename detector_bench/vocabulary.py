@@ -1,0 +1,87 @@
+"""The words that every table of the project uses: attributes, their classes, and what a verdict can be.
+
+Perceived gender, age group and race are what annotators and detectors see in a synthetic image. They are not
+an identity, and nobody's identity can be read off them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from detector_bench.errors import ConfigError, nearest_hint
+
+LOW_QUALITY = "low_quality"
+"""Human label: the attribute cannot be judged from the image (several people, nobody, face not visible)."""
+
+OTHERS = "others"
+"""Human label: outside the attribute's classes, a non-binary gender for instance. Kept and reported apart."""
+
+ALL = "all"
+"""In metric tables: the row covers every T2I model, category or prompt. Reserved: no T2I model may bear it."""
+
+GROUND_TRUTH = "ground_truth"
+"""In tables: the human labels, shown like one more detector. Reserved: no detector may bear it."""
+
+
+class Status(StrEnum):
+    """What a detector did with an image. Three different things: an error is never a filtered image."""
+
+    CLEAR = "clear"
+    FILTERED = "filtered"
+    ERROR = "error"
+
+
+@dataclass(frozen=True, slots=True)
+class Attribute:
+    """A property that detectors and annotators perceive, with the classes that a clear image can show."""
+
+    name: str
+    classes: tuple[str, ...]
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """All labels a human may give: the classes, `low_quality` and `others`."""
+        return (*self.classes, LOW_QUALITY, OTHERS)
+
+
+ATTRIBUTES: dict[str, Attribute] = {
+    attribute.name: attribute
+    for attribute in (
+        Attribute("gender", ("male", "female")),
+        Attribute("age", ("young", "middle_aged", "elderly")),
+        Attribute(
+            "race",
+            (
+                "white",
+                "black",
+                "latino_hispanic",
+                "east_asian",
+                "southeast_asian",
+                "south_asian",
+                "middle_eastern",
+            ),
+        ),
+    )
+}
+
+LOW_QUALITY_REASONS: tuple[str, ...] = (
+    "several_people",
+    "no_person",
+    "face_not_visible",
+    "blurred",
+    "ambiguous",
+)
+"""Why a human called an image low-quality; an empty reason is allowed, free text after `others` too."""
+
+
+def attribute_named(name: str) -> Attribute:
+    """Look an attribute up by name.
+
+    Raises:
+        ConfigError: no such attribute; the message names the nearest known ones.
+    """
+    try:
+        return ATTRIBUTES[name]
+    except KeyError:
+        raise ConfigError(f"unknown attribute {name!r}: {nearest_hint(name, ATTRIBUTES)}") from None
