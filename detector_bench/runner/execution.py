@@ -1,0 +1,181 @@
+"""Runs stages and detectors on a batch; a failure costs the image it belongs to, never the batch."""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeVar
+
+from detector_bench.detectors.base import Detector
+from detector_bench.detectors.prediction import Prediction
+from detector_bench.errors import DetectorBenchError
+from detector_bench.perception.stage import Arrays, Batch, Frame, Stage, StageFailure, StageFunction, with_inputs
+from detector_bench.runner.stage_cache import StageCache
+from detector_bench.weights import WeightsLocator
+
+R = TypeVar("R")
+
+
+class StageExecution:
+    """Loads stages when they are first needed, runs them, and keeps their results in the cache.
+
+    Attributes:
+        seconds: time spent in each stage, by `label`; loading weights counts under `<label> (loading)`.
+        images: how many images each stage was really run on.
+    """
+
+    def __init__(self, *, fingerprints: dict[Stage, str], weights: WeightsLocator, cache: StageCache) -> None:
+        self._fingerprints = fingerprints
+        self._weights = weights
+        self._cache = cache
+        self._functions: dict[Stage, StageFunction] = {}
+        self.seconds: dict[str, float] = defaultdict(float)
+        self.images: dict[str, int] = defaultdict(int)
+
+    def label(self, stage: Stage) -> str:
+        """The stage's name and the beginning of its fingerprint, which tells its variants apart."""
+        return f"{stage.kind}-{self._fingerprints[stage][:8]}"
+
+    def run(
+        self, frames: Sequence[Frame], *, sha256: Sequence[str | None], wanted: Sequence[Sequence[Stage]]
+    ) -> None:
+        """Fill in `frame.results` for all wanted stages.
+
+        Args:
+            frames: with cached results in place already.
+            sha256: content of each image, for the cache.
+            wanted: for each frame, the stages that its detectors read.
+        """
+        todo: dict[Stage, list[int]] = {}
+        for number, (frame, stages) in enumerate(zip(frames, wanted, strict=True)):
+            for stage in missing_stages(stages, frame.results):
+                todo.setdefault(stage, []).append(number)
+        for stage in with_inputs(list(todo)):
+            numbers = todo.get(stage, [])
+            ready = [number for number in numbers if not self._inherit_failure(stage, frames[number])]
+            if ready:
+                self._run_stage(stage, [frames[n] for n in ready], [sha256[n] for n in ready])
+
+    def _inherit_failure(self, stage: Stage, frame: Frame) -> bool:
+        for needed in stage.inputs():
+            result = frame.results[needed]
+            if isinstance(result, StageFailure):
+                frame.results[stage] = result
+                return True
+        return False
+
+    def _run_stage(self, stage: Stage, frames: Sequence[Frame], sha256: Sequence[str | None]) -> None:
+        label = self.label(stage)
+        function = self._function(stage)
+        step = stage.images_per_call or len(frames)
+        done: dict[str, Arrays] = {}
+        began = time.perf_counter()
+        try:
+            for start in range(0, len(frames), step):
+                part = frames[start : start + step]
+                results = each_or_failure(function, part, failed=_stage_failure)
+                for frame, content, result in zip(part, sha256[start : start + step], results, strict=True):
+                    frame.results[stage] = result
+                    self.images[label] += 1
+                    if content is not None and not isinstance(result, StageFailure):
+                        done[content] = result
+        finally:
+            # Also when interrupted: what is computed is not computed again.
+            self.seconds[label] += time.perf_counter() - began
+            if stage.cached:
+                self._cache.put(self._fingerprints[stage], done)
+
+    def _function(self, stage: Stage) -> StageFunction:
+        if stage not in self._functions:
+            began = time.perf_counter()
+            self._functions[stage] = stage.load(self._weights)
+            self.seconds[f"{self.label(stage)} (loading)"] += time.perf_counter() - began
+        return self._functions[stage]
+
+
+def missing_stages(wanted: Iterable[Stage], present: Iterable[Stage]) -> list[Stage]:
+    """The stages that must run so that the wanted ones are there; inputs of a present stage need not."""
+    have = set(present)
+    ordered: dict[Stage, None] = {}
+
+    def visit(stage: Stage) -> None:
+        if stage in have or stage in ordered:
+            return
+        for needed in stage.inputs():
+            visit(needed)
+        ordered.setdefault(stage)
+
+    for stage in wanted:
+        visit(stage)
+    return list(ordered)
+
+
+def judge(detector: Detector, frames: Sequence[Frame]) -> list[Prediction]:
+    """Ask a detector about a batch; images that a stage or the detector fails on become errors."""
+    predictions: list[Prediction] = []
+    sound: list[Frame] = []
+    for frame in frames:
+        failure = next(
+            (found for stage in detector.stages if isinstance(found := frame.results[stage], StageFailure)), None
+        )
+        if failure is None:
+            sound.append(frame)
+        else:
+            predictions += _errors(detector, frame.image_id, f"{failure.reason}: {failure.detail}")
+
+    def by_image(part: Sequence[Frame]) -> list[list[Prediction]]:
+        found: dict[str, list[Prediction]] = {frame.image_id: [] for frame in part}
+        for prediction in detector.predict(Batch(part)):
+            found[prediction.image_id].append(prediction)
+        return list(found.values())
+
+    def failed(frame: Frame, error: Exception) -> list[Prediction]:
+        return _errors(detector, frame.image_id, f"detector_failed: {type(error).__name__}: {error}")
+
+    for of_image in each_or_failure(by_image, sound, failed=failed):
+        predictions += of_image
+    return predictions
+
+
+def errors_for(detectors: Sequence[Detector], image_id: str, reason: str) -> list[list[Prediction]]:
+    """The error rows of an image that could not be read or decoded, by detector."""
+    return [_errors(detector, image_id, reason) for detector in detectors]
+
+
+def each_or_failure(
+    function: Callable[[Sequence[Frame]], Sequence[R]],
+    frames: Sequence[Frame],
+    *,
+    failed: Callable[[Frame, Exception], R],
+) -> list[R]:
+    """Call a batch function; if it fails, halve the batch until the failure is one image's own.
+
+    Halving also gets over a lack of memory. Mistakes that the user must mend (a missing package, wrong weights)
+    are raised as they are.
+    """
+    if not frames:
+        return []
+    try:
+        results = list(function(frames))
+        if len(results) != len(frames):
+            raise ValueError(f"{len(results)} results for {len(frames)} images")
+    except DetectorBenchError:
+        raise
+    except Exception as error:  # noqa: BLE001 - networks and libraries raise anything; it becomes a row
+        if len(frames) == 1:
+            return [failed(frames[0], error)]
+        half = len(frames) // 2
+        return [
+            *each_or_failure(function, frames[:half], failed=failed),
+            *each_or_failure(function, frames[half:], failed=failed),
+        ]
+    return results
+
+
+def _stage_failure(frame: Frame, error: Exception) -> Arrays | StageFailure:  # noqa: ARG001
+    return StageFailure("stage_failed", f"{type(error).__name__}: {error}")
+
+
+def _errors(detector: Detector, image_id: str, reason: str) -> list[Prediction]:
+    return [Prediction.error(image_id, attribute, reason) for attribute in detector.attributes]

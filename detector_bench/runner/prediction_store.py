@@ -1,0 +1,170 @@
+"""Predictions on disk: one folder per detector, written in parts as the run goes, joined when it ends.
+
+Every file carries the detector's fingerprint in its metadata. A folder holds the rows of one fingerprint only:
+what was judged by another version of the detector is dropped when a run begins.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from detector_bench.detectors.prediction import Prediction
+from detector_bench.errors import DetectorBenchError
+from detector_bench.schema import PREDICTIONS
+from detector_bench.vocabulary import Status
+
+FINGERPRINT_KEY = b"detector_bench.fingerprint"
+IDENTITY_KEY = b"detector_bench.identity"
+JOINED_NAME = "predictions.parquet"
+_TEMPORARY_SUFFIX = ".tmp"
+
+
+class PredictionStore:
+    """One detector's folder `predictions/<detector>/`.
+
+    Args:
+        folder: that folder; created if missing.
+        detector: the detector's name, written into each row.
+        fingerprint: sha256 of all that decides its verdicts.
+        identity: what the fingerprint is the sha256 of, kept for people.
+    """
+
+    def __init__(self, folder: Path, *, detector: str, fingerprint: str, identity: Mapping[str, Any]) -> None:
+        self._folder = folder
+        self._detector = detector
+        self._metadata = {
+            FINGERPRINT_KEY: fingerprint.encode(),
+            IDENTITY_KEY: json.dumps(identity, sort_keys=True).encode(),
+        }
+        self._schema = PREDICTIONS.with_metadata(self._metadata)
+        self._pending: list[dict[str, Any]] = []
+        folder.mkdir(parents=True, exist_ok=True)
+
+    def discard_other_versions(self) -> None:
+        """Remove what another version of the detector wrote, or one with other parameters or weights."""
+        for path in self._files():
+            if (_read_metadata(path) or {}).get(FINGERPRINT_KEY) != self._metadata[FINGERPRINT_KEY]:
+                path.unlink()
+
+    def finished(self) -> pa.Table:
+        """Rows that are still good: of this fingerprint, without errors, each image and attribute once.
+
+        An error is no verdict, so images with one are judged again.
+        """
+        table = pa.concat_tables([self._schema.empty_table(), *(_read(path) for path in self._files())])
+        return _without_repeats(table.filter(pc.field("status") != Status.ERROR.value))
+
+    def add(self, predictions: Sequence[Prediction], *, sha256: Mapping[str, str | None]) -> None:
+        """Take predictions in; they reach the disk with the next `flush`.
+
+        Args:
+            predictions: any number.
+            sha256: content of each image, by image id; None where it could not be read.
+        """
+        for prediction in predictions:
+            row = asdict(prediction)
+            row.update(
+                detector=self._detector,
+                status=prediction.status.value,
+                image_sha256=sha256[prediction.image_id],
+            )
+            self._pending.append(row)
+
+    @property
+    def pending(self) -> int:
+        """Number of rows that are not on disk yet."""
+        return len(self._pending)
+
+    def flush(self) -> None:
+        """Write the rows taken in since the last flush as a new part, all or none of them."""
+        if not self._pending:
+            return
+        table = pa.Table.from_pylist(self._pending, schema=self._schema)
+        number = 1 + max((int(path.stem.split("-")[1]) for path in self._folder.glob("part-*.parquet")), default=0)
+        _write(table, self._folder / f"part-{number:06d}.parquet")
+        self._pending = []
+
+    def join(self, image_ids: pa.Array, *, sha256: Mapping[str, str | None] | None = None) -> None:
+        """Put all good rows into one file, in the image set's order, and remove every other file.
+
+        Args:
+            image_ids: the image set's ids; rows of other images are dropped.
+            sha256: current content by image id; rows about another content are dropped. None skips the check.
+        """
+        self.flush()
+        files = self._files()
+        joined = pa.concat_tables([self._schema.empty_table(), *(_read(path) for path in files)])
+        if sha256 is not None:
+            current = pa.array([sha256.get(image) for image in joined["image_id"].to_pylist()], pa.string())
+            same = pc.equal(joined["image_sha256"], current)
+            joined = joined.filter(pc.or_kleene(same, pc.is_null(joined["image_sha256"])))
+        joined = _in_order(_without_repeats(joined), image_ids)
+        target = self._folder / JOINED_NAME
+        if files != [target] or not _read(target).equals(joined, check_metadata=True):
+            _write(joined, target)
+            for path in files:
+                if path != target:
+                    path.unlink()
+
+    def _files(self) -> list[Path]:
+        for leftover in self._folder.glob(f"*{_TEMPORARY_SUFFIX}"):
+            leftover.unlink()
+        # The joined file last: of a row that is in a part too, the part's is the newer one.
+        parts = sorted(self._folder.glob("part-*.parquet"), reverse=True)
+        joined = self._folder / JOINED_NAME
+        return [*parts, joined] if joined.exists() else parts
+
+
+def _read(path: Path) -> pa.Table:
+    try:
+        return pq.read_table(path)
+    except (OSError, pa.ArrowException) as error:
+        raise _unreadable(path, error) from error
+
+
+def _read_metadata(path: Path) -> Mapping[bytes, bytes] | None:
+    try:
+        found: Mapping[bytes, bytes] | None = pq.read_schema(path).metadata
+    except (OSError, pa.ArrowException) as error:
+        raise _unreadable(path, error) from error
+    return found
+
+
+def _unreadable(path: Path, error: Exception) -> DetectorBenchError:
+    return DetectorBenchError(f"prediction file {str(path)!r} cannot be read: {error}; delete it and run again")
+
+
+def _write(table: pa.Table, path: Path) -> None:
+    temporary = path.with_name(path.name + _TEMPORARY_SUFFIX)
+    pq.write_table(table, temporary, compression="zstd")
+    with temporary.open("rb") as stream:
+        os.fsync(stream.fileno())
+    temporary.replace(path)
+
+
+def _without_repeats(table: pa.Table) -> pa.Table:
+    """Keep the first row of each image and attribute, with verdicts before errors."""
+    if table.num_rows == 0:
+        return table
+    rank = pc.equal(table["status"], Status.ERROR.value).cast(pa.int8())
+    numbered = table.select(["image_id", "attribute"]).append_column("rank", rank)
+    numbered = numbered.append_column("row", pa.array(range(table.num_rows), pa.int64()))
+    numbered = numbered.sort_by([("rank", "ascending"), ("row", "ascending")])
+    first = numbered.group_by(["image_id", "attribute"], use_threads=False).aggregate([("row", "first")])
+    rows = first["row_first"]
+    return table if len(rows) == table.num_rows else table.take(rows.sort())
+
+
+def _in_order(table: pa.Table, image_ids: pa.Array) -> pa.Table:
+    position = pc.index_in(table["image_id"], value_set=image_ids)
+    table = table.append_column("position", position).filter(pc.is_valid(position))
+    return table.sort_by([("position", "ascending"), ("attribute", "ascending")]).drop_columns("position")

@@ -1,0 +1,55 @@
+"""Tells before a run what it lacks: packages and weights, all at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from detector_bench.detectors.base import Detector
+from detector_bench.errors import DetectorBenchError, MissingExtraError, WeightsError
+from detector_bench.extras import is_installed
+from detector_bench.extras import missing_message as missing_package
+from detector_bench.perception.stage import Stage, with_inputs
+from detector_bench.weights import WeightsLocator
+from detector_bench.weights.locate import missing_message as missing_weights
+
+
+def lacking(detector: Detector, *, weights: WeightsLocator) -> list[str]:
+    """What a detector lacks on this machine, a line each; empty if it is ready."""
+    messages = _packages(detector.kind.modules, extra=detector.kind.extra)
+    messages += stages_lacking(with_inputs(detector.stages), weights=weights)
+    return list(dict.fromkeys(messages))
+
+
+def stages_lacking(stages: Iterable[Stage], *, weights: WeightsLocator) -> list[str]:
+    """What some stages lack on this machine, a line each."""
+    messages: list[str] = []
+    for stage in stages:
+        messages += _packages(stage.modules, extra=stage.extra)
+        for file in stage.weights():
+            downloadable = weights.allow_download and file.url is not None and file.sha256 is not None
+            if weights.find(file) is None and not downloadable:
+                messages.append(missing_weights(file))
+    return list(dict.fromkeys(messages))
+
+
+def require_ready(stages: Iterable[Stage], *, weights: WeightsLocator) -> None:
+    """Check that stages can run.
+
+    Raises:
+        MissingExtraError: packages are missing.
+        WeightsError: weights are missing, or not the pinned ones.
+    """
+    stages = list(stages)
+    messages = stages_lacking(stages, weights=weights)
+    if messages:
+        kind: type[DetectorBenchError] = (
+            MissingExtraError if any("not installed" in message for message in messages) else WeightsError
+        )
+        raise kind("\n".join(messages))
+    for stage in stages:
+        for file in stage.weights():
+            weights.locate(file)
+
+
+def _packages(modules: Iterable[str], *, extra: str | None) -> list[str]:
+    return [missing_package(module, extra=extra) for module in modules if not is_installed(module)]

@@ -1,0 +1,95 @@
+"""Reads study files: YAML with strict keys, and detectors described in files of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from detector_bench.errors import ConfigError
+
+_DEEPEST_EXTENDS = 5
+
+
+class _StrictLoader(yaml.SafeLoader):
+    """Refuses a mapping with the same key twice, of which YAML would silently keep the last."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:  # noqa: FBT001, FBT002
+        seen: set[Any] = set()
+        for key_node, _ in node.value:
+            key = self.construct_object(key_node, deep=True)
+            if isinstance(key, Hashable) and key in seen:
+                raise yaml.constructor.ConstructorError(
+                    None, None, f"the key {key!r} stands here a second time", key_node.start_mark
+                )
+            seen.add(key)
+        return super().construct_mapping(node, deep=deep)
+
+
+def read_mapping(path: Path) -> dict[str, Any]:
+    """Read a YAML file that holds a mapping.
+
+    Raises:
+        ConfigError: no such file, not YAML (with line and column), or not a mapping.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+        content = yaml.load(text, Loader=_StrictLoader)  # noqa: S506 - derived from SafeLoader
+    except FileNotFoundError:
+        raise ConfigError(f"there is no file {str(path)!r}") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: cannot be read: {error}") from error
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        place = f", line {mark.line + 1}, column {mark.column + 1}" if mark is not None else ""
+        raise ConfigError(f"{path}{place}: {getattr(error, 'problem', None) or error}") from error
+    if not isinstance(content, dict):
+        raise ConfigError(f"{path}: a mapping is expected, with keys such as `image_set` and `detectors`")
+    return content
+
+
+def resolve_detector(entry: Any, *, folder: Path, place: str, depth: int = 0) -> dict[str, Any]:
+    """Bring one entry of `detectors` into its full form: name, kind, parameters.
+
+    An entry is a registered name, or a mapping with `kind` (a registered name), `name` (how tables call it) and
+    parameters. With `extends: FILE` it starts from the mapping in that file, and its own keys win; mappings are
+    merged key by key.
+
+    Raises:
+        ConfigError: an entry of another form, or a chain of `extends` that does not end.
+    """
+    if isinstance(entry, str):
+        entry = {"kind": entry}
+    if not isinstance(entry, Mapping):
+        raise ConfigError(f"{place}: a detector is its name, or a mapping; got {entry!r}")
+    if depth > _DEEPEST_EXTENDS:
+        raise ConfigError(f"{place}: `extends` goes deeper than {_DEEPEST_EXTENDS} files; is it a circle?")
+    merged = dict(entry)
+    base_file = merged.pop("extends", None)
+    if base_file is not None:
+        path = folder / str(base_file)
+        base = read_mapping(path)
+        below = resolve_detector(base, folder=path.parent, place=str(path), depth=depth + 1)
+        flat = {"name": below["name"], "kind": below["kind"], **below["parameters"]}
+        merged = merge(flat, merged)
+    kind = merged.pop("kind", None)
+    if not isinstance(kind, str):
+        raise ConfigError(f"{place}: `kind` is missing: the registered name of a detector")
+    name = merged.pop("name", kind)
+    if not isinstance(name, str):
+        raise ConfigError(f"{place}: `name` is text; got {name!r}")
+    return {"name": name, "kind": kind, "parameters": merged}
+
+
+def merge(base: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
+    """Lay `own` over `base`: mappings key by key, anything else whole."""
+    merged = dict(base)
+    for key, value in own.items():
+        below = merged.get(key)
+        if isinstance(below, Mapping) and isinstance(value, Mapping):
+            merged[key] = merge(below, value)
+        else:
+            merged[key] = value
+    return merged

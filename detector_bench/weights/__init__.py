@@ -1,0 +1,7 @@
+"""Weights files: what they are, where they are found, and proof that they are the right ones."""
+
+from detector_bench.weights.catalogue import CATALOGUE
+from detector_bench.weights.files import WeightsFile
+from detector_bench.weights.locate import WeightsLocator
+
+__all__ = ["CATALOGUE", "WeightsFile", "WeightsLocator"]
