@@ -27,6 +27,10 @@ class IncompletePredictionsError(DetectorBenchError):
     """Stored predictions do not cover the image set that they are to be evaluated on."""
 
 
+class RunInterruptedError(DetectorBenchError):
+    """The run was stopped; what it had done is stored, and running again goes on from there."""
+
+
 @dataclass(frozen=True, slots=True)
 class Problem:
     """One mistake in a data file: where it stands, the bad value, and what is accepted there.

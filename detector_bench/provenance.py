@@ -47,7 +47,7 @@ def environment() -> dict[str, Any]:
 
 
 def git_commit() -> str | None:
-    """Commit of the checkout that this code runs from, with `-dirty` if files differ; None for an installed package."""
+    """Commit of the checkout that this code runs from, with `-dirty` if files differ; None if installed."""
     root = Path(__file__).resolve().parents[1]
     if not (root / ".git").exists():
         return None

@@ -7,7 +7,6 @@ what was judged by another version of the detector is dropped when a run begins.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -17,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from detector_bench.atomic_files import replacing
 from detector_bench.detectors.prediction import Prediction
 from detector_bench.errors import DetectorBenchError
 from detector_bench.schema import PREDICTIONS
@@ -25,7 +25,6 @@ from detector_bench.vocabulary import Status
 FINGERPRINT_KEY = b"detector_bench.fingerprint"
 IDENTITY_KEY = b"detector_bench.identity"
 JOINED_NAME = "predictions.parquet"
-_TEMPORARY_SUFFIX = ".tmp"
 
 
 class PredictionStore:
@@ -48,6 +47,8 @@ class PredictionStore:
         self._schema = PREDICTIONS.with_metadata(self._metadata)
         self._pending: list[dict[str, Any]] = []
         folder.mkdir(parents=True, exist_ok=True)
+        for leftover in folder.glob(".*.tmp"):  # of a run that was killed while it wrote
+            leftover.unlink()
 
     def discard_other_versions(self) -> None:
         """Remove what another version of the detector wrote, or one with other parameters or weights."""
@@ -116,8 +117,6 @@ class PredictionStore:
                     path.unlink()
 
     def _files(self) -> list[Path]:
-        for leftover in self._folder.glob(f"*{_TEMPORARY_SUFFIX}"):
-            leftover.unlink()
         # The joined file last: of a row that is in a part too, the part's is the newer one.
         parts = sorted(self._folder.glob("part-*.parquet"), reverse=True)
         joined = self._folder / JOINED_NAME
@@ -144,11 +143,8 @@ def _unreadable(path: Path, error: Exception) -> DetectorBenchError:
 
 
 def _write(table: pa.Table, path: Path) -> None:
-    temporary = path.with_name(path.name + _TEMPORARY_SUFFIX)
-    pq.write_table(table, temporary, compression="zstd")
-    with temporary.open("rb") as stream:
-        os.fsync(stream.fileno())
-    temporary.replace(path)
+    with replacing(path) as temporary:
+        pq.write_table(table, temporary, compression="zstd")
 
 
 def _without_repeats(table: pa.Table) -> pa.Table:

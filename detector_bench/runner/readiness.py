@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from detector_bench.detectors.base import Detector
+from detector_bench.detectors.base import Detector, DetectorType
 from detector_bench.errors import DetectorBenchError, MissingExtraError, WeightsError
 from detector_bench.extras import is_installed
 from detector_bench.extras import missing_message as missing_package
@@ -15,9 +15,14 @@ from detector_bench.weights.locate import missing_message as missing_weights
 
 def lacking(detector: Detector, *, weights: WeightsLocator) -> list[str]:
     """What a detector lacks on this machine, a line each; empty if it is ready."""
-    messages = _packages(detector.kind.modules, extra=detector.kind.extra)
+    messages = kind_lacking(detector.kind)
     messages += stages_lacking(with_inputs(detector.stages), weights=weights)
     return list(dict.fromkeys(messages))
+
+
+def kind_lacking(kind: DetectorType) -> list[str]:
+    """What a registered sort of detector lacks on this machine, before any parameters."""
+    return _packages(kind.modules, extra=kind.extra)
 
 
 def stages_lacking(stages: Iterable[Stage], *, weights: WeightsLocator) -> list[str]:

@@ -18,7 +18,7 @@ from filelock import FileLock, Timeout
 
 from detector_bench.dataset import ImageSet
 from detector_bench.detectors.base import Detector
-from detector_bench.errors import ConfigError, DetectorBenchError
+from detector_bench.errors import ConfigError, DetectorBenchError, RunInterruptedError
 from detector_bench.perception.decoding import DEFAULT_MAX_PIXELS
 from detector_bench.perception.stage import Frame, Stage, fingerprint, with_inputs
 from detector_bench.runner.execution import StageExecution, errors_for, judge, missing_stages
@@ -34,15 +34,10 @@ from detector_bench.runner.prediction_store import PredictionStore
 from detector_bench.runner.progress import ProgressListener, RunProgress, SilentProgress
 from detector_bench.runner.readiness import require_ready
 from detector_bench.runner.stage_cache import StageCache
-from detector_bench.vocabulary import Status
 from detector_bench.weights import WeightsLocator
 
 _SECONDS_BETWEEN_FLUSHES = 10.0
 _ROWS_BETWEEN_FLUSHES = 20_000
-
-
-class RunInterruptedError(DetectorBenchError):
-    """The run was stopped; what it had done is stored, and running again goes on from there."""
 
 
 @dataclass(frozen=True)
@@ -301,8 +296,3 @@ def _verdicts(store: PredictionStore, detector: Detector) -> Mapping[str, str]:
     attributes = Counter(table["image_id"].to_pylist())
     contents = dict(zip(table["image_id"].to_pylist(), table["image_sha256"].to_pylist(), strict=True))
     return {image: sha256 for image, sha256 in contents.items() if attributes[image] == len(detector.attributes)}
-
-
-def status_counts(record: Mapping[str, Counter[Status]]) -> dict[str, dict[str, int]]:
-    """Counts by detector and status as plain data."""
-    return {name: {status.value: counter[status] for status in Status} for name, counter in record.items()}

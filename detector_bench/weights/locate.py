@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -62,6 +62,10 @@ class WeightsLocator:
             if not folder.is_dir():
                 raise WeightsError(f"{origin}: there is no folder {str(folder)!r}")
         return cls(folders=tuple(folder for _, folder in named), beside=beside, allow_download=allow_download)
+
+    def reporting(self, progress: Callable[[str, int, int | None], None]) -> WeightsLocator:
+        """The same locator, telling about downloads."""
+        return replace(self, progress=progress)
 
     def candidates(self, file: WeightsFile) -> list[Path]:
         """All places where the file may lie, in the order of search, whether or not they exist."""

@@ -1,0 +1,68 @@
+"""Puts the commands together, and turns errors into one line and an exit status."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from typing import Annotated
+
+import typer
+
+from detector_bench import __version__
+from detector_bench.cli import detectors, image_sets, studies, weights
+from detector_bench.cli.console import errors
+from detector_bench.errors import DetectorBenchError, RunInterruptedError
+
+EXIT_MISTAKE = 1
+EXIT_INTERRUPTED = 130
+
+app = typer.Typer(
+    name="detector-bench",
+    help="Can a gender, age or race detector be trusted to measure the bias of a text-to-image model?",
+    no_args_is_help=True,
+    rich_markup_mode="markdown",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command("run")(studies.run)
+app.command("evaluate")(studies.evaluate)
+app.command("quickstart")(studies.quickstart)
+app.command("check")(image_sets.check)
+app.command("import")(image_sets.import_)
+app.command("detectors")(detectors.detectors)
+app.add_typer(weights.app, name="weights")
+
+
+def _show_version(value: bool) -> None:  # noqa: FBT001 - typer calls it with the option's value
+    if value:
+        typer.echo(f"detector-bench {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    *,
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version and stop.", callback=_show_version, is_eager=True)
+    ] = False,
+) -> None:
+    pass
+
+
+def main() -> None:
+    """Run the command line; exit status 0 if all went well, 1 for a mistake, 130 if interrupted."""
+    # A job scheduler's stop is treated like Ctrl-C: finish writing, and say how to go on.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        app()
+    except RunInterruptedError as error:
+        errors.print("[yellow]interrupted:[/yellow] ", end="")
+        errors.print(str(error), markup=False, highlight=False, soft_wrap=True)
+        sys.exit(EXIT_INTERRUPTED)
+    except DetectorBenchError as error:
+        errors.print("[red]error:[/red] ", end="")
+        errors.print(str(error), markup=False, highlight=False, soft_wrap=True)
+        sys.exit(EXIT_MISTAKE)
+    except KeyboardInterrupt:
+        errors.print("[yellow]interrupted[/yellow]")
+        sys.exit(EXIT_INTERRUPTED)

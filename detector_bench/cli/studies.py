@@ -1,0 +1,146 @@
+"""`run`, `evaluate` and `quickstart`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from detector_bench.cli.console import errors, output
+from detector_bench.cli.plugins import load_plugins
+
+if TYPE_CHECKING:
+    from detector_bench.study import Study, StudyResult
+
+StudyFile = Annotated[
+    Path, typer.Argument(metavar="STUDY.yaml", help="The study file; see configs/ for examples.")
+]
+Out = Annotated[Path, typer.Option("--out", "-o", metavar="DIR", help="Result folder; run again to resume.")]
+ImageSetOption = Annotated[
+    Path | None,
+    typer.Option("--image-set", metavar="DIR", help="Use this image set instead of the one in the study file."),
+]
+NClear = Annotated[
+    str | None,
+    typer.Option(
+        "--n-clear",
+        metavar="detector|human",
+        help="Denominator of a detector's prompt bias score: its own count of clear images, or the humans'.",
+    ),
+]
+WeightsDir = Annotated[
+    Path | None,
+    typer.Option("--weights-dir", metavar="DIR", help="Folder with weights files (or DETECTOR_BENCH_WEIGHTS)."),
+]
+CacheDir = Annotated[
+    Path | None,
+    typer.Option("--cache-dir", metavar="DIR", help="Folder for stage results (or DETECTOR_BENCH_CACHE)."),
+]
+NoCache = Annotated[bool, typer.Option("--no-cache", help="Keep stage results for this run only.")]
+Plugins = Annotated[
+    list[Path] | None,
+    typer.Option("--plugin", metavar="FILE.py", help="Python file with @detector classes; may be repeated."),
+]
+
+
+def run(
+    study_file: StudyFile,
+    *,
+    out: Out,
+    image_set: ImageSetOption = None,
+    weights_dir: WeightsDir = None,
+    cache_dir: CacheDir = None,
+    no_cache: NoCache = False,
+    n_clear: NClear = None,
+    plugin: Plugins = None,
+) -> None:
+    """Run a study's detectors over its image set, evaluate them, and print the comparison.
+
+    Interrupted or repeated, it goes on where it was: only images without a verdict, changed images and changed
+    detectors are judged.
+
+    Example: `detector-bench run configs/t2i_portraits.yaml --out results/portraits --weights-dir weights`
+    """
+    study = _load(study_file, image_set=image_set, n_clear=n_clear, plugin=plugin)
+    _run_and_print(study, out, weights_dir=weights_dir, cache_dir=cache_dir, use_cache=not no_cache)
+
+
+def evaluate(
+    study_file: StudyFile,
+    *,
+    predictions: Annotated[
+        Path, typer.Option("--predictions", metavar="DIR", help="Result folder of a run, or its predictions/.")
+    ],
+    out: Annotated[Path, typer.Option("--out", "-o", metavar="DIR", help="Where metrics and tables are written.")],
+    image_set: ImageSetOption = None,
+    n_clear: NClear = None,
+    allow_incomplete: Annotated[
+        bool, typer.Option("--allow-incomplete", help="Leave out images without a prediction, and count them.")
+    ] = False,
+    plugin: Plugins = None,
+) -> None:
+    """Compute metrics and tables from stored predictions; no detector runs.
+
+    Example: `detector-bench evaluate STUDY.yaml --predictions results/one --out results/two --n-clear human`
+    """
+    study = _load(study_file, image_set=image_set, n_clear=n_clear, plugin=plugin)
+    _print(study.evaluate(predictions, out, allow_incomplete=allow_incomplete))
+
+
+def quickstart(
+    *,
+    out: Annotated[Path, typer.Option("--out", "-o", metavar="DIR", help="Result folder.")] = Path(
+        "detector-bench-quickstart"
+    ),
+    cache_dir: CacheDir = None,
+) -> None:
+    """Try it out: two detectors on pictures that installed packages carry. No download, under a minute.
+
+    Example: `detector-bench quickstart`
+    """
+    from detector_bench.quickstart import build_image_set
+    from detector_bench.resources import resource
+    from detector_bench.study import Study
+
+    image_set = build_image_set(out / "image_set")
+    study = Study.from_yaml(resource("configs/quickstart.yaml"), image_set=image_set)
+    _run_and_print(study, out, weights_dir=None, cache_dir=cache_dir, use_cache=True)
+
+
+def _load(study_file: Path, *, image_set: Path | None, n_clear: str | None, plugin: list[Path] | None) -> Study:
+    from detector_bench.study import Study
+
+    load_plugins(plugin or [])
+    study = Study.from_yaml(study_file, image_set=image_set)
+    return study if n_clear is None else study.with_n_clear(n_clear)
+
+
+def _run_and_print(
+    study: Study, out: Path, *, weights_dir: Path | None, cache_dir: Path | None, use_cache: bool
+) -> None:
+    from detector_bench.cli.run_progress import RunProgressDisplay
+
+    with RunProgressDisplay(errors) as display:
+        result = study.run(
+            out, weights_dir=weights_dir, cache_dir=cache_dir, use_cache=use_cache, progress=display
+        )
+    _print(result)
+
+
+def _print(result: StudyResult) -> None:
+    from detector_bench.report import to_rich
+
+    for table in result.tables.values():
+        if not table.name.startswith("prompt_bias_scores"):
+            output.print(to_rich(table))
+            output.print()
+    for name, by_attribute in result.counts.items():
+        for attribute, counts in by_attribute.items():
+            if counts["error"]:
+                errors.print(
+                    f"{name}, {attribute}: {counts['error']:,} images ended in an error; "
+                    "the column `reason` of its predictions says why",
+                    style="yellow",
+                )
+    output.print(f"Everything is in [bold]{result.out}[/bold]: metrics.csv, tables/, predictions/, run.json")

@@ -1,0 +1,287 @@
+"""A study: an image set, detectors, and what comes of running the ones over the other."""
+
+from __future__ import annotations
+
+import os
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Literal
+
+import pyarrow as pa
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError, field_validator, model_validator
+
+from detector_bench.atomic_files import write_text
+from detector_bench.config_errors import config_error_from
+from detector_bench.dataset import ImageSet
+from detector_bench.detectors.base import Detector, build_detector
+from detector_bench.errors import ConfigError, IncompletePredictionsError, nearest_hint
+from detector_bench.evaluation import evaluate, read_predictions, write_metrics
+from detector_bench.perception.decoding import DEFAULT_MAX_PIXELS
+from detector_bench.report import study_tables, write_tables
+from detector_bench.run_record import write_run_record
+from detector_bench.runner.progress import ProgressListener
+from detector_bench.runner.run import RunSettings, run_detectors
+from detector_bench.runner.stage_cache import default_cache_folder
+from detector_bench.study_file import read_mapping, resolve_detector
+from detector_bench.study_result import StudyResult, status_counts
+from detector_bench.vocabulary import ATTRIBUTES, GROUND_TRUTH
+from detector_bench.weights import WeightsLocator
+
+_NAME = r"^[A-Za-z0-9][A-Za-z0-9._+-]*$"
+
+
+class DetectorEntry(BaseModel):
+    """One detector of a study."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str = Field(pattern=_NAME, max_length=80)
+    """How tables and the folder `predictions/` call it."""
+    kind: str
+    """The registered name."""
+    parameters: dict[str, Any] = Field(default_factory=dict)
+
+    @field_validator("name")
+    @classmethod
+    def _not_reserved(cls, name: str) -> str:
+        if name == GROUND_TRUTH:
+            raise ValueError(f"{GROUND_TRUTH!r} is reserved for the human labels")
+        return name
+
+
+class Study(BaseModel):
+    """What is judged, by whom, and how it is evaluated. The one configuration of command line, YAML and Python."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str = "study"
+    image_set: Path
+    """Folder with images.csv, prompts.csv and labels.csv; in a study file, relative to that file."""
+    detectors: tuple[DetectorEntry, ...] = Field(min_length=1)
+    attributes: tuple[str, ...] = Field(default=("gender",), min_length=1)
+    """What is evaluated. Detectors may judge more; that is stored, too."""
+    n_clear: Literal["detector", "human"] = "detector"
+    """Denominator of a detector's prompt bias score: its own number of clear images, or the humans'. See Lyu 2025,
+    formula 2, which reads as the former, while the size of Table 2's values fits the latter."""
+    max_error_share: float = Field(default=0.1, ge=0, le=1)
+    """Tables show a dash where a detector failed on more than this share of a T2I model's images."""
+    batch_size: int = Field(default=32, ge=1, le=4096)
+    max_pixels: int = Field(default=DEFAULT_MAX_PIXELS, ge=1)
+    """Larger images become errors instead of being decoded."""
+
+    _folder: Path | None = PrivateAttr(default=None)
+
+    @field_validator("attributes")
+    @classmethod
+    def _attributes_are_known(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+        for name in names:
+            if name not in ATTRIBUTES:
+                raise ValueError(f"unknown attribute {name!r}: {nearest_hint(name, ATTRIBUTES)}")
+        return names
+
+    @model_validator(mode="after")
+    def _names_differ(self) -> Study:
+        names = [entry.name for entry in self.detectors]
+        for name in names:
+            if names.count(name) > 1:
+                raise ValueError(f"two detectors have the name {name!r}: give each its own `name`")
+        return self
+
+    @classmethod
+    def from_yaml(cls, path: Path | str, *, image_set: Path | str | None = None) -> Study:
+        """Read a study file.
+
+        Args:
+            path: the YAML file; see `configs/` for examples.
+            image_set: takes the place of the file's `image_set`; relative to the working directory.
+
+        Raises:
+            ConfigError: the file is missing or wrong; all mistakes at once, with the nearest known names.
+        """
+        path = Path(path)
+        content = read_mapping(path)
+        entries = content.get("detectors")
+        if isinstance(entries, list):
+            content["detectors"] = [
+                resolve_detector(entry, folder=path.parent, place=f"{path}: detectors.{number}")
+                for number, entry in enumerate(entries)
+            ]
+        if image_set is not None:
+            content["image_set"] = Path(image_set)
+        elif isinstance(content.get("image_set"), str):
+            content["image_set"] = path.parent / content["image_set"]
+        content.setdefault("name", path.stem)
+        try:
+            study = cls.model_validate(content)
+        except ValidationError as error:
+            raise config_error_from(error, place=str(path), model=cls) from error
+        study._folder = path.parent
+        return study
+
+    def with_n_clear(self, n_clear: str) -> Study:
+        """The same study with another denominator for detectors' prompt bias scores.
+
+        Raises:
+            ConfigError: neither "detector" nor "human".
+        """
+        if n_clear not in ("detector", "human"):
+            raise ConfigError(f"n_clear is 'detector' or 'human'; got {n_clear!r}")
+        return self.model_copy(update={"n_clear": n_clear})
+
+    def build_detectors(self) -> list[Detector]:
+        """The study's detectors, checked.
+
+        Raises:
+            ConfigError: an unknown kind, wrong parameters, or none judges an attribute of the study.
+        """
+        detectors = [
+            build_detector(entry.kind, name=entry.name, parameters=entry.parameters) for entry in self.detectors
+        ]
+        for attribute in self.attributes:
+            if not any(attribute in detector.attributes for detector in detectors):
+                raise ConfigError(f"no detector of this study judges the attribute {attribute!r}")
+        return detectors
+
+    def locator(self, *, weights_dir: Path | None = None, allow_download: bool = True) -> WeightsLocator:
+        """Where this study's weights are looked for."""
+        return WeightsLocator.from_environment(
+            weights_dir=weights_dir, beside=self._folder, allow_download=allow_download
+        )
+
+    def run(
+        self,
+        out: Path | str,
+        *,
+        weights_dir: Path | str | None = None,
+        cache_dir: Path | str | None = None,
+        use_cache: bool = True,
+        progress: ProgressListener | None = None,
+    ) -> StudyResult:
+        """Judge what is not judged yet, evaluate, and write everything to `out`.
+
+        Interrupted or repeated, it goes on where it was; a changed image, weight or parameter is judged again, and
+        nothing else is.
+
+        Args:
+            out: the result folder.
+            weights_dir: a folder with weights files.
+            cache_dir: where stage results are kept, by default in the user's cache folder; studies share them.
+            use_cache: False keeps stage results for this run only.
+            progress: is told after every batch; the command line passes a progress bar.
+
+        Raises:
+            DetectorBenchError: anything the user can mend; the message says how.
+        """
+        out = Path(out)
+        detectors = self.build_detectors()
+        image_set = ImageSet.load(self.image_set)
+        self._check_labels(image_set)
+        settings = RunSettings(
+            batch_size=self.batch_size,
+            max_pixels=self.max_pixels,
+            cache_folder=(Path(cache_dir) if cache_dir else default_cache_folder()) if use_cache else None,
+        )
+        folder = None if weights_dir is None else Path(weights_dir)
+        began = datetime.now(UTC)
+        record = run_detectors(
+            image_set,
+            detectors,
+            out / "predictions",
+            weights=self.locator(weights_dir=folder),
+            settings=settings,
+            progress=progress,
+        )
+        predictions = {
+            name: table
+            for name, table in read_predictions(out / "predictions").items()
+            if any(detector.name == name for detector in detectors)
+        }
+        result = self._evaluate(image_set, predictions, out)
+        self._write_study(out)
+        write_run_record(
+            out / "run.json",
+            study=self.name,
+            image_set=image_set,
+            record=record,
+            counts=result.counts,
+            began=began,
+        )
+        return result
+
+    def evaluate(self, predictions: Path | str, out: Path | str, *, allow_incomplete: bool = False) -> StudyResult:
+        """Compute metrics and tables from stored predictions, without running a detector.
+
+        Args:
+            predictions: a result folder, or its folder `predictions`.
+            out: where metrics and tables are written.
+            allow_incomplete: leave out images without a prediction, and count them, instead of refusing.
+
+        Raises:
+            IncompletePredictionsError: images without a prediction.
+            DataError: predictions that do not fit the image set.
+        """
+        folder = Path(predictions)
+        if (folder / "predictions").is_dir():
+            folder = folder / "predictions"
+        stored = read_predictions(folder)
+        names = [entry.name for entry in self.detectors]
+        if missing := [name for name in names if name not in stored]:
+            raise IncompletePredictionsError(
+                f"{str(folder)!r} holds no predictions of {', '.join(missing)} "
+                f"(it holds: {', '.join(sorted(stored)) or 'none'}); run the study first, or correct its detectors"
+            )
+        image_set = ImageSet.load(self.image_set)
+        self._check_labels(image_set)
+        out = Path(out)
+        result = self._evaluate(
+            image_set, {name: stored[name] for name in names}, out, allow_incomplete=allow_incomplete
+        )
+        self._write_study(out)
+        return result
+
+    def _evaluate(
+        self,
+        image_set: ImageSet,
+        predictions: dict[str, pa.Table],
+        out: Path,
+        *,
+        allow_incomplete: bool = False,
+    ) -> StudyResult:
+        in_order = {entry.name: predictions[entry.name] for entry in self.detectors}
+        metrics = evaluate(
+            image_set,
+            in_order,
+            attributes=self.attributes,
+            n_clear=self.n_clear,
+            allow_incomplete=allow_incomplete,
+        )
+        write_metrics(metrics, out)
+        tables = study_tables(
+            metrics,
+            attributes=self.attributes,
+            n_clear=self.n_clear,
+            max_error_share=self.max_error_share,
+            prompts=image_set.prompts,
+        )
+        write_tables(tables, out / "tables")
+        counts = {name: status_counts(table) for name, table in in_order.items()}
+        return StudyResult(out=out, metrics=metrics, tables=tables, counts=counts)
+
+    def _check_labels(self, image_set: ImageSet) -> None:
+        for attribute in self.attributes:
+            if attribute not in image_set.attributes:
+                raise ConfigError(
+                    f"{self.image_set}: labels.csv has no labels for {attribute!r} "
+                    f"(it has: {', '.join(image_set.attributes) or 'none'})"
+                )
+
+    def _write_study(self, out: Path) -> None:
+        content = self.model_dump(mode="json")
+        # Relative, so that a result folder can be moved with its image set, and names no folder of this machine.
+        content["image_set"] = os.path.relpath(self.image_set, out)
+        content["detectors"] = [
+            {"name": entry.name, "kind": entry.kind, **entry.parameters} for entry in self.detectors
+        ]
+        text = yaml.safe_dump(content, sort_keys=False, allow_unicode=True)
+        write_text(out / "study.yaml", text)
