@@ -167,7 +167,7 @@ class Study(BaseModel):
             out: the result folder.
             weights_dir: a folder with weights files.
             cache_dir: where stage results are kept, by default in the user's cache folder; studies share them.
-            use_cache: False keeps stage results for this run only.
+            use_cache: False keeps no stage results.
             progress: is told after every batch; the command line passes a progress bar.
 
         Raises:

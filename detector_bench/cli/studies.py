@@ -37,7 +37,7 @@ CacheDir = Annotated[
     Path | None,
     typer.Option("--cache-dir", metavar="DIR", help="Folder for stage results (or DETECTOR_BENCH_CACHE)."),
 ]
-NoCache = Annotated[bool, typer.Option("--no-cache", help="Keep stage results for this run only.")]
+NoCache = Annotated[bool, typer.Option("--no-cache", help="Keep no stage results, and use none.")]
 Plugins = Annotated[
     list[Path] | None,
     typer.Option("--plugin", metavar="FILE.py", help="Python file with @detector classes; may be repeated."),

@@ -48,7 +48,7 @@ class RunSettings:
         batch_size: images per batch.
         threads: for reading and decoding ahead of inference; None takes the number of cores.
         max_pixels: larger images become `too_large` errors.
-        cache_folder: where stage results are kept; None keeps them for this run only.
+        cache_folder: where stage results are kept; None keeps none.
     """
 
     batch_size: int = 32

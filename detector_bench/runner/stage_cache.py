@@ -42,7 +42,7 @@ class StageCache:
     Several processes may share it. Arrays are stored as safetensors, which holds data and no code.
 
     Args:
-        folder: created if missing; None keeps the cache in memory, for this run alone.
+        folder: created if missing; None keeps nothing.
 
     Raises:
         DetectorBenchError: the folder cannot be written, or the file is damaged.
@@ -128,7 +128,7 @@ class StageCache:
             raise self._unusable(error) from error
 
     def _write(self, query: str, rows: Sequence[tuple[object, ...]]) -> None:
-        if not rows:
+        if not rows or self._file is None:
             return
         try:
             with self._lock:
