@@ -1,0 +1,43 @@
+"""What people read: tables made from a finished metric table.
+
+Nothing here computes a statistic. A table function selects rows of the long metric table, puts them into rows
+and columns, and marks the best; a renderer turns the result into CSV, Markdown, LaTeX, HTML or a terminal's text.
+"""
+
+from __future__ import annotations
+
+from detector_bench.report.bias_tables import (
+    model_bias_scores,
+    prompt_bias_score_difference,
+)
+from detector_bench.report.image_tables import filtering_and_accuracy, label_shares
+from detector_bench.report.metric_lookup import DEFAULT_MAX_ERROR_SHARE
+from detector_bench.report.prompt_table import prompt_bias_scores
+from detector_bench.report.render_csv import to_csv
+from detector_bench.report.render_html import to_html
+from detector_bench.report.render_latex import to_latex
+from detector_bench.report.render_markdown import to_markdown
+from detector_bench.report.render_terminal import to_rich
+from detector_bench.report.table import Arrow, Cell, Column, Row, Table
+from detector_bench.report.table_files import study_tables, write_tables
+
+__all__ = [
+    "DEFAULT_MAX_ERROR_SHARE",
+    "Arrow",
+    "Cell",
+    "Column",
+    "Row",
+    "Table",
+    "filtering_and_accuracy",
+    "label_shares",
+    "model_bias_scores",
+    "prompt_bias_score_difference",
+    "prompt_bias_scores",
+    "study_tables",
+    "to_csv",
+    "to_html",
+    "to_latex",
+    "to_markdown",
+    "to_rich",
+    "write_tables",
+]

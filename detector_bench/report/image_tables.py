@@ -1,0 +1,212 @@
+"""The tables that count images: the paper's Tables 3 and 5, for any study."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import pandas as pd
+
+from detector_bench.metrics import METRICS
+from detector_bench.metrics.catalogue import CLASS
+from detector_bench.report.metric_lookup import (
+    DEFAULT_MAX_ERROR_SHARE,
+    NOT_EVALUATED,
+    MetricLookup,
+    Number,
+    best_of,
+)
+from detector_bench.report.table import DASH, Cell, Column, Row, Table
+from detector_bench.report.wording import count_cell, in_words, per_cent_cell
+from detector_bench.vocabulary import ALL, GROUND_TRUTH, LOW_QUALITY, OTHERS
+
+_WHY_UNDEFINED = {
+    "precision": "the detector kept no image",
+    "recall": "no image is clear",
+    "f1": "no image is clear to the humans or the detector",
+    "filter_rate": "no image is low-quality",
+    "accuracy": "no image is clear to both the humans and the detector",
+}
+
+
+def filtering_and_accuracy(
+    metrics: pd.DataFrame,
+    *,
+    attribute: str = "gender",
+    max_error_share: float = DEFAULT_MAX_ERROR_SHARE,
+    per_t2i_model: bool = False,
+) -> Table:
+    """The paper's Table 3: how well each detector filters low-quality images and names the class of clear ones.
+
+    In per cent. Filtering has clear images as the positive class; the filter rate is the share of low-quality
+    images filtered out. Accuracy is over images that humans and detector both call clear. Recall for each class is
+    an addition to the paper. Higher is better everywhere; bold: the best of a column, ties included. A detector
+    that could not run on some T2I model was judged on other images than the rest, so it is not in that
+    competition.
+
+    Args:
+        metrics: a metric table (`schema.METRIC_COLUMNS`).
+        attribute: gender, age or race.
+        max_error_share: a detector that fails on a larger share of a T2I model's images could not run on it.
+        per_t2i_model: one block of rows for each T2I model in place of one row over all images.
+
+    Raises:
+        ConfigError: no metrics of this attribute, or `max_error_share` is no fraction.
+    """
+    lookup = MetricLookup.of_table(metrics, attribute=attribute, max_error_share=max_error_share)
+    columns = _metric_columns(lookup)
+    models: tuple[str, ...] = lookup.t2i_models if per_t2i_model else (ALL,)
+    rows = [row for model in models for row in _detector_rows(lookup, columns, model)]
+    names = [Column("detector", "Detector", kind="name")]
+    if per_t2i_model:
+        names.insert(0, Column("t2i_model", "T2I model", kind="name"))
+    return Table(
+        name="filtering_and_accuracy",
+        caption=(
+            f"Filtering of low-quality images, and accuracy of perceived {attribute} on clear images, in per cent"
+            f"{', for each T2I model' if per_t2i_model else ''}. Recall for each class is an addition to the "
+            "paper. Bold: best value."
+        ),
+        attribute=attribute,
+        columns=(*names, *columns),
+        rows=tuple(rows),
+        notes=lookup.notes,
+        grouped=per_t2i_model,
+    )
+
+
+def label_shares(metrics: pd.DataFrame, *, attribute: str = "gender") -> Table:
+    """The paper's Table 5: what the humans said about each T2I model's images, in per cent of the labelled ones.
+
+    `others` has a column of its own, even when it is empty. Images without a label are counted, where there are
+    any. With more than one T2I model a last row covers them all.
+
+    Args:
+        metrics: a metric table (`schema.METRIC_COLUMNS`).
+        attribute: gender, age or race.
+
+    Raises:
+        ConfigError: no metrics of this attribute.
+    """
+    lookup = MetricLookup.of_table(metrics, attribute=attribute)
+    labels = (*lookup.classes, LOW_QUALITY, OTHERS)
+    models = (*lookup.t2i_models, ALL) if len(lookup.t2i_models) > 1 else lookup.t2i_models
+
+    def of_humans(metric: str, model: str) -> float:
+        return lookup.number(metric, detector=GROUND_TRUTH, t2i_model=model).value
+
+    unlabelled = any(of_humans("images_unlabelled", model) > 0 for model in models)
+    counted = ("images", "images_unlabelled") if unlabelled else ("images",)
+    rows = []
+    for model in models:
+        name = "Total" if model == ALL else model
+        images = of_humans("images", model)
+        shares = [per_cent_cell(of_humans(f"label_share_{label}", model)) for label in labels]
+        counts = [count_cell(of_humans(metric, model)) for metric in counted]
+        notes = (f"{DASH}: no labelled image",) if math.isnan(images) or images == 0 else ()
+        rows.append(Row(name, (Cell(name, key=model), *shares, *counts), notes))
+    headings = {"images": "Labelled", "images_unlabelled": "Unlabelled"} if unlabelled else {"images": "Images"}
+    return Table(
+        name="label_shares",
+        caption=f"Human labels of perceived {attribute}, in per cent of the labelled images.",
+        attribute=attribute,
+        columns=(
+            Column("t2i_model", "T2I model", kind="name"),
+            *(Column(f"label_share_{label}", in_words(label), group="Share (%)") for label in labels),
+            *(Column(metric, headings[metric], group="Images" if unlabelled else "") for metric in counted),
+        ),
+        rows=tuple(rows),
+    )
+
+
+def _metric_columns(lookup: MetricLookup) -> list[Column]:
+    filtering = (("precision", "Precision"), ("recall", "Recall"), ("f1", "F1"), ("filter_rate", "Filter rate"))
+    return [
+        *(Column(metric, heading, group="Filtering (%)") for metric, heading in filtering),
+        *_class_columns("recall", lookup.classes),
+        *_class_columns("accuracy", lookup.classes),
+        Column("accuracy", "Overall", group="Accuracy (%)", full_heading="Accuracy"),
+    ]
+
+
+def _class_columns(metric: str, classes: Sequence[str]) -> list[Column]:
+    return [
+        Column(
+            f"{metric}_{name}",
+            in_words(name),
+            group=f"{in_words(metric)} (%)",
+            full_heading=f"{in_words(metric)} {in_words(name).lower()}",
+        )
+        for name in classes
+    ]
+
+
+def _detector_rows(lookup: MetricLookup, columns: Sequence[Column], model: str) -> list[Row]:
+    covered = lookup.t2i_models if model == ALL else (model,)
+    failed = {
+        detector: [name for name in covered if lookup.could_not_run(detector, name)]
+        for detector in lookup.detectors
+    }
+    numbers = {
+        detector: [
+            NOT_EVALUATED
+            if len(failed[detector]) == len(covered)
+            else lookup.number(column.key, detector=detector, t2i_model=model)
+            for column in columns
+        ]
+        for detector in lookup.detectors
+    }
+    best = [
+        best_of(
+            {detector: numbers[detector][index].value for detector in lookup.detectors if not failed[detector]},
+            metric=_pattern(column.key, lookup.classes),
+        )
+        for index, column in enumerate(columns)
+    ]
+    rows = []
+    for detector in lookup.detectors:
+        cells = [
+            per_cent_cell(number.value, bold=detector in best[index])
+            for index, number in enumerate(numbers[detector])
+        ]
+        notes = _verdict_notes(lookup, detector, covered, failed[detector])
+        if len(failed[detector]) < len(covered):
+            notes += _undefined_notes(columns, numbers[detector], lookup.classes)
+        if model == ALL:
+            rows.append(Row(detector, (Cell(detector), *cells), tuple(notes)))
+        else:
+            rows.append(Row(f"{detector} on {model}", (Cell(model), Cell(detector), *cells), tuple(notes)))
+    return rows
+
+
+def _pattern(metric: str, classes: Sequence[str]) -> str:
+    """The name under which the metric catalogue knows a metric: `recall_female` is `recall_<class>` there."""
+    stem, _, name = metric.partition("_")
+    return metric if metric in METRICS or name not in classes else f"{stem}_{CLASS}"
+
+
+def _verdict_notes(
+    lookup: MetricLookup, detector: str, covered: Sequence[str], failed: Sequence[str]
+) -> list[str]:
+    notes = lookup.no_verdict_notes(detector, covered)
+    if failed and len(failed) < len(covered):
+        notes.append("judged on the other T2I models only, so it does not compete for the best value")
+    return notes
+
+
+def _undefined_notes(columns: Sequence[Column], numbers: Sequence[Number], classes: Sequence[str]) -> list[str]:
+    notes = []
+    for column, number in zip(columns, numbers, strict=True):
+        if not number.missing:
+            continue
+        stem, _, name = column.key.partition("_")
+        if number == NOT_EVALUATED:
+            reason = "not evaluated"
+        elif name in classes:
+            clear = "is clear to the detector and" if stem == "accuracy" else "is"
+            reason = f"no image {clear} {in_words(name).lower()} by the human labels"
+        else:
+            reason = _WHY_UNDEFINED[column.key]
+        heading = f"{stem} ({in_words(name).lower()})" if name in classes else column.heading.lower()
+        notes.append(f"{DASH} for {'accuracy' if column.key == 'accuracy' else heading}: {reason}")
+    return notes

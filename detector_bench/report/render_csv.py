@@ -1,0 +1,44 @@
+"""A table for programs: full precision, no bold, no arrows."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+
+from detector_bench.report.table import Cell, Column, Table, is_missing
+
+
+def to_csv(table: Table) -> str:
+    """Write a table as CSV (RFC 4180, `\\n` line ends).
+
+    Numbers are fractions, scores and counts at full precision, never percentages. Without a number the cell
+    is empty, and the last column, `note`, says why. Tables of model bias scores hold a column
+    `<t2i_model>_deviation` after each score: a signed fraction of the actual score.
+    """
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow([*(name for column in table.columns for name in _names(column)), "note"])
+    for row in table.rows:
+        values = [
+            value for column, cell in zip(table.columns, row.cells, strict=True) for value in _values(column, cell)
+        ]
+        writer.writerow([*values, "; ".join(row.notes)])
+    return text.getvalue()
+
+
+def _names(column: Column) -> list[str]:
+    return [column.key, column.deviation_key] if column.deviation_key else [column.key]
+
+
+def _values(column: Column, cell: Cell) -> list[str]:
+    if column.kind == "name":
+        return [cell.key or cell.text]
+    return [_number(cell.value), _number(cell.deviation)] if column.deviation_key else [_number(cell.value)]
+
+
+def _number(value: float | None) -> str:
+    if value is None or is_missing(value):
+        return ""
+    # Python's shortest text that reads back as the same number; counts without a decimal point.
+    return str(int(value)) if math.isfinite(value) and value == int(value) else repr(float(value))

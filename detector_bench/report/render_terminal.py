@@ -1,0 +1,112 @@
+"""A table for the terminal, drawn by Rich to fit its width."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from rich import box
+from rich.cells import cell_len
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.padding import Padding
+from rich.table import Table as RichTable
+from rich.text import Text
+
+from detector_bench.report.layout import column_blocks, heading_lines
+from detector_bench.report.table import Cell, Heading, Table, group_headings, printable
+
+_GAP = 2
+_SMALL_GAP = 1
+_WIDEST_NAME = 30
+_WIDEST_HEADING = 14
+
+
+@dataclass(frozen=True, slots=True)
+class TerminalTable:
+    """Draws a table in as many blocks of columns as the console's width asks for."""
+
+    table: Table
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
+        yield Text(printable(self.table.caption), style="bold")
+        yield ""
+        gap, blocks = self._laid_out(options.max_width)
+        for block in blocks:
+            yield from _block(self.table, block, gap=gap)
+            yield ""
+        for note in self.table.all_notes:
+            yield Padding(Text(printable(note), style="dim"), (0, 0, 0, 2), expand=False)
+
+    def _laid_out(self, width: int) -> tuple[int, tuple[tuple[int, ...], ...]]:
+        """The distance between columns, and the blocks of columns: rather close together than broken up."""
+        by_gap = {
+            gap: column_blocks(
+                self.table, width_of=partial(_width_with_gap, self.table, gap), available=width + gap
+            )
+            for gap in (_GAP, _SMALL_GAP)
+        }
+        gap = next((gap for gap, blocks in by_gap.items() if len(blocks) == 1), _GAP)
+        return gap, by_gap[gap]
+
+
+def to_rich(table: Table) -> TerminalTable:
+    """Prepare a table for `rich.console.Console.print`; names are shown as they are, never read as markup."""
+    return TerminalTable(table)
+
+
+def _column_width(table: Table, index: int) -> int:
+    cells = _cells_width(table, index)
+    heading = max(cell_len(line) for line in _heading(table, index))
+    if table.columns[index].kind == "name":
+        return min(max(heading, cells), _WIDEST_NAME)
+    return max(min(heading, _WIDEST_HEADING), cells, 1)
+
+
+def _heading(table: Table, index: int) -> list[str]:
+    column = table.columns[index]
+    heading = printable(column.heading)
+    return [heading] if column.kind == "name" else heading_lines(heading, width=_cells_width(table, index))
+
+
+def _cells_width(table: Table, index: int) -> int:
+    return max((cell_len(printable(row.cells[index].written())) for row in table.rows), default=0)
+
+
+def _width_with_gap(table: Table, gap: int, index: int) -> int:
+    return _column_width(table, index) + gap
+
+
+def _block(table: Table, columns: Sequence[int], *, gap: int) -> Iterator[RenderableType]:
+    widths = [_column_width(table, index) for index in columns]
+    shown = [table.columns[index] for index in columns]
+    groups = group_headings(shown)
+    if any(group.text for group in groups):
+        yield _group_line(groups, widths, gap=gap)
+    drawn = RichTable(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, gap - 1, 0, 0))
+    for index, column, width in zip(columns, shown, widths, strict=True):
+        heading = Text("\n".join(_heading(table, index)))
+        drawn.add_column(heading, justify=column.align, overflow="fold", width=width)
+    for position, row in enumerate(table.rows):
+        repeated = not table.opens_group(position)
+        cells = [_cell(row.cells[index], hidden=repeated and index == 0) for index in columns]
+        drawn.add_row(*cells, end_section=_ends_group(table, position))
+    yield drawn
+
+
+def _group_line(groups: Sequence[Heading], widths: Sequence[int], *, gap: int) -> Text:
+    line = Text(no_wrap=True, overflow="crop")
+    for group in groups:
+        room = sum(widths[group.start : group.start + group.span]) + gap * (group.span - 1)
+        ruled = 0 < len(group.text) <= room - 4
+        title = f" {group.text} ".center(room, "─") if ruled else group.text[:room].center(room)
+        line.append(title + " " * gap, style="bold")
+    return line
+
+
+def _cell(cell: Cell, *, hidden: bool) -> Text:
+    return Text("" if hidden else printable(cell.written()), style="bold green" if cell.bold else "")
+
+
+def _ends_group(table: Table, position: int) -> bool:
+    return table.grouped and position + 1 < len(table.rows) and table.opens_group(position + 1)

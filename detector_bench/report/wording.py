@@ -1,0 +1,57 @@
+"""How numbers and labels are written for people: decimals as in the paper, a dash where there is no number."""
+
+from __future__ import annotations
+
+import math
+
+from detector_bench.report.table import DASH, Arrow, Cell
+from detector_bench.vocabulary import LOW_QUALITY
+
+
+def fixed(value: float, *, decimals: int) -> str:
+    """Round to a fixed number of decimals; NaN becomes a dash, and minus zero loses its sign."""
+    if math.isnan(value):
+        return DASH
+    text = f"{value:.{decimals}f}"
+    return text.removeprefix("-") if float(text) == 0 else text
+
+
+def score_cell(value: float, *, decimals: int = 3, bold: bool = False) -> Cell:
+    """A bias score, as it is."""
+    return Cell(fixed(value, decimals=decimals), value=value, bold=bold)
+
+
+def per_cent_cell(value: float, *, bold: bool = False) -> Cell:
+    """A fraction, printed in per cent with two decimals; the column's heading bears the sign."""
+    return Cell(fixed(100 * value, decimals=2), value=value, bold=bold)
+
+
+def count_cell(value: float) -> Cell:
+    """A number of images."""
+    return Cell(fixed(value, decimals=0), value=value)
+
+
+def deviating_score_cell(value: float, deviation: float, *, bold: bool = False) -> Cell:
+    """A score with its deviation from the ground truth: `0.686 (8.78 % ↓)`.
+
+    Args:
+        value: the score; NaN gives a dash alone.
+        deviation: fraction of the true score; positive means overestimated. NaN gives a dash in parentheses.
+        bold: the best of its column.
+    """
+    if math.isnan(value):
+        return Cell(DASH, value=value, deviation=math.nan)
+    size = DASH if math.isnan(deviation) else fixed(100 * abs(deviation), decimals=2) + " %"
+    arrow = Arrow.UP if deviation > 0 else Arrow.DOWN if deviation < 0 else Arrow.NONE
+    return Cell(fixed(value, decimals=3), value, deviation, deviation_text=size, arrow=arrow, bold=bold)
+
+
+def whole(value: float) -> str:
+    """A count inside a sentence."""
+    return fixed(value, decimals=0)
+
+
+def in_words(label: str) -> str:
+    """A label for people: `low_quality` becomes `Low-quality`, `middle_aged` becomes `Middle aged`."""
+    words = "low-quality" if label == LOW_QUALITY else label.replace("_", " ")
+    return words[:1].upper() + words[1:]
