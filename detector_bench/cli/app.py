@@ -66,3 +66,8 @@ def main() -> None:
     except KeyboardInterrupt:
         errors.print("[yellow]interrupted[/yellow]")
         sys.exit(EXIT_INTERRUPTED)
+    except SystemExit as stop:
+        # What typer makes of Ctrl-C, without a word.
+        if stop.code == EXIT_INTERRUPTED:
+            errors.print("[yellow]interrupted[/yellow]")
+        raise

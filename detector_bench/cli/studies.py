@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.markup import escape
 
 from detector_bench.cli.console import errors, output
 from detector_bench.cli.plugins import load_plugins
 
 if TYPE_CHECKING:
-    from detector_bench.study import Study, StudyResult
+    from detector_bench.study import Study
+    from detector_bench.study_result import StudyResult
 
 StudyFile = Annotated[
     Path, typer.Argument(metavar="STUDY.yaml", help="The study file; see configs/ for examples.")
@@ -85,7 +88,8 @@ def evaluate(
     Example: `detector-bench evaluate STUDY.yaml --predictions results/one --out results/two --n-clear human`
     """
     study = _load(study_file, image_set=image_set, n_clear=n_clear, plugin=plugin)
-    _print(study.evaluate(predictions, out, allow_incomplete=allow_incomplete))
+    result = study.evaluate(predictions, out, allow_incomplete=allow_incomplete)
+    _print(result, ["metrics.csv", "tables/"])
 
 
 def quickstart(
@@ -125,10 +129,10 @@ def _run_and_print(
         result = study.run(
             out, weights_dir=weights_dir, cache_dir=cache_dir, use_cache=use_cache, progress=display
         )
-    _print(result)
+    _print(result, ["metrics.csv", "tables/", "predictions/", "run.json"])
 
 
-def _print(result: StudyResult) -> None:
+def _print(result: StudyResult, files: Sequence[str]) -> None:
     from detector_bench.report import to_rich
 
     for table in result.tables.values():
@@ -143,4 +147,8 @@ def _print(result: StudyResult) -> None:
                     "the column `reason` of its predictions says why",
                     style="yellow",
                 )
-    output.print(f"Everything is in [bold]{result.out}[/bold]: metrics.csv, tables/, predictions/, run.json")
+    output.print(
+        f"Everything is in [bold]{escape(str(result.out))}[/bold]: {', '.join(files)}",
+        highlight=False,
+        soft_wrap=True,
+    )

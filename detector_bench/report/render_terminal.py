@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
+from typing import NamedTuple
 
 from rich import box
 from rich.cells import cell_len
@@ -16,10 +16,35 @@ from rich.text import Text
 from detector_bench.report.layout import column_blocks, heading_lines
 from detector_bench.report.table import Cell, Heading, Table, group_headings, printable
 
-_GAP = 2
-_SMALL_GAP = 1
 _WIDEST_NAME = 30
-_WIDEST_HEADING = 14
+
+
+class _Spacing(NamedTuple):
+    """How roomy a table is drawn: the distance between columns, and how wide an unbroken heading may be."""
+
+    gap: int
+    heading: int
+
+    def width(self, table: Table, index: int) -> int:
+        """Width of a column, without the distance to the next one."""
+        cells = _cells_width(table, index)
+        heading = max(cell_len(line) for line in self.heading_lines(table, index))
+        if table.columns[index].kind == "name":
+            return min(max(heading, cells), _WIDEST_NAME)
+        return max(min(heading, max(self.heading, _NARROW_HEADING)), cells, 1)
+
+    def heading_lines(self, table: Table, index: int) -> list[str]:
+        """A column's heading, broken where it is wider than allowed and than the column's cells."""
+        column = table.columns[index]
+        heading = printable(column.heading)
+        if column.kind == "name":
+            return [heading]
+        return heading_lines(heading, width=max(self.heading, _cells_width(table, index)))
+
+
+_NARROW_HEADING = 14
+_SPACINGS = (_Spacing(gap=2, heading=24), _Spacing(gap=2, heading=0), _Spacing(gap=1, heading=0))
+"""From roomy to tight: the first that needs no second block of columns is taken, else the second."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,23 +56,25 @@ class TerminalTable:
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
         yield Text(printable(self.table.caption), style="bold")
         yield ""
-        gap, blocks = self._laid_out(options.max_width)
+        spacing, blocks = self._laid_out(options.max_width)
         for block in blocks:
-            yield from _block(self.table, block, gap=gap)
+            yield from _block(self.table, block, spacing=spacing)
             yield ""
         for note in self.table.all_notes:
             yield Padding(Text(printable(note), style="dim"), (0, 0, 0, 2), expand=False)
 
-    def _laid_out(self, width: int) -> tuple[int, tuple[tuple[int, ...], ...]]:
-        """The distance between columns, and the blocks of columns: rather close together than broken up."""
-        by_gap = {
-            gap: column_blocks(
-                self.table, width_of=partial(_width_with_gap, self.table, gap), available=width + gap
-            )
-            for gap in (_GAP, _SMALL_GAP)
-        }
-        gap = next((gap for gap, blocks in by_gap.items() if len(blocks) == 1), _GAP)
-        return gap, by_gap[gap]
+    def _laid_out(self, width: int) -> tuple[_Spacing, tuple[tuple[int, ...], ...]]:
+        by_spacing = {spacing: self._blocks(spacing, width) for spacing in _SPACINGS}
+        fitting = (spacing for spacing, blocks in by_spacing.items() if len(blocks) == 1)
+        spacing = next(fitting, _SPACINGS[1])
+        return spacing, by_spacing[spacing]
+
+    def _blocks(self, spacing: _Spacing, width: int) -> tuple[tuple[int, ...], ...]:
+        return column_blocks(
+            self.table,
+            width_of=lambda index: spacing.width(self.table, index) + spacing.gap,
+            available=width + spacing.gap,
+        )
 
 
 def to_rich(table: Table) -> TerminalTable:
@@ -55,37 +82,19 @@ def to_rich(table: Table) -> TerminalTable:
     return TerminalTable(table)
 
 
-def _column_width(table: Table, index: int) -> int:
-    cells = _cells_width(table, index)
-    heading = max(cell_len(line) for line in _heading(table, index))
-    if table.columns[index].kind == "name":
-        return min(max(heading, cells), _WIDEST_NAME)
-    return max(min(heading, _WIDEST_HEADING), cells, 1)
-
-
-def _heading(table: Table, index: int) -> list[str]:
-    column = table.columns[index]
-    heading = printable(column.heading)
-    return [heading] if column.kind == "name" else heading_lines(heading, width=_cells_width(table, index))
-
-
 def _cells_width(table: Table, index: int) -> int:
     return max((cell_len(printable(row.cells[index].written())) for row in table.rows), default=0)
 
 
-def _width_with_gap(table: Table, gap: int, index: int) -> int:
-    return _column_width(table, index) + gap
-
-
-def _block(table: Table, columns: Sequence[int], *, gap: int) -> Iterator[RenderableType]:
-    widths = [_column_width(table, index) for index in columns]
+def _block(table: Table, columns: Sequence[int], *, spacing: _Spacing) -> Iterator[RenderableType]:
+    widths = [spacing.width(table, index) for index in columns]
     shown = [table.columns[index] for index in columns]
     groups = group_headings(shown)
     if any(group.text for group in groups):
-        yield _group_line(groups, widths, gap=gap)
-    drawn = RichTable(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, gap - 1, 0, 0))
+        yield _group_line(groups, widths, gap=spacing.gap)
+    drawn = RichTable(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, spacing.gap - 1, 0, 0))
     for index, column, width in zip(columns, shown, widths, strict=True):
-        heading = Text("\n".join(_heading(table, index)))
+        heading = Text("\n".join(spacing.heading_lines(table, index)))
         drawn.add_column(heading, justify=column.align, overflow="fold", width=width)
     for position, row in enumerate(table.rows):
         repeated = not table.opens_group(position)

@@ -1,0 +1,206 @@
+"""A full check of an image set: its tables, every image file, and what the labels add up to."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+from detector_bench.dataset.consensus import DISAGREEMENT
+from detector_bench.dataset.findings import Findings
+from detector_bench.dataset.image_files import FileInspector, add_by_kind, distinct_paths, image_problem
+from detector_bench.dataset.image_set import ImageSet, read_tables
+from detector_bench.dataset.text_table import TextTable
+from detector_bench.dataset.validation import validate
+from detector_bench.errors import DataError, Problem
+from detector_bench.vocabulary import ATTRIBUTES, LOW_QUALITY
+
+# Images are handed to the threads in groups, so that a million of them do not wait in memory at once.
+_GROUP_SIZE = 1024
+
+
+@dataclass(frozen=True)
+class AttributeSummary:
+    """How one attribute is labelled.
+
+    Attributes:
+        attribute: its name.
+        n_labels: rows in the labels file.
+        counts: images per consensus label, in the vocabulary's order; labels that no image has are left out.
+        n_disagreements: images that are low-quality only because the annotators disagree.
+    """
+
+    attribute: str
+    n_labels: int
+    counts: dict[str, int]
+    n_disagreements: int
+
+    @property
+    def n_images(self) -> int:
+        """Images with at least one label of this attribute."""
+        return sum(self.counts.values())
+
+    @property
+    def shares(self) -> dict[str, float]:
+        """Share of each consensus label among the labelled images, 0 to 1."""
+        return {label: count / self.n_images for label, count in self.counts.items()}
+
+
+@dataclass(frozen=True)
+class CheckReport:
+    """The outcome of `check`.
+
+    Attributes:
+        root: the folder that was checked.
+        problems: every mistake; empty if the image set is fine.
+        n_images: records in the images file; 0 where it cannot be read.
+        n_image_files: different image files that were looked at.
+        n_prompts: records in the prompts file.
+        t2i_models: names, sorted.
+        annotators: names, sorted.
+        attributes: labels per attribute; empty while the tables hold mistakes, as consensus needs sound ones.
+    """
+
+    root: Path
+    problems: tuple[Problem, ...]
+    n_images: int
+    n_image_files: int
+    n_prompts: int
+    t2i_models: tuple[str, ...]
+    annotators: tuple[str, ...]
+    attributes: tuple[AttributeSummary, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing is wrong."""
+        return not self.problems
+
+    def summary(self) -> str:
+        """The report as plain text of several lines."""
+        lines = [
+            f"Image set {self.root.name}: {_count(self.n_images, 'image')}, {_count(self.n_prompts, 'prompt')}",
+            f"  {_count(len(self.t2i_models), 'T2I model')}: {', '.join(self.t2i_models) or 'none'}",
+            f"  {_count(len(self.annotators), 'annotator')}: {', '.join(self.annotators) or 'none'}",
+        ]
+        for item in self.attributes:
+            shares = ", ".join(
+                f"{label} {item.counts[label]:,} ({share:.1%})" for label, share in item.shares.items()
+            )
+            lines.append(
+                f"  {item.attribute}: {_count(item.n_labels, 'label')} of {_count(item.n_images, 'image')}"
+            )
+            lines.append(f"    consensus: {shares}")
+            lines.append(f"    low_quality for disagreement: {item.n_disagreements:,}")
+        lines.append(f"  {_count(self.n_image_files, 'image file')} read")
+        lines.append(str(DataError(self.problems)) if self.problems else "No mistakes.")
+        return "\n".join(lines)
+
+
+def check(
+    folder: Path | str,
+    *,
+    require_labels: bool = True,
+    workers: int | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> CheckReport:
+    """Check everything about an image set: the three tables, and that every image file can be decoded.
+
+    Mistakes are not raised but reported, all of them; a file that many records name is decoded once, and
+    reported at the first of them.
+
+    Args:
+        folder: the image set.
+        require_labels: whether every image must have a label.
+        workers: how many threads decode; by default one per processor core, at most 16.
+        progress: called after each image file with how many are done and how many there are.
+    """
+    root = Path(folder).resolve()
+    findings = Findings()
+    tables = read_tables(root, findings, require_labels=require_labels)
+    image_of_label = validate(tables, findings, require_labels=require_labels)
+    attributes: tuple[AttributeSummary, ...] = ()
+    if not findings:
+        image_set = ImageSet.from_tables(root, tables, image_of_label)
+        attributes = tuple(_summarise(image_set, name) for name in image_set.attributes)
+    n_files = 0
+    if tables.images is not None and tables.images.has("path"):
+        n_files = _check_images(tables.images, root, findings, workers=workers, progress=progress)
+    return CheckReport(
+        root=root,
+        problems=findings.problems,
+        n_images=0 if tables.images is None else len(tables.images),
+        n_image_files=n_files,
+        n_prompts=0 if tables.prompts is None else len(tables.prompts),
+        t2i_models=_names(tables.images, "t2i_model"),
+        annotators=_names(tables.labels, "annotator"),
+        attributes=attributes,
+    )
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+def _names(table: TextTable | None, column: str) -> tuple[str, ...]:
+    if table is None or not table.has(column):
+        return ()
+    return tuple(sorted(table.encoded(column).texts))
+
+
+def _summarise(image_set: ImageSet, attribute: str) -> AttributeSummary:
+    truth = image_set.truth(attribute)
+    counts = truth["label"].value_counts()
+    return AttributeSummary(
+        attribute=attribute,
+        n_labels=int((image_set.labels["attribute"] == attribute).sum()),
+        counts={label: int(counts[label]) for label in ATTRIBUTES[attribute].labels if label in counts},
+        n_disagreements=int(((truth["label"] == LOW_QUALITY) & (truth["reason"] == DISAGREEMENT)).sum()),
+    )
+
+
+def _check_images(
+    images: TextTable,
+    root: Path,
+    findings: Findings,
+    *,
+    workers: int | None,
+    progress: Callable[[int, int], None] | None,
+) -> int:
+    records = distinct_paths(images)
+    inspector = FileInspector(root)
+    faults = []
+    with ThreadPoolExecutor(max_workers=workers or min(16, os.cpu_count() or 1)) as pool:
+        done = 0
+        for group in _groups(records, _GROUP_SIZE):
+            for path, fault in zip(
+                group, pool.map(lambda path: _fault(root, inspector, path), group), strict=True
+            ):
+                done += 1
+                if fault is not None:
+                    faults.append(image_problem(images, records[path], path, fault))
+                if progress is not None:
+                    progress(done, len(records))
+    add_by_kind(faults, findings)
+    return len(records)
+
+
+def _groups(paths: Iterable[str], size: int) -> Iterator[list[str]]:
+    remaining = iter(paths)
+    while group := list(islice(remaining, size)):
+        yield group
+
+
+def _fault(root: Path, inspector: FileInspector, path: str) -> str | None:
+    from detector_bench.perception.decoding import ImageError, decode_image, read_image_file
+
+    fault = inspector.fault(path)
+    if fault is not None:
+        return fault
+    try:
+        decode_image(read_image_file(root / path))
+    except ImageError as error:
+        return f"image cannot be decoded: {error.reason} ({error.detail})"
+    return None

@@ -1,0 +1,278 @@
+"""Reads a CSV file into text cells and reports what makes it unreadable, row by row."""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import io
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv
+from numpy.typing import NDArray
+
+from detector_bench.dataset.findings import Findings, shorten
+from detector_bench.dataset.text_table import TextTable, single_array, true_indices
+from detector_bench.errors import Problem
+
+REPLACEMENT_CHARACTER = "\N{REPLACEMENT CHARACTER}"
+UTF8 = "UTF-8 text"
+QUOTE = '"'
+_LONGEST_HEADER = 1 << 20
+_BLOCK_SIZE = 4 << 20
+# With more rows than this, the whole file is of another make, and listing them would take minutes.
+_MOST_RAGGED_ROWS = 100_000
+# The longer mark comes first: a UTF-32 mark begins with a UTF-16 one.
+_WIDE_MARKS = (
+    (codecs.BOM_UTF32_LE, "UTF-32"),
+    (codecs.BOM_UTF32_BE, "UTF-32"),
+    (codecs.BOM_UTF16_LE, "UTF-16"),
+    (codecs.BOM_UTF16_BE, "UTF-16"),
+)
+
+
+@dataclass(frozen=True)
+class _RaggedRow:
+    """A row with too few or too many cells."""
+
+    row: int
+    n_cells: int
+    text: str
+
+
+class _RaggedRowError(Exception):
+    """There are more ragged rows than were expected."""
+
+
+def read_csv_table(path: Path, findings: Findings) -> TextTable | None:
+    """Read a comma-separated UTF-8 file; a byte order mark is fine.
+
+    Every cell stays text: nothing is taken for a number or a missing value. Rows without any text are left out,
+    but counted in the row numbers. Rows with too few or too many cells, and bytes that are not UTF-8, are
+    reported, and the rest of the file is still read so that its mistakes can be reported too.
+
+    Returns:
+        The table, or None if nothing can be read; then `findings` says why.
+    """
+    with path.open("rb") as file:
+        head = file.read(_LONGEST_HEADER)
+    if not head.strip(b"\r\n\t \xef\xbb\xbf"):
+        findings.add(Problem(path.name, "the file is empty", accepted="a header row and records"))
+        return None
+    for mark, encoding in _WIDE_MARKS:
+        if head.startswith(mark):
+            findings.add(Problem(path.name, "wrong encoding", value=encoding, accepted=UTF8))
+            return None
+    names = _header(head)
+    if names is None:
+        findings.add(Problem(path.name, "the header row cannot be read as CSV", row=1, accepted="column names"))
+        return None
+    try:
+        is_header_only = len(head) < _LONGEST_HEADER and b"\n" not in head and b"\r" not in head
+        return _read_text(path, names, findings, is_header_only=is_header_only)
+    except pa.ArrowInvalid as error:
+        reason = str(error).splitlines()[0]
+        if _has_open_quote(path.read_bytes()):
+            reason = "a quotation mark is opened and never closed"
+        findings.add(Problem(path.name, f"cannot be read as CSV ({reason})", accepted="comma-separated cells"))
+        return None
+
+
+def _header(head: bytes) -> list[str] | None:
+    text = head.decode("utf-8-sig", errors="replace")
+    try:
+        return next(csv.reader(io.StringIO(text, newline="")))
+    except (csv.Error, StopIteration):
+        return None
+
+
+def _read_text(path: Path, names: list[str], findings: Findings, *, is_header_only: bool) -> TextTable | None:
+    # Looked for beforehand, because pyarrow cannot hand over a ragged row that is not UTF-8.
+    bad_offset = _first_bad_byte(path)
+    source: Path | bytes = path
+    if bad_offset is not None or is_header_only:
+        # To pyarrow, a header without a line end is no file at all.
+        line_end = b"\n" if is_header_only else b""
+        source = path.read_bytes().decode("utf-8", errors="replace").encode() + line_end
+    data, ragged = _parse(source, names)
+    if data is None:
+        _report_ragged(path.name, ragged, len(names), findings)
+        message = f"{_MOST_RAGGED_ROWS:,} such rows: the rest of the file was not checked"
+        findings.add(Problem(path.name, message, accepted=f"{len(names)} cells in every row, as in the header"))
+        return None
+    data = _without_repeated_columns(path.name, data, findings)
+    table = _without_blank_rows(path.name, data, [item.row for item in ragged], _ragged_cells(ragged, names))
+    if bad_offset is not None:
+        _report_encoding(table, bad_offset, findings)
+    _report_ragged(path.name, ragged, len(names), findings)
+    _report_open_quote(path, table, findings)
+    return table
+
+
+def _parse(source: Path | bytes, names: list[str]) -> tuple[Any | None, list[_RaggedRow]]:
+    ragged: list[_RaggedRow] = []
+    with suppress(_RaggedRowError):
+        return _parse_once(source, names, ragged, use_threads=True), ragged
+    # Only a single thread knows the numbers of the rows that it has to skip.
+    ragged.clear()
+    with suppress(_RaggedRowError):
+        return _parse_once(source, names, ragged, use_threads=False), ragged
+    return None, ragged
+
+
+def _parse_once(source: Path | bytes, names: list[str], ragged: list[_RaggedRow], *, use_threads: bool) -> Any:
+    most = 0 if use_threads else _MOST_RAGGED_ROWS
+
+    def skip(row: Any) -> str:
+        if len(ragged) >= most:
+            ragged_too_often.set()
+            return "error"
+        ragged.append(_RaggedRow(row.number, row.actual_columns, row.text))
+        return "skip"
+
+    ragged_too_often = threading.Event()
+    try:
+        data = _read_csv(source, names, skip, use_threads=use_threads)
+    except pa.ArrowInvalid as error:
+        if ragged_too_often.is_set():
+            raise _RaggedRowError from error
+        raise
+    text_schema = pa.schema([pa.field(name, pa.large_string()) for name in data.column_names])
+    return data.cast(text_schema)
+
+
+def _read_csv(source: Path | bytes, names: list[str], skip: Callable[[Any], str], *, use_threads: bool) -> Any:
+    opened = pa.BufferReader(source) if isinstance(source, bytes) else pa.OSFile(str(source))
+    with opened:
+        return pyarrow.csv.read_csv(
+            opened,
+            read_options=pyarrow.csv.ReadOptions(use_threads=use_threads, block_size=_BLOCK_SIZE),
+            parse_options=pyarrow.csv.ParseOptions(
+                newlines_in_values=True, ignore_empty_lines=False, invalid_row_handler=skip
+            ),
+            convert_options=pyarrow.csv.ConvertOptions(
+                column_types=dict.fromkeys(names, pa.large_string()), strings_can_be_null=False
+            ),
+            # Reading a million rows into fresh memory takes half as long with the system's allocator.
+            memory_pool=pa.system_memory_pool(),
+        )
+
+
+def _without_repeated_columns(file: str, data: Any, findings: Findings) -> Any:
+    first_positions: dict[str, int] = {}
+    for position, name in enumerate(data.column_names):
+        if name in first_positions:
+            findings.add(
+                Problem(file, "column name used twice", row=1, column=name, value=name, accepted="each name once")
+            )
+        first_positions.setdefault(name, position)
+    return data.select(list(first_positions.values()))
+
+
+def _without_blank_rows(
+    file: str, data: Any, skipped_rows: list[int], unreadable: dict[str, frozenset[str]]
+) -> TextTable:
+    kept = None
+    if data.num_rows and data.num_columns:
+        blank = pc.equal(data.column(0), "")
+        for column in data.columns[1:]:
+            if not pc.any(blank).as_py():
+                break
+            blank = pc.and_(blank, pc.equal(column, ""))
+        if pc.any(blank).as_py():
+            kept = single_array(pc.invert(blank))
+    rows: NDArray[np.int64] | None = None
+    if skipped_rows or kept is not None:
+        all_rows = np.arange(2, data.num_rows + len(skipped_rows) + 2, dtype=np.int64)
+        rows = np.setdiff1d(all_rows, np.asarray(skipped_rows, dtype=np.int64), assume_unique=True)
+        if kept is not None:
+            rows = rows[kept.to_numpy(zero_copy_only=False)]
+            data = data.filter(kept)
+    return TextTable(file, data, rows, unreadable)
+
+
+def _ragged_cells(ragged: list[_RaggedRow], names: list[str]) -> dict[str, frozenset[str]]:
+    cells: dict[str, set[str]] = {name: set() for name in names}
+    for item in ragged:
+        try:
+            row = next(csv.reader([item.text]), [])
+        except csv.Error:
+            continue
+        for name, cell in zip(names, row, strict=False):
+            cells[name].add(cell)
+    return {name: frozenset(values) for name, values in cells.items() if values}
+
+
+def _report_ragged(file: str, ragged: list[_RaggedRow], expected: int, findings: Findings) -> None:
+    unclosed = [item for item in ragged if _has_open_quote(item.text.encode())]
+    findings.add_kind([_unclosed_quote(file, item.row, item.text) for item in unclosed])
+    findings.add_kind(
+        [
+            Problem(
+                file,
+                f"row has {item.n_cells} {'cell' if item.n_cells == 1 else 'cells'}",
+                row=item.row,
+                value=shorten(item.text),
+                accepted=f"{expected} cells; a cell with a comma or a line break stands in quotation marks",
+            )
+            for item in ragged
+            if not _has_open_quote(item.text.encode())
+        ]
+    )
+
+
+def _unclosed_quote(file: str, row: int, text: str, column: str | None = None) -> Problem:
+    message = "a quotation mark is opened and never closed, so the rest of the file is one cell"
+    return Problem(file, message, row, column, shorten(text.rstrip()), "quotation marks in pairs")
+
+
+def _first_bad_byte(path: Path) -> int | None:
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    position = 0
+    with path.open("rb") as file:
+        while True:
+            block = file.read(_BLOCK_SIZE)
+            n_pending = len(decoder.getstate()[0])
+            try:
+                # Most blocks are ASCII, which is told much faster than decoded.
+                if n_pending or not block or not block.isascii():
+                    decoder.decode(block, final=not block)
+            except UnicodeDecodeError as error:
+                return position - n_pending + error.start
+            if not block:
+                return None
+            position += len(block)
+
+
+def _report_encoding(table: TextTable, bad_offset: int, findings: Findings) -> None:
+    message = f"wrong encoding: text is not UTF-8 (first at byte {bad_offset:,} of the file)"
+    found = False
+    for name in table.columns:
+        if REPLACEMENT_CHARACTER in name:
+            findings.add(Problem(table.file, message, row=1, column=name, value=name, accepted=UTF8))
+            found = True
+        bad = true_indices(pc.match_substring(table.column(name), REPLACEMENT_CHARACTER))
+        findings.add_rows(table, name, bad, message=message, accepted=UTF8)
+        found = found or len(bad) > 0
+    if not found:
+        findings.add(Problem(table.file, message, accepted=UTF8))
+
+
+def _report_open_quote(path: Path, table: TextTable, findings: Findings) -> None:
+    if len(table) == 0:
+        return
+    last, column = len(table) - 1, table.columns[-1]
+    text = table.cell(column, last)
+    if "\n" in text and _has_open_quote(path.read_bytes()):
+        findings.add(_unclosed_quote(path.name, table.row(last), text, column))
+
+
+def _has_open_quote(content: bytes) -> bool:
+    return content.count(QUOTE.encode()) % 2 == 1

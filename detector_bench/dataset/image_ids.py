@@ -1,0 +1,136 @@
+"""Whether image ids are unique, and whether images and labels refer to each other."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from detector_bench.dataset.findings import Findings
+from detector_bench.dataset.text_table import TextTable, distinct_texts, trimmed, true_indices
+
+
+@dataclass(frozen=True, eq=False)
+class ImageCodes:
+    """Image ids as integers; equal codes are equal ids, and the images' ids have the lowest codes.
+
+    Attributes:
+        images: code of each image; its own index as long as no id is used twice.
+        labels: code of the image that each label is for, or None if the labels do not say.
+    """
+
+    images: NDArray[np.int32]
+    labels: NDArray[np.int64] | None
+
+
+def code_image_ids(images: TextTable | None, labels: TextTable | None) -> ImageCodes | None:
+    """Number the image ids of both tables in one pass; None if the images have no ids.
+
+    Blanks around an id are left out: they are one mistake, reported where they stand, not also an unknown id
+    everywhere else.
+    """
+    if images is None or not images.has("image_id"):
+        return None
+    chunks = list(trimmed(images.column("image_id")).chunks)
+    if labels is None or not labels.has("image_id"):
+        return ImageCodes(distinct_texts(pa.chunked_array(chunks, type=pa.large_string()))[1], None)
+    chunks += trimmed(labels.column("image_id")).chunks
+    _, codes = distinct_texts(pa.chunked_array(chunks, type=pa.large_string()))
+    return ImageCodes(codes[: len(images)], codes[len(images) :].astype(np.int64))
+
+
+def check_image_ids(
+    images: TextTable, labels: TextTable | None, codes: ImageCodes, findings: Findings, *, require_labels: bool
+) -> None:
+    """Report duplicate images, labels for unknown images, duplicate labels, and images without any label."""
+    report_repeats(images, "image_id", codes.images, findings)
+    if labels is None or codes.labels is None:
+        return
+    n_known = int(codes.images.max(initial=-1)) + 1
+    unknown = np.flatnonzero(codes.labels >= n_known)
+    findings.add_rows(
+        labels,
+        "image_id",
+        _without(unknown, labels, "image_id", {"", *images.unreadable.get("image_id", ())}),
+        message="label for an unknown image",
+        accepted=f"an image_id that {images.file} lists",
+    )
+    _report_repeated_labels(labels, codes.labels, findings)
+    if not require_labels or len(labels) == 0:
+        return
+    is_labelled = np.zeros(n_known, dtype=bool)
+    is_labelled[codes.labels[codes.labels < n_known]] = True
+    unlabelled = np.flatnonzero(~is_labelled[codes.images])
+    findings.add_rows(
+        images,
+        "image_id",
+        _without(unlabelled, images, "image_id", {"", *labels.unreadable.get("image_id", ())}),
+        message="image without any label",
+        accepted=f"at least one row for it in {labels.file}",
+    )
+
+
+def report_repeats(table: TextTable, column: str, codes: NDArray[np.int32], findings: Findings) -> None:
+    """Report every record whose id an earlier one has.
+
+    `codes` are the column's, so that equal codes are equal ids. They count up from 0: all are distinct exactly
+    if the largest is the number of records less one.
+    """
+    if len(codes) == 0 or codes.max() + 1 == len(codes):
+        return
+    repeated = np.flatnonzero(pd.Series(codes).duplicated())
+
+    def first_use(index: int) -> str:
+        first = int(np.flatnonzero(codes == codes[index])[0])
+        return f"one that no other row has; row {table.row(first)} has it"
+
+    findings.add_rows(
+        table,
+        column,
+        _without(repeated, table, column, {""}),
+        message=f"duplicate {column}",
+        accepted=first_use,
+    )
+
+
+def _without(records: NDArray[np.intp], table: TextTable, column: str, texts: Collection[str]) -> NDArray[np.intp]:
+    """Leave out the records whose cell, without blanks around it, is one of `texts`."""
+    if len(records) == 0:
+        return records
+    cells = pc.utf8_trim_whitespace(table.column(column).take(pa.array(records)))
+    left_out = true_indices(pc.is_in(cells, pa.array(sorted(texts), cells.type)))
+    return np.delete(records, left_out)
+
+
+def _report_repeated_labels(labels: TextTable, image_codes: NDArray[np.int64], findings: Findings) -> None:
+    if not labels.has("annotator", "attribute", "label"):
+        return
+    annotators, attributes = labels.encoded("annotator"), labels.encoded("attribute")
+    key = image_codes * len(annotators.texts) + annotators.codes
+    key = key * len(attributes.texts) + attributes.codes
+    is_dense = len(key) > 0 and key.max() < 16 * len(key)
+    if is_dense and np.bincount(key).max() == 1:  # cheaper than hashing, and it settles the usual case
+        return
+    is_repeated = pd.Series(key).duplicated().to_numpy()
+    repeated = _without(np.flatnonzero(is_repeated), labels, "image_id", {""})
+    if len(repeated) == 0:
+        return
+    firsts = np.flatnonzero(~is_repeated)
+    first_of = firsts[pd.Index(key[firsts]).get_indexer(pd.Index(key[repeated]))]
+    answers = labels.encoded("label").codes
+    contradicts = answers[repeated] != answers[first_of]
+    origin = dict(zip(repeated.tolist(), first_of.tolist(), strict=True))
+
+    def accepted(index: int) -> str:
+        row, label = labels.row(origin[index]), labels.cell("label", origin[index])
+        return f"one label per image, annotator and attribute; row {row} says {label!r}"
+
+    message = "duplicate label"
+    findings.add_rows(labels, "label", repeated[~contradicts], message=message, accepted=accepted)
+    message = "label that contradicts an earlier one of the same annotator"
+    findings.add_rows(labels, "label", repeated[contradicts], message=message, accepted=accepted)

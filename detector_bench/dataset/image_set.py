@@ -1,0 +1,181 @@
+"""An image set: images by T2I models, the prompts behind them, and what people said about them."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from detector_bench.dataset.consensus import label_table
+from detector_bench.dataset.findings import Findings
+from detector_bench.dataset.image_files import check_image_files
+from detector_bench.dataset.table_reading import read_table
+from detector_bench.dataset.text_table import TextTable
+from detector_bench.dataset.validation import Tables, validate
+from detector_bench.errors import Problem
+from detector_bench.schema import IMAGE_COLUMNS, LABEL_COLUMNS, PROMPT_COLUMNS
+from detector_bench.vocabulary import ATTRIBUTES, attribute_named
+
+SEED_COLUMN = "seed_image_id"
+"""Optional column of the images: for an edited image, the id of the image that it was made from."""
+
+REASON_COLUMN = "reason"
+
+
+@dataclass(frozen=True, eq=False)
+class ImageSet:
+    """A folder of images with their prompts and human labels, checked; every cell is text.
+
+    Attributes:
+        root: the folder, with links resolved; image paths are relative to it.
+        images: one row per image, in file order: `image_id, path, t2i_model, prompt_id`, and `seed_image_id`
+            if the file has it.
+        prompts: one row per prompt: `prompt_id, category, word, prompt`.
+        labels: one row per image, annotator and attribute: `image_id, annotator, attribute, label, reason`,
+            with "" where a cell is empty.
+    """
+
+    root: Path
+    images: pd.DataFrame
+    prompts: pd.DataFrame
+    labels: pd.DataFrame
+    _image_of_label: NDArray[np.int64] | None = field(default=None, repr=False)
+
+    @classmethod
+    def load(cls, folder: Path | str, *, require_labels: bool = True, check_files: bool = False) -> ImageSet:
+        """Read and check a folder with `images`, `prompts` and `labels`, each a `.csv` or `.parquet` file.
+
+        Args:
+            folder: the image set.
+            require_labels: whether every image must have a label; if not, the labels file may also be missing.
+            check_files: whether to look for every image file too (it is not decoded).
+
+        Raises:
+            DataError: with all mistakes in all files at once.
+        """
+        findings = Findings()
+        root = Path(folder).resolve()
+        tables = read_tables(root, findings, require_labels=require_labels)
+        image_of_label = validate(tables, findings, require_labels=require_labels)
+        if check_files and tables.images is not None and tables.images.has("path"):
+            check_image_files(tables.images, root, findings)
+        findings.raise_if_any()
+        return cls.from_tables(root, tables, image_of_label)
+
+    @classmethod
+    def from_tables(cls, root: Path, tables: Tables, image_of_label: NDArray[np.int64] | None) -> ImageSet:
+        """Make an image set of tables in which `validate` found no mistake."""
+        assert tables.images is not None  # noqa: S101 - a missing table is a mistake
+        assert tables.prompts is not None  # noqa: S101
+        image_columns = [*IMAGE_COLUMNS, *([SEED_COLUMN] if tables.images.has(SEED_COLUMN) else [])]
+        return cls(
+            root=root,
+            images=_frame(tables.images, image_columns),
+            prompts=_frame(tables.prompts, PROMPT_COLUMNS),
+            labels=_frame(tables.labels, LABEL_COLUMNS),
+            _image_of_label=image_of_label,
+        )
+
+    @property
+    def name(self) -> str:
+        """The folder's name."""
+        return self.root.name
+
+    @cached_property
+    def attributes(self) -> tuple[str, ...]:
+        """The attributes that have at least one label, in the vocabulary's order."""
+        labelled = set(self.labels["attribute"].unique())
+        return tuple(name for name in ATTRIBUTES if name in labelled)
+
+    def truth(self, attribute: str) -> pd.DataFrame:
+        """The annotators' consensus on an attribute (see `consensus`), one row per image.
+
+        Returns:
+            Columns `image_id, label, reason` in the order of `images`; `label` is missing where nobody labelled
+            this attribute of the image, `reason` is "" where there is none.
+
+        Raises:
+            ConfigError: no such attribute in the vocabulary.
+        """
+        attribute_named(attribute)
+        selected = (self.labels["attribute"] == attribute).to_numpy(dtype=bool)
+        columns = ["annotator", "label", "reason"]
+        group, rows = self._label_images, self.labels[columns]
+        if not selected.all():
+            group, rows = group[selected], rows[selected]
+        decided = label_table(rows, group=group, n_groups=len(self.images))
+        decided.insert(0, "image_id", self.images["image_id"].array)
+        return decided
+
+    def image_path(self, path: str) -> Path:
+        """Where the image file of a cell of `images.path` lies."""
+        return self.root / path
+
+    def fingerprint(self) -> str:
+        """The sha256 of the three tables' content, in hexadecimal; the file format has no influence on it."""
+        digest = hashlib.sha256()
+        for name, table in (("images", self.images), ("prompts", self.prompts), ("labels", self.labels)):
+            digest.update(f"{name} {len(table)}\n".encode())
+            for column in table.columns:
+                digest.update(f"{column}\n".encode())
+                # Lengths and text without separators: no cell can be mistaken for two.
+                cells = pa.chunked_array(pa.array(table[column], pa.large_string()))
+                digest.update(pc.binary_length(cells).to_numpy().astype("<i8").tobytes())
+                for chunk in cells.chunks:
+                    digest.update(_text_bytes(chunk))
+        return digest.hexdigest()
+
+    @cached_property
+    def _label_images(self) -> NDArray[np.int64]:
+        if self._image_of_label is not None:
+            return self._image_of_label
+        images = pd.Index(self.images["image_id"])
+        found: NDArray[np.intp] = images.get_indexer(pd.Index(self.labels["image_id"]))
+        return found.astype(np.int64)
+
+
+def read_tables(root: Path, findings: Findings, *, require_labels: bool) -> Tables:
+    """Read an image set's three tables; what cannot be read is added to `findings`."""
+    if not root.is_dir():
+        message = "it is not a folder" if root.exists() else "no such folder"
+        findings.add(Problem(str(root), message, accepted="a folder with images.csv, prompts.csv, labels.csv"))
+        return Tables(None, None, None)
+    required_label_columns = tuple(name for name in LABEL_COLUMNS if name != REASON_COLUMN)
+    images = read_table(root, "images", required=IMAGE_COLUMNS, optional=(SEED_COLUMN,), findings=findings)
+    prompts = read_table(root, "prompts", required=PROMPT_COLUMNS, findings=findings)
+    labels = read_table(
+        root,
+        "labels",
+        required=required_label_columns,
+        optional=(REASON_COLUMN,),
+        findings=findings,
+        may_be_missing=not require_labels,
+    )
+    return Tables(images, prompts, labels)
+
+
+def _frame(table: TextTable | None, columns: list[str] | tuple[str, ...]) -> pd.DataFrame:
+    if table is None:
+        return pd.DataFrame({name: pd.array([], dtype="str") for name in columns})
+    present = [name for name in columns if table.has(name)]
+    frame: pd.DataFrame = table.data.select(present).to_pandas()
+    for position, name in enumerate(columns):
+        if name not in present:
+            frame.insert(position, name, pd.Series("", index=frame.index, dtype="str"))
+    return frame
+
+
+def _text_bytes(cells: Any) -> memoryview:
+    _, offset_buffer, text_buffer = cells.buffers()
+    if len(cells) == 0 or text_buffer is None:
+        return memoryview(b"")
+    offsets = np.frombuffer(offset_buffer, dtype=np.int64)
+    return memoryview(text_buffer)[int(offsets[cells.offset]) : int(offsets[cells.offset + len(cells)])]

@@ -1,0 +1,132 @@
+"""A table of text cells that remembers where each record stood in its file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+FIRST_RECORD_ROW = 2
+"""Rows are counted as a spreadsheet does: the header is row 1."""
+
+
+@dataclass(frozen=True, eq=False)
+class Encoded:
+    """A column as small integers: `texts[codes[i]]` is the text of record i."""
+
+    texts: list[str]
+    codes: NDArray[np.int32]
+
+
+@dataclass(frozen=True, eq=False)
+class TextTable:
+    """The records of one file, every cell as text, with the row that each came from.
+
+    Attributes:
+        file: name to show in messages, such as `images.csv`.
+        data: pyarrow table, columns of type large_string without nulls.
+        rows: row number of each record, or None where they are 2, 3, 4, ... without a gap.
+        unreadable: per column, what the rows that had too few or too many cells seem to hold there. Records of
+            other files that refer to them are not wrong.
+        headings: what the file itself calls a column, where that is not the column's name here.
+    """
+
+    file: str
+    data: Any
+    rows: NDArray[np.int64] | None = None
+    unreadable: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    headings: Mapping[str, str] = field(default_factory=dict)
+    _encoded: dict[str, Encoded] = field(default_factory=dict, repr=False)
+
+    def __len__(self) -> int:
+        return int(self.data.num_rows)
+
+    @property
+    def columns(self) -> list[str]:
+        """Names of the columns, in file order."""
+        return list(self.data.column_names)
+
+    def has(self, *columns: str) -> bool:
+        """Whether the file has all these columns."""
+        return set(columns) <= set(self.data.column_names)
+
+    def column(self, name: str) -> Any:
+        """One column as a chunked pyarrow array of large_string."""
+        return self.data.column(name)
+
+    def encoded(self, name: str) -> Encoded:
+        """One column as integers, computed once. Meant for columns in which values repeat."""
+        if name not in self._encoded:
+            texts, codes = distinct_texts(self.column(name))
+            self._encoded[name] = Encoded(texts.to_pylist(), codes)
+        return self._encoded[name]
+
+    def cell(self, column: str, index: int) -> str:
+        """The text of one cell; record 0 is the first."""
+        return str(self.data.column(column)[index].as_py())
+
+    def row(self, index: int) -> int:
+        """The row at which a record stands in its file."""
+        return index + FIRST_RECORD_ROW if self.rows is None else int(self.rows[index])
+
+    def heading(self, column: str) -> str:
+        """What the file calls a column."""
+        return self.headings.get(column, column)
+
+    def records_with(self, column: str, is_bad: Callable[[str], bool]) -> NDArray[np.intp]:
+        """Indices of the records whose cell is bad; each distinct value is judged only once."""
+        encoded = self.encoded(column)
+        bad = np.fromiter((is_bad(value) for value in encoded.texts), dtype=bool, count=len(encoded.texts))
+        if not bad.any():
+            return np.empty(0, dtype=np.intp)
+        return np.flatnonzero(bad[encoded.codes])
+
+    def select(self, columns: Iterable[str]) -> TextTable:
+        """The same records with only these columns."""
+        return TextTable(self.file, self.data.select(list(columns)), self.rows, self.unreadable, self.headings)
+
+
+def distinct_texts(column: Any) -> tuple[Any, NDArray[np.int32]]:
+    """The distinct texts of a chunked column as a pyarrow array, in order of first appearance, and their codes.
+
+    The code of a record is the position of its text, so codes count up from 0 as new texts appear.
+    """
+    chunks = column.dictionary_encode().chunks
+    if not chunks:
+        return pa.array([], pa.large_string()), np.empty(0, dtype=np.int32)
+    # Encoded together, all chunks share one dictionary.
+    return chunks[-1].dictionary, np.concatenate([chunk.indices.to_numpy() for chunk in chunks])
+
+
+def single_array(column: Any) -> Any:
+    """A chunked pyarrow column as one array."""
+    if isinstance(column, pa.ChunkedArray):
+        return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+    return column
+
+
+def true_indices(mask: Any) -> NDArray[np.intp]:
+    """Positions at which a pyarrow array of booleans is true."""
+    return np.flatnonzero(single_array(mask).to_numpy(zero_copy_only=False))
+
+
+def is_plain(column: Any) -> bool:
+    """Whether all text is printable ASCII without blanks: a quick look that spares the slow ones."""
+    for chunk in column.chunks:
+        buffer = chunk.buffers()[2]
+        if buffer is None or buffer.size == 0:
+            continue
+        text = np.frombuffer(buffer, dtype=np.uint8)
+        if text.min() <= ord(" ") or text.max() >= 0x7F:
+            return False
+    return True
+
+
+def trimmed(column: Any) -> Any:
+    """A chunked pyarrow column of text without the blanks around its cells."""
+    return column if is_plain(column) else pc.utf8_trim_whitespace(column)

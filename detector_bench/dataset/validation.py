@@ -1,0 +1,199 @@
+"""The rules that an image set's three tables must keep, checked on whole columns at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from detector_bench.dataset.consensus import CONSENSUS
+from detector_bench.dataset.findings import Findings
+from detector_bench.dataset.image_ids import check_image_ids, code_image_ids, report_repeats
+from detector_bench.dataset.text_table import TextTable, distinct_texts, is_plain, trimmed, true_indices
+from detector_bench.errors import Problem, nearest_hint
+from detector_bench.vocabulary import ALL, ATTRIBUTES, LOW_QUALITY, LOW_QUALITY_REASONS
+
+# Values of these columns hardly ever repeat, so encoding them only to judge each value once would cost more.
+_DISTINCT_COLUMNS = ("image_id", "path", "seed_image_id")
+_MAY_BE_EMPTY = ("seed_image_id", "prompt", "reason")
+_FREE_TEXT = ("prompt", "reason")
+# A wrong name in these columns is reported as unknown anyway, with the accepted ones.
+_CLOSED_LISTS = ("attribute", "label")
+_RESERVED = {"t2i_model": ALL, "category": ALL, "prompt_id": ALL, "annotator": CONSENSUS}
+LEAVES_FOLDER = r"^/|^[A-Za-z]:|\\|(^|/)\.\.(/|$)"
+"""Regular expression of a path that is absolute, climbs with `..`, or has a backslash or drive letter."""
+
+_CONTROL_CHARACTER = r"\p{Cc}"
+
+
+@dataclass(frozen=True, eq=False)
+class Tables:
+    """The three tables of an image set as they were read; None where a table cannot be checked."""
+
+    images: TextTable | None
+    prompts: TextTable | None
+    labels: TextTable | None
+
+
+def validate(tables: Tables, findings: Findings, *, require_labels: bool) -> NDArray[np.int64] | None:
+    """Check all three tables and how they refer to each other; every mistake is added to `findings`.
+
+    Args:
+        tables: what was read.
+        findings: receives the mistakes.
+        require_labels: whether every image must have at least one label.
+
+    Returns:
+        For each label, the index of its image, or None if the tables do not say. It is right only if nothing
+        was found; it is handed on so that a million ids are looked up only once.
+    """
+    images, prompts, labels = tables.images, tables.prompts, tables.labels
+    with ThreadPoolExecutor(max_workers=1) as second_core:
+        image_codes = second_core.submit(code_image_ids, images, labels)
+        for table in (images, prompts, labels):
+            if table is not None:
+                _check_cells(table, findings)
+                if len(table) == 0 and (table is not labels or require_labels):
+                    message = "the file has no records"
+                    findings.add(Problem(table.file, message, accepted="at least one row below the header"))
+        if prompts is not None and prompts.has("prompt_id"):
+            _check_prompt_ids(images, prompts, findings)
+        if images is not None and images.has("path"):
+            _check_paths(images, findings)
+        if labels is not None:
+            _check_label_values(labels, findings)
+    codes = image_codes.result()
+    if images is None or codes is None:
+        return None
+    check_image_ids(images, labels, codes, findings, require_labels=require_labels)
+    return codes.labels
+
+
+def _check_cells(table: TextTable, findings: Findings) -> None:
+    for column in table.columns:
+        if column not in _MAY_BE_EMPTY:
+            empty = _records_matching(table, column, lambda cells: pc.equal(trimmed(cells), ""))
+            findings.add_rows(table, column, empty, message="empty cell", accepted=_accepted_in(table, column))
+        if column in _RESERVED:
+            reserved = _RESERVED[column]
+            rows = table.records_with(column, reserved.__eq__)
+            findings.add_rows(table, column, rows, message="reserved name", accepted=f"any name but {reserved!r}")
+        if column not in _FREE_TEXT and column not in _CLOSED_LISTS and not is_plain(table.column(column)):
+            _check_characters(table, column, findings)
+
+
+def _accepted_in(table: TextTable, column: str) -> str | Callable[[int], str]:
+    if column == "label" and table.has("attribute"):
+        everything = {label: None for attribute in ATTRIBUTES.values() for label in attribute.labels}
+
+        def labels_of_attribute(index: int) -> str:
+            attribute = ATTRIBUTES.get(table.cell("attribute", index))
+            return ", ".join(attribute.labels if attribute else everything)
+
+        return labels_of_attribute
+    return ", ".join(ATTRIBUTES) if column == "attribute" else "some text"
+
+
+def _check_characters(table: TextTable, column: str, findings: Findings) -> None:
+    control = _records_matching(table, column, lambda cells: pc.match_substring_regex(cells, _CONTROL_CHARACTER))
+    findings.add_rows(
+        table, column, control, message="control character", accepted="text without line breaks, tabs or NUL"
+    )
+
+    def has_blanks(cells: Any) -> Any:
+        inner = pc.utf8_trim_whitespace(cells)
+        return pc.and_(pc.not_equal(inner, cells), pc.not_equal(inner, ""))
+
+    blanks = np.setdiff1d(_records_matching(table, column, has_blanks), control, assume_unique=True)
+    findings.add_rows(
+        table,
+        column,
+        blanks,
+        message="blanks around the text",
+        accepted=lambda index: repr(table.cell(column, index).strip()),
+    )
+
+
+def _records_matching(table: TextTable, column: str, matches: Callable[[Any], Any]) -> NDArray[np.intp]:
+    if column in _DISTINCT_COLUMNS:
+        return true_indices(matches(table.column(column)))
+    encoded = table.encoded(column)
+    bad = true_indices(matches(pa.chunked_array([encoded.texts], type=pa.large_string())))
+    return np.flatnonzero(np.isin(encoded.codes, bad)) if len(bad) else bad
+
+
+def _check_prompt_ids(images: TextTable | None, prompts: TextTable, findings: Findings) -> None:
+    _, codes = distinct_texts(trimmed(prompts.column("prompt_id")))
+    report_repeats(prompts, "prompt_id", codes, findings)
+    if images is None or not images.has("prompt_id"):
+        return
+    known = {value.strip() for value in prompts.encoded("prompt_id").texts} - {""}
+    readable = known | prompts.unreadable.get("prompt_id", frozenset()) | {""}
+    unknown = images.records_with("prompt_id", lambda value: value.strip() not in readable)
+    findings.add_rows(
+        images,
+        "prompt_id",
+        unknown,
+        message=f"prompt_id that {prompts.file} does not list",
+        accepted=lambda index: _hint(images.cell("prompt_id", index), known),
+    )
+
+
+def _hint(value: str, known: Collection[str]) -> str:
+    hint = nearest_hint(value, known)
+    is_short = hint.startswith("did you mean") or len(known) <= 12
+    return hint if is_short else f"one of the {len(known)} listed there"
+
+
+def _check_paths(images: TextTable, findings: Findings) -> None:
+    leaving = true_indices(pc.match_substring_regex(images.column("path"), LEAVES_FOLDER))
+    findings.add_rows(
+        images,
+        "path",
+        leaving,
+        message="path that leaves the folder",
+        accepted="a path below the image set's folder, with / between its parts and without ..",
+    )
+
+
+def _check_label_values(labels: TextTable, findings: Findings) -> None:
+    if not labels.has("attribute", "label"):
+        return
+    unknown = labels.records_with("attribute", lambda value: bool(value.strip()) and value not in ATTRIBUTES)
+    findings.add_rows(labels, "attribute", unknown, message="unknown attribute", accepted=", ".join(ATTRIBUTES))
+    attributes, values = labels.encoded("attribute"), labels.encoded("label")
+    for name, attribute in ATTRIBUTES.items():
+        if name not in attributes.texts:
+            continue
+        is_wrong = np.array([bool(v.strip()) and v not in attribute.labels for v in values.texts], dtype=bool)
+        if is_wrong.any():
+            of_attribute = attributes.codes == attributes.texts.index(name)
+            findings.add_rows(
+                labels,
+                "label",
+                np.flatnonzero(of_attribute & is_wrong[values.codes]),
+                message=f"unknown label for {name}",
+                accepted=", ".join(attribute.labels),
+            )
+    _check_reasons(labels, findings)
+
+
+def _check_reasons(labels: TextTable, findings: Findings) -> None:
+    values = labels.encoded("label")
+    if not labels.has("reason") or LOW_QUALITY not in values.texts:
+        return
+    unknown = labels.records_with("reason", lambda value: value not in ("", *LOW_QUALITY_REASONS))
+    low_quality = values.codes[unknown] == values.texts.index(LOW_QUALITY)
+    findings.add_rows(
+        labels,
+        "reason",
+        unknown[low_quality],
+        message=f"unknown reason for {LOW_QUALITY}",
+        accepted=", ".join(LOW_QUALITY_REASONS) + ", or nothing",
+    )
