@@ -1,3 +1,77 @@
-"""detector_bench: can a detector be trusted to measure the bias of a text-to-image model?"""
+"""detector_bench: can a detector be trusted to measure the bias of a text-to-image model?
+
+>>> import detector_bench as db
+>>> study = db.Study.from_yaml("configs/t2i_portraits.yaml")  # doctest: +SKIP
+>>> result = study.run("results/portraits", weights_dir="weights")  # doctest: +SKIP
+>>> result.metrics  # the long metric table  # doctest: +SKIP
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from detector_bench.dataset import ImageSet, check, consensus, import_folder
+    from detector_bench.detectors import Card, Prediction, build_detector, detector
+    from detector_bench.errors import DetectorBenchError
+    from detector_bench.evaluation import evaluate, read_predictions
+    from detector_bench.perception.stage import Batch, Frame, Stage
+    from detector_bench.quickstart import build_image_set
+    from detector_bench.report import study_tables
+    from detector_bench.study import Study
+    from detector_bench.study_result import StudyResult
 
 __version__ = "0.1.0"
+
+_HOMES = {
+    "Batch": "perception.stage",
+    "Card": "detectors",
+    "DetectorBenchError": "errors",
+    "Frame": "perception.stage",
+    "ImageSet": "dataset",
+    "Prediction": "detectors",
+    "Stage": "perception.stage",
+    "Study": "study",
+    "StudyResult": "study_result",
+    "build_detector": "detectors",
+    "build_image_set": "quickstart",
+    "check": "dataset",
+    "consensus": "dataset",
+    "detector": "detectors",
+    "evaluate": "evaluation",
+    "import_folder": "dataset",
+    "read_predictions": "evaluation",
+    "study_tables": "report",
+}
+
+__all__ = [
+    "Batch",
+    "Card",
+    "DetectorBenchError",
+    "Frame",
+    "ImageSet",
+    "Prediction",
+    "Stage",
+    "Study",
+    "StudyResult",
+    "build_detector",
+    "build_image_set",
+    "check",
+    "consensus",
+    "detector",
+    "evaluate",
+    "import_folder",
+    "read_predictions",
+    "study_tables",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """Import public names when they are first used, so that `import detector_bench` stays quick."""
+    if name in _HOMES:
+        return getattr(import_module(f"detector_bench.{_HOMES[name]}"), name)
+    raise AttributeError(f"module 'detector_bench' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    """Public names, for completion."""
+    return sorted(__all__)

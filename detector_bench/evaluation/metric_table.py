@@ -1,0 +1,191 @@
+"""Builds the long metric table, column by column: one row per number."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple, get_args
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from detector_bench.errors import ConfigError
+from detector_bench.evaluation.counting import (
+    Counts,
+    ImageIndex,
+    LabelledImages,
+    check_names,
+    count_attribute,
+)
+from detector_bench.evaluation.scores import (
+    ScoreTable,
+    detector_prompt_scores,
+    detector_scope_scores,
+    human_prompt_scores,
+    human_scope_scores,
+)
+from detector_bench.metrics import NClear
+from detector_bench.schema import METRIC_COLUMNS
+from detector_bench.vocabulary import ALL, GROUND_TRUTH
+
+IntArray = NDArray[np.int64]
+
+_WORD_COLUMNS = ("detector", "attribute", "t2i_model", "category", "prompt_id", "metric", "n_clear")
+_NUMBER_COLUMNS = ("value", "n", "n_left_out")
+_BOTH_DEFINITIONS = get_args(NClear)
+_DEPENDS_ON_N_CLEAR = ("prompt_bias_score", "prompt_bias_score_difference")
+
+
+class Cells(NamedTuple):
+    """What the rows of one level cover, as codes; code 0 is "all"."""
+
+    t2i_model: IntArray
+    category: IntArray
+    prompt: IntArray
+
+
+def evaluate(
+    image_set: LabelledImages,
+    predictions: Mapping[str, pa.Table],
+    *,
+    attributes: Sequence[str] | None = None,
+    n_clear: NClear = "detector",
+    allow_incomplete: bool = False,
+) -> pd.DataFrame:
+    """Compare detectors with the human labels.
+
+    The human labels stand in the table as the detector `ground_truth`. Images without a human label for the
+    attribute are left out and counted in the metric `images_unlabelled`. Numbers that cover several prompts or T2I
+    models pool the images (filtering, accuracy, counts), or average over all pairs of T2I model and prompt (bias
+    scores). Detectors that do not judge an attribute have no rows for it.
+
+    Rows come by attribute; then by level: everything, each T2I model, each category, each T2I model and
+    category, each T2I model and prompt; then by detector (ground truth first, then as in `predictions`); then by
+    T2I model (order of first appearance in `images`), category (of first appearance in `prompts`) and prompt (as
+    in `prompts`); then by metric. Where there is no image, there is no row. The order of the rows in a detector's
+    predictions does not matter.
+
+    Args:
+        image_set: images, prompts and human labels.
+        predictions: by detector, rows as in `schema.PREDICTIONS`.
+        attributes: which ones; None for all that have human labels.
+        n_clear: whose count of clear images is the denominator of a detector's prompt bias score.
+        allow_incomplete: leave images without a prediction out of a detector's numbers, instead of raising; they
+            are in the metric `images_not_run` and in n_left_out.
+
+    Returns:
+        Columns as in `schema.METRIC_COLUMNS`. Words are categoricals; n_clear is missing for the metrics that it
+        does not alter. value is NaN where a denominator is empty; ci_low and ci_high are NaN.
+
+    Raises:
+        ConfigError: an attribute without labels, a reserved detector name, or an unknown n_clear.
+        DataError: predictions that contradict the image set or the attribute's classes.
+        IncompletePredictionsError: a labelled image without a prediction.
+    """
+    if n_clear not in _BOTH_DEFINITIONS:
+        raise ConfigError(f"n_clear: {n_clear!r} (accepted: {', '.join(_BOTH_DEFINITIONS)})")
+    chosen = list(image_set.attributes if attributes is None else attributes)
+    check_names(image_set, predictions, attributes=chosen)
+    index = ImageIndex.of(image_set)
+    rows = _Rows(index, attributes=chosen, detectors=list(predictions), n_clear=n_clear)
+    for attribute in chosen:
+        counts = count_attribute(
+            image_set, index, predictions, attribute=attribute, allow_incomplete=allow_incomplete
+        )
+        _add_attribute(rows, counts, n_clear=n_clear)
+    return rows.table()
+
+
+def _add_attribute(rows: _Rows, counts: Counts, *, n_clear: NClear) -> None:
+    attribute = counts.attribute.name
+    human, detectors = human_scope_scores(counts), detector_scope_scores(counts, n_clear=n_clear)
+    images = counts.human.sum(axis=-1) + counts.unlabelled
+    for cells in _scope_levels(counts.scopes.sums(images, prompt_axis=-1)):
+        chosen = (slice(None), cells.t2i_model, cells.category)
+        rows.add(human.at(chosen), cells, attribute=attribute, detectors=[GROUND_TRUTH])
+        rows.add(detectors.at(chosen), cells, attribute=attribute, detectors=counts.detectors)
+    t2i_model, prompt = np.nonzero(images)
+    cells = Cells(1 + t2i_model, 1 + counts.scopes.category_of_prompt[prompt], 1 + prompt)
+    rows.add(
+        human_prompt_scores(counts, at=(t2i_model, prompt)), cells, attribute=attribute, detectors=[GROUND_TRUTH]
+    )
+    rows.add(
+        detector_prompt_scores(counts, at=(t2i_model, prompt), n_clear=n_clear),
+        cells,
+        attribute=attribute,
+        detectors=counts.detectors,
+    )
+
+
+def _scope_levels(images: IntArray) -> list[Cells]:
+    """Everything, T2I models, categories, T2I models x categories: the cells of each level that have images."""
+    one, rest = slice(0, 1), slice(1, None)
+    levels = []
+    for models, categories in ((one, one), (rest, one), (one, rest), (rest, rest)):
+        filled = np.zeros(images.shape, dtype=bool)
+        filled[models, categories] = images[models, categories] > 0
+        model, category = np.nonzero(filled)
+        levels.append(Cells(model, category, np.zeros_like(model)))
+    return levels
+
+
+class _Rows:
+    """Collects blocks of rows as codes and numbers; words are attached once, at the end."""
+
+    def __init__(
+        self, index: ImageIndex, *, attributes: Sequence[str], detectors: Sequence[str], n_clear: NClear
+    ) -> None:
+        self._words: dict[str, list[str]] = {
+            "detector": [GROUND_TRUTH, *detectors],
+            "attribute": list(attributes),
+            "t2i_model": [ALL, *index.t2i_models],
+            "category": [ALL, *index.scopes.categories],
+            "prompt_id": [ALL, *index.prompt_ids],
+            "metric": [],
+            "n_clear": list(_BOTH_DEFINITIONS),
+        }
+        self._n_clear = n_clear
+        self._blocks: dict[str, list[NDArray[np.generic]]] = {
+            name: [] for name in (*_WORD_COLUMNS, *_NUMBER_COLUMNS)
+        }
+
+    def add(self, scores: ScoreTable, cells: Cells, *, attribute: str, detectors: Sequence[str]) -> None:
+        """Add one row per detector, cell and metric; the numbers are `[detector, cell, metric]`."""
+        shape = scores.value.shape
+        metrics = [self._metric_code(name) for name in scores.metrics]
+        altered = [detectors != [GROUND_TRUTH] and name in _DEPENDS_ON_N_CLEAR for name in scores.metrics]
+        detector = [self._words["detector"].index(name) for name in detectors]
+        columns = {
+            "detector": np.array(detector, dtype=np.int32)[:, np.newaxis, np.newaxis],
+            "attribute": np.int32(self._words["attribute"].index(attribute)),
+            "t2i_model": cells.t2i_model[:, np.newaxis],
+            "category": cells.category[:, np.newaxis],
+            "prompt_id": cells.prompt[:, np.newaxis],
+            "metric": np.array(metrics),
+            "n_clear": np.where(altered, _BOTH_DEFINITIONS.index(self._n_clear), -1),
+        }
+        for name, codes in columns.items():
+            self._blocks[name].append(np.broadcast_to(np.asarray(codes, dtype=np.int32), shape).ravel())
+        for name in _NUMBER_COLUMNS:
+            self._blocks[name].append(getattr(scores, name).ravel())
+
+    def table(self) -> pd.DataFrame:
+        """The rows added so far, as a metric table."""
+        joined = {name: np.concatenate(blocks) for name, blocks in self._blocks.items()}
+        words = {
+            name: pd.Categorical.from_codes(
+                joined[name].astype(np.int32, copy=False), pd.Index(self._words[name], dtype="str")
+            )
+            for name in _WORD_COLUMNS
+        }
+        numbers = {name: joined[name] for name in _NUMBER_COLUMNS}
+        limits = {name: np.full(len(joined["value"]), np.nan) for name in ("ci_low", "ci_high")}
+        columns = words | numbers | limits
+        return pd.DataFrame({name: columns[name] for name in METRIC_COLUMNS}, copy=False)
+
+    def _metric_code(self, name: str) -> int:
+        names = self._words["metric"]
+        if name not in names:
+            names.append(name)
+        return names.index(name)

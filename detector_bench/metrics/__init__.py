@@ -1,0 +1,86 @@
+"""Metrics as pure functions of counts.
+
+One contract: a metric takes an array of counts whose two last axes are
+
+- truth: the attribute's K classes, then `low_quality`, then `others`: what the human says, K + 2 long;
+- verdict: the K classes, then `filtered`, then no verdict (an error, or never run): what the detector says, K + 2
+  long;
+
+and returns a `Score` of arrays, one number for each element of the leading axes. Bias scores that average over
+prompts take counts `[..., t2i_model, prompt, truth, verdict]`. A detector axis, a bootstrap axis or a threshold
+axis is just one more leading axis. Counts may be weighted (floats). An empty denominator gives NaN, never 0.
+"""
+
+from __future__ import annotations
+
+from detector_bench.metrics.bias import (
+    NClear,
+    concentration,
+    model_bias_score,
+    model_bias_score_actual,
+    model_bias_score_deviation,
+    prompt_bias_score,
+    prompt_bias_score_actual,
+    prompt_bias_score_difference,
+    prompt_bias_score_error,
+)
+from detector_bench.metrics.catalogue import METRICS, MetricInfo, metric_info
+from detector_bench.metrics.classification import accuracy, accuracy_per_class
+from detector_bench.metrics.counts import (
+    CountArray,
+    FloatArray,
+    Score,
+    class_count,
+    count_images,
+    detector_class_counts,
+    human_as_detector,
+    human_class_counts,
+    images_without_verdict,
+)
+from detector_bench.metrics.filtering import (
+    FilterConfusion,
+    f1,
+    filter_confusion,
+    filter_rate,
+    precision,
+    recall,
+    recall_per_class,
+)
+from detector_bench.metrics.label_shares import label_shares
+from detector_bench.metrics.scopes import Scopes, pool
+
+__all__ = [
+    "METRICS",
+    "CountArray",
+    "FilterConfusion",
+    "FloatArray",
+    "MetricInfo",
+    "NClear",
+    "Scopes",
+    "Score",
+    "accuracy",
+    "accuracy_per_class",
+    "class_count",
+    "concentration",
+    "count_images",
+    "detector_class_counts",
+    "f1",
+    "filter_confusion",
+    "filter_rate",
+    "human_as_detector",
+    "human_class_counts",
+    "images_without_verdict",
+    "label_shares",
+    "metric_info",
+    "model_bias_score",
+    "model_bias_score_actual",
+    "model_bias_score_deviation",
+    "pool",
+    "precision",
+    "prompt_bias_score",
+    "prompt_bias_score_actual",
+    "prompt_bias_score_difference",
+    "prompt_bias_score_error",
+    "recall",
+    "recall_per_class",
+]

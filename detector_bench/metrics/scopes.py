@@ -1,0 +1,76 @@
+"""What a number covers: one T2I model or all of them, one prompt category or all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from detector_bench.metrics.counts import CountArray
+
+
+@dataclass(frozen=True, slots=True)
+class Scopes:
+    """The categories of the prompts, so that one call gives a metric for every T2I model and category.
+
+    Results bear two axes in place of `t2i_model, prompt`: T2I models, then categories, both with "all" at
+    position 0. So `[..., 0, 0]` covers everything, and `[..., 1 + i, 1 + j]` T2I model i in category j.
+    """
+
+    categories: tuple[str, ...]
+    category_of_prompt: NDArray[np.intp]
+
+    @classmethod
+    def of_prompts(cls, category_of_prompt: Sequence[str]) -> Scopes:
+        """Build from each prompt's category name; categories keep the order of first appearance."""
+        categories = tuple(dict.fromkeys(category_of_prompt))
+        position = {category: index for index, category in enumerate(categories)}
+        positions = np.array([position[category] for category in category_of_prompt], dtype=np.intp)
+        return cls(categories, positions)
+
+    def sums(self, values: CountArray, *, prompt_axis: int) -> CountArray:
+        """Add up over the prompts of each scope.
+
+        Args:
+            values: `[..., t2i_model, prompt, ...]`.
+            prompt_axis: which axis is the prompt, counted from the end (negative).
+
+        Returns:
+            The same axes, `t2i_model` now of length 1 + T2I models and `prompt` of length 1 + categories.
+        """
+        order = np.argsort(self.category_of_prompt, kind="stable")
+        prompts_of_category = np.bincount(self.category_of_prompt, minlength=len(self.categories))
+        filled = np.flatnonzero(prompts_of_category)
+        starts = (np.cumsum(prompts_of_category) - prompts_of_category)[filled]
+        shape = list(values.shape)
+        shape[prompt_axis] = len(self.categories)
+        per_category = np.zeros(shape, dtype=np.result_type(values, np.int64))
+        # A view with the categories first, so that those without a prompt keep their 0.
+        np.moveaxis(per_category, prompt_axis, 0)[filled] = np.moveaxis(
+            np.add.reduceat(np.take(values, order, axis=prompt_axis), starts, axis=prompt_axis),
+            prompt_axis,
+            0,
+        )
+        return _with_total_first(_with_total_first(per_category, prompt_axis), prompt_axis - 1)
+
+
+def _with_total_first(values: CountArray, axis: int) -> CountArray:
+    return np.concatenate([values.sum(axis=axis, keepdims=True), values], axis=axis)
+
+
+def pool(counts: CountArray, *, scopes: Scopes | None = None) -> CountArray:
+    """Add up the counts of all prompts and T2I models, for metrics over images.
+
+    Args:
+        counts: `[..., t2i_model, prompt, truth, verdict]`.
+        scopes: None for everything at once, else one array for each T2I model and category.
+
+    Returns:
+        `[..., truth, verdict]`, or with scopes `[..., 1 + T2I models, 1 + categories, truth, verdict]`.
+    """
+    if scopes is None:
+        pooled: CountArray = counts.sum(axis=(-4, -3))
+        return pooled
+    return scopes.sums(counts, prompt_axis=-3)

@@ -1,0 +1,138 @@
+"""Prediction files in, metric files out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from detector_bench.dataset import ImageSet
+from detector_bench.errors import DataError, DetectorBenchError
+from detector_bench.evaluation import evaluate, read_predictions, write_metrics
+from detector_bench.schema import METRIC_COLUMNS, PREDICTIONS
+
+
+def predictions(detector: str, *images: str, label: str = "male") -> pa.Table:
+    rows = [
+        dict.fromkeys(PREDICTIONS.names)
+        | {"image_id": image, "detector": detector, "attribute": "gender", "status": "clear", "label": label}
+        for image in images
+    ]
+    return pa.Table.from_pylist(rows, schema=PREDICTIONS)
+
+
+def write(table: pa.Table, path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(table, path)
+
+
+def test_parts_of_a_detector_are_joined(tmp_path: Path) -> None:
+    write(predictions("b", "i3"), tmp_path / "b" / "part-2.parquet")
+    write(predictions("b", "i1", "i2", label="female"), tmp_path / "b" / "part-1.parquet")
+    write(predictions("a", "i1"), tmp_path / "a" / "predictions.parquet")
+    (tmp_path / "b" / "part-3.parquet.tmp").write_text("half written")
+    (tmp_path / "notes.txt").write_text("not a detector")
+    (tmp_path / ".cache").mkdir()
+    found = read_predictions(tmp_path)
+    assert list(found) == ["a", "b"]
+    assert found["b"].column_names == ["image_id", "attribute", "status", "label"]
+    assert found["b"]["image_id"].to_pylist() == ["i1", "i2", "i3"]
+    assert found["b"]["label"].to_pylist() == ["female", "female", "male"]
+
+
+def test_a_detector_without_files_has_no_rows(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    found = read_predictions(tmp_path)["a"]
+    assert found.num_rows == 0
+    assert found.column_names == ["image_id", "attribute", "status", "label"]
+
+
+@pytest.mark.parametrize("folder", [".", "missing"])
+def test_no_predictions_at_all(tmp_path: Path, folder: str) -> None:
+    with pytest.raises(DetectorBenchError, match="no predictions in"):
+        read_predictions(tmp_path / folder)
+
+
+def test_bad_files_are_reported_together(tmp_path: Path) -> None:
+    write(predictions("a", "i1"), tmp_path / "renamed" / "p.parquet")
+    write(predictions("b", "i1").drop_columns(["status"]), tmp_path / "b" / "p.parquet")
+    (tmp_path / "c").mkdir()
+    (tmp_path / "c" / "p.parquet").write_bytes(b"PAR1 cut off")
+    with pytest.raises(DataError) as caught:
+        read_predictions(tmp_path)
+    messages = [str(problem) for problem in caught.value.problems]
+    assert messages[0].startswith("b/p.parquet: column status is missing (accepted: image_id, detector,")
+    assert messages[1].startswith("c/p.parquet: cannot be read (")
+    assert messages[2] == "renamed/p.parquet, column detector: rows of another detector: 'a' (accepted: renamed)"
+
+
+@pytest.fixture
+def study(tmp_path: Path) -> Path:
+    """An image set and predictions as files: 2 nurses and, with awkward names, a driver."""
+    (tmp_path / "set").mkdir()
+    (tmp_path / "set" / "images.csv").write_text(
+        "image_id,path,t2i_model,prompt_id\n"
+        'i1,1.png,alpha,nurse\ni2,2.png,alpha,nurse\ni3,3.png,"alpha, ""turbo""",driver\n'
+    )
+    (tmp_path / "set" / "prompts.csv").write_text(
+        "prompt_id,category,word,prompt\nnurse,job,nurse,a nurse\ndriver,job,driver,a driver\n"
+    )
+    (tmp_path / "set" / "labels.csv").write_text(
+        "image_id,annotator,attribute,label,reason\n"
+        "i1,a,gender,male,\ni2,a,gender,female,\ni3,a,gender,low_quality,no_person\n"
+    )
+    write(predictions("net", "i1", "i2", "i3"), tmp_path / "predictions" / "net" / "predictions.parquet")
+    return tmp_path
+
+
+def test_from_files_to_files(study: Path) -> None:
+    metrics = evaluate(ImageSet.load(study / "set"), read_predictions(study / "predictions"))
+    write_metrics(metrics, study / "out" / "deep")
+    from_csv = pd.read_csv(study / "out" / "deep" / "metrics.csv")
+    from_parquet = pd.read_parquet(study / "out" / "deep" / "metrics.parquet")
+    for read_back in (from_csv, from_parquet):
+        assert tuple(read_back.columns) == METRIC_COLUMNS
+        # Not approximately: floats come back bit for bit.
+        np.testing.assert_array_equal(read_back["value"], metrics["value"])
+        assert read_back["n_left_out"].tolist() == metrics["n_left_out"].tolist()
+        for name in ("detector", "t2i_model", "prompt_id", "metric"):
+            assert read_back[name].astype(str).tolist() == metrics[name].astype(str).tolist()
+        assert read_back["n_clear"].isna().tolist() == metrics["n_clear"].isna().tolist()
+    assert 'alpha, "turbo"' in set(from_csv["t2i_model"])
+    overall = from_csv[(from_csv["t2i_model"] == "all") & (from_csv["category"] == "all")]
+    net = overall[overall["detector"] == "net"].set_index("metric")["value"]
+    assert net["accuracy"] == 1 / 2
+    assert net["precision"] == 2 / 3
+    assert net["filter_rate"] == 0
+    assert sorted(path.name for path in (study / "out" / "deep").iterdir()) == ["metrics.csv", "metrics.parquet"]
+
+
+def test_plain_names_are_not_quoted(tmp_path: Path) -> None:
+    columns: dict[str, list[object]] = {name: ["x"] for name in METRIC_COLUMNS}
+    columns |= {"value": [0.1], "ci_low": [np.nan], "ci_high": [np.nan], "n": [3], "n_left_out": [0]}
+    columns["n_clear"] = [None]
+    write_metrics(pd.DataFrame(columns), tmp_path)
+    header, line = (tmp_path / "metrics.csv").read_text().splitlines()
+    assert header == ",".join(METRIC_COLUMNS)
+    assert line == "x,x,x,x,x,x,,0.1,,,3,0"
+
+
+def test_a_failed_write_leaves_the_old_files_alone(study: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    metrics = evaluate(ImageSet.load(study / "set"), read_predictions(study / "predictions"))
+    write_metrics(metrics, study)
+    before = (study / "metrics.csv").read_bytes()
+    names = {path.name for path in study.iterdir()}
+
+    def half_then_fail(table: pa.Table, path: Path, *_: object) -> None:
+        Path(path).write_text("half")
+        raise OSError("disk full")
+
+    monkeypatch.setattr("pyarrow.csv.write_csv", half_then_fail)
+    with pytest.raises(DetectorBenchError, match="disk full"):
+        write_metrics(metrics.head(3), study)
+    assert (study / "metrics.csv").read_bytes() == before
+    assert {path.name for path in study.iterdir()} == names
