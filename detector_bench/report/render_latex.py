@@ -179,11 +179,7 @@ def _heading_lines(table: Table, index: int) -> list[str]:
     column = table.columns[index]
     if column.kind == "name":
         return [column.heading]
-    return heading_lines(printable(column.heading), width=_cells_width(table, index))
-
-
-def _cells_width(table: Table, index: int) -> int:
-    return max((len(row.cells[index].written()) for row in table.rows), default=0)
+    return heading_lines(printable(column.heading), width=table.cell_widths[index])
 
 
 def _cells(row: Row, columns: Sequence[int], *, hide_group: bool) -> list[str]:
@@ -215,4 +211,4 @@ def _size_and_blocks(table: Table, *, text_width: float) -> tuple[_Size, tuple[t
 
 def _width_with_gap(table: Table, size: _Size, index: int) -> float:
     heading = max(map(len, _heading_lines(table, index)))
-    return size.character * max(heading, _cells_width(table, index)) + size.gap
+    return size.character * max(heading, table.cell_widths[index]) + size.gap

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cached_property
 from typing import Literal
 
 DASH = "-"
@@ -86,7 +87,7 @@ class Row:
     """Why a cell is a dash, or what a number leaves out; without the row's name."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Table:
     """A table ready to be written in any format. It shows itself in a notebook and in a Rich console."""
 
@@ -123,6 +124,12 @@ class Table:
                 names_of_note.setdefault(note, []).append(row.name)
         about_rows = [f"{_listing(names)}: {note}" for note, names in names_of_note.items()]
         return (*self.notes, *about_rows, self.ethics_note)
+
+    @cached_property
+    def cell_widths(self) -> tuple[int, ...]:
+        """Length of the longest text in each column, its heading left out; 0 in a table without rows."""
+        texts = [[len(printable(cell.written())) for cell in row.cells] for row in self.rows]
+        return tuple(max(column) for column in zip(*texts, strict=True)) or (0,) * len(self.columns)
 
     def opens_group(self, index: int) -> bool:
         """Whether the row begins a new group of rows; always true in a table without groups."""
