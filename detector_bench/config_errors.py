@@ -27,7 +27,9 @@ def config_error_from(error: ValidationError, *, place: str, model: type[BaseMod
             message = f"unknown key {str(item['loc'][-1])!r}: {nearest_hint(str(item['loc'][-1]), known)}"
         elif item["type"] == "missing":
             message = "is missing"
-        elif isinstance(item["input"], str | int | float | bool):
+        elif item["type"] == "union_tag_not_found":
+            message = f"the key {item['ctx']['discriminator']} is missing"
+        elif isinstance(item["input"], str | int | float | bool) and repr(item["input"]) not in message:
             message += f"; got {item['input']!r}"
         lines.append(f"{place}: {where + ': ' if where else ''}{message}")
     return ConfigError("\n".join(lines))

@@ -19,14 +19,22 @@ def require(module: str, *, extra: str | None) -> ModuleType:
     """Import an optional module.
 
     Raises:
-        MissingExtraError: it is not installed; the message says what to install.
+        MissingExtraError: it is not installed (the message says what to install), or its import fails, as it
+            does when a library of the operating system is missing.
     """
     try:
         return import_module(module)
-    except ImportError as error:
+    except ModuleNotFoundError as error:
+        if is_installed(module):
+            raise MissingExtraError(f"the package {module!r} is installed, but it needs {error.name!r}") from error
         raise MissingExtraError(missing_message(module, extra=extra)) from error
+    except (ImportError, OSError) as error:
+        raise MissingExtraError(f"the package {module!r} is installed, but its import fails: {error}") from error
 
 
 def is_installed(module: str) -> bool:
     """Whether a module can be found, without importing it."""
-    return find_spec(module) is not None
+    try:
+        return find_spec(module) is not None
+    except (ModuleNotFoundError, ValueError):  # a parent is missing, or a module made by hand has no spec
+        return False

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Generic, TypeVar, cast
 
-from detector_bench.errors import ConfigError, nearest_hint
+from detector_bench.errors import ConfigError, DetectorBenchError, nearest_hint
 
 T = TypeVar("T")
 
@@ -17,12 +16,14 @@ class Registry(Generic[T]):
 
     An entry is the thing itself, a target `"package.module:attribute"` that is imported when it is first asked
     for, or an entry point of an installed package in `entry_point_group`. A name is taken once: a second
-    registration of a different thing raises, whichever way it comes.
+    registration of a different thing raises, whichever way it comes. The same definition may come again, as it
+    does when a notebook's cell runs twice: then the newer one counts.
 
     Args:
         what: what is registered, for messages ("detector", "stage").
         entry_point_group: the entry point group that other packages use, if they may add entries.
-        adapt: turns what a target or entry point yields into an entry, and raises ConfigError if it can't.
+        adapt: turns a name and what its target or entry point yields into an entry, and raises ConfigError if
+            it can't.
     """
 
     def __init__(
@@ -30,7 +31,7 @@ class Registry(Generic[T]):
         what: str,
         *,
         entry_point_group: str | None = None,
-        adapt: Callable[[Any], T] | None = None,
+        adapt: Callable[[str, Any], T] | None = None,
     ) -> None:
         self._what = what
         self._adapt = adapt
@@ -45,9 +46,12 @@ class Registry(Generic[T]):
             ConfigError: the name is taken by something else.
         """
         taken = self._entries.get(name)
-        if taken is not None and taken != entry and not _same_target(taken, entry):
-            raise ConfigError(f"{self._what} {name!r} is registered twice: {taken!r} and {entry!r}")
-        self._entries[name] = entry
+        if taken is not None and not _same_definition(taken, entry):
+            raise ConfigError(
+                f"{self._what} {name!r} is registered twice: as {_shown(taken)} and as {_shown(entry)}"
+            )
+        if taken is None or not isinstance(entry, str):
+            self._entries[name] = entry
 
     def decorator(self, name: str) -> Callable[[T], T]:
         """Return a decorator that registers what it decorates."""
@@ -88,46 +92,64 @@ class Registry(Generic[T]):
     def _scan(self) -> None:
         if self._scanned:
             return
-        self._scanned = True
         for point in entry_points(group=str(self._group)):
             taken = self._entries.get(point.name)
-            if taken is not None and not _same_target(taken, point.value):
+            if taken is None:
+                self._entries[point.name] = point
+            elif not _same_definition(taken, point):
                 raise ConfigError(
-                    f"{self._what} {point.name!r} of the package {_package_of(point)} is registered already"
+                    f"{self._what} {point.name!r} is registered twice: as {_shown(taken)} and as {_shown(point)}"
                 )
-            self._entries[point.name] = point
+        self._scanned = True
 
     def _import(self, name: str, target: str | EntryPoint) -> T:
-        value = target if isinstance(target, str) else target.value
-        module_name, _, attribute = value.partition(":")
+        point = target if isinstance(target, EntryPoint) else EntryPoint(name, target, "")
         # The module's own decorator may register the same name while it is imported: make room for it.
         del self._entries[name]
         try:
-            found = getattr(import_module(module_name), attribute)
-        except (ImportError, AttributeError) as error:
-            self._entries[name] = target
+            if not point.value.partition(":")[2]:
+                raise ConfigError(f"{self._what} {name!r}: a target is 'module:attribute'; got {_shown(target)}")
+            found = point.load()
+            registered = self._entries.get(name)
+            if registered is not None:
+                return cast("T", registered)
+            return cast("T", found) if self._adapt is None else self._adapt(name, found)
+        except DetectorBenchError:
+            raise
+        except Exception as error:
             raise ConfigError(
-                f"{self._what} {name!r} cannot be loaded from {value!r}: {type(error).__name__}: {error}"
+                f"{self._what} {name!r} cannot be loaded from {_shown(target)}: {type(error).__name__}: {error}"
             ) from error
-        registered = self._entries.get(name)
-        if registered is not None:
-            return cast("T", registered)
-        return cast("T", found) if self._adapt is None else self._adapt(found)
+        finally:
+            self._entries.setdefault(name, target)
 
 
-def _same_target(taken: object, entry: object) -> bool:
-    value = taken.value if isinstance(taken, EntryPoint) else taken
-    if isinstance(value, str) or isinstance(entry, str):
-        return _target_of(value) == _target_of(entry)
-    return False
+def _same_definition(taken: object, entry: object) -> bool:
+    if type(taken) is type(entry) and taken == entry:
+        return True
+    module, attribute = _definition(taken)
+    other_module, other_attribute = _definition(entry)
+    if not attribute or attribute != other_attribute:
+        return False
+    if module == other_module:
+        # What a function defines anew each time it is called are different things under one name.
+        return "<locals>" not in attribute
+    # A package may name a class where it re-exports it: the target is not where the class is defined.
+    lazy = isinstance(taken, str | EntryPoint) != isinstance(entry, str | EntryPoint)
+    return lazy and module.partition(".")[0] == other_module.partition(".")[0]
 
 
-def _target_of(entry: object) -> str:
-    if isinstance(entry, str):
-        return entry
+def _definition(entry: object) -> tuple[str, str]:
+    """Module and attribute that a thing is defined as, or that a target points to."""
+    if isinstance(entry, str | EntryPoint):
+        module, _, attribute = (entry if isinstance(entry, str) else entry.value).partition(":")
+        return module.strip(), attribute.partition("[")[0].strip()
     factory = getattr(entry, "factory", entry)
-    return f"{getattr(factory, '__module__', '')}:{getattr(factory, '__qualname__', '')}"
+    return getattr(factory, "__module__", ""), getattr(factory, "__qualname__", "")
 
 
-def _package_of(point: EntryPoint) -> str:
-    return point.dist.name if point.dist is not None else "?"
+def _shown(entry: object) -> str:
+    target = ":".join(_definition(entry))
+    if isinstance(entry, EntryPoint) and entry.dist is not None:
+        return f"{target!r} (package {entry.dist.name})"
+    return repr(target) if target != ":" else repr(entry)

@@ -28,5 +28,5 @@ def load_plugins(files: Sequence[Path]) -> None:
         try:
             spec.loader.exec_module(module)
         except Exception as error:
-            del sys.modules[name]
+            sys.modules.pop(name, None)
             raise ConfigError(f"--plugin {file}: {type(error).__name__}: {error}") from error

@@ -86,5 +86,6 @@ def read_face(gender: NDArray[np.float32], age: NDArray[np.float32]) -> FaceVerd
     Equal probabilities are read as female, as the package does.
     """
     female, male = (float(value) for value in gender)
-    years = float(np.asarray(age, np.float64) @ _AGES)
+    # Added up one by one in single precision, as the package does: so both round to the same year.
+    years = float(np.cumsum(np.asarray(age, np.float32) * _AGES, dtype=np.float32)[-1])
     return FaceVerdict("male" if female < male else "female", max(female, male), years)

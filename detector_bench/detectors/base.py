@@ -14,6 +14,7 @@ from detector_bench.detectors.prediction import Prediction
 from detector_bench.errors import ConfigError, nearest_hint
 from detector_bench.perception.stage import Batch, Stage, canonical
 from detector_bench.registry import Registry
+from detector_bench.vocabulary import ATTRIBUTES, Status
 from detector_bench.weights import WeightsLocator
 
 C = TypeVar("C", bound=type)
@@ -61,10 +62,13 @@ class DetectorType:
     needs_parameters: bool = False
 
 
-def _adapt(found: Any) -> DetectorType:
+def _adapt(name: str, found: Any) -> DetectorType:
     registered = getattr(found, "detector_type", None)
-    if not isinstance(registered, DetectorType):
+    # A class inherits its base's, but is not registered by it.
+    if not isinstance(registered, DetectorType) or registered.factory is not found:
         raise ConfigError(f"{found!r} is not a detector: it lacks the decorator @detector")
+    if registered.name != name:
+        raise ConfigError(f"{found!r} calls itself {registered.name!r}, so it cannot be the detector {name!r}")
     return registered
 
 
@@ -106,9 +110,15 @@ def detector(
         modules: what must be importable for it to run.
         card: what a user should know about it.
         needs_parameters: it cannot run without parameters from a study file.
+
+    Raises:
+        ConfigError: an unknown attribute, a class without `predict`, or a name that is taken.
     """
 
     def decorate(cls: C) -> C:
+        _check_attributes(attributes, place=f"detector {name!r}")
+        if not callable(getattr(cls, "predict", None)):
+            raise ConfigError(f"detector {name!r}: {cls!r} has no method `predict`")
         registered = DetectorType(
             name=name,
             factory=cls,
@@ -157,7 +167,8 @@ class Detector:
         """Judge a batch; one prediction for each image and attribute.
 
         Raises:
-            ValueError: the detector left one out, gave one twice, or judged what it did not declare.
+            ValueError: the detector left one out, gave one twice, judged what it did not declare, or gave a clear
+                image a label that is no class of the attribute.
         """
         predictions = list(self.implementation.predict(batch))
         found = [(each.image_id, each.attribute) for each in predictions]
@@ -169,6 +180,13 @@ class Detector:
                 f"detector {self.name!r} gave {len(found)} predictions for {len(wanted)} pairs of image and "
                 f"attribute; missing: {missing}, not asked for: {surplus}"
             )
+        for each in predictions:
+            classes = ATTRIBUTES[each.attribute].classes
+            if each.status is Status.CLEAR and each.label not in classes:
+                raise ValueError(
+                    f"detector {self.name!r} calls the {each.attribute} of {each.image_id!r} {each.label!r}; "
+                    f"accepted: {', '.join(classes)}"
+                )
         return predictions
 
     def identity(self, *, weights: WeightsLocator) -> dict[str, Any]:
@@ -191,26 +209,46 @@ def build_detector(kind: str, *, name: str | None = None, parameters: Mapping[st
     """
     registered = DETECTORS.get(kind)
     parameters = dict(parameters or {})
-    place = f"detector {name or kind!r}"
+    place = f"detector {(name or kind)!r}"
     if isinstance(registered.factory, type) and issubclass(registered.factory, BaseModel):
         try:
             implementation: Any = registered.factory.model_validate(parameters)
         except ValidationError as error:
             raise config_error_from(error, place=place, model=registered.factory) from error
     else:
-        accepted = inspect.signature(registered.factory).parameters
-        for key in parameters:
-            if key not in accepted:
-                raise ConfigError(f"{place}: unknown parameter {key!r}: {nearest_hint(key, accepted)}")
+        _check_parameters(registered.factory, parameters, place=place)
         try:
             implementation = registered.factory(**parameters)
         except (TypeError, ValueError) as error:
             raise ConfigError(f"{place}: {error}") from error
+    attributes = tuple(getattr(implementation, "attributes", registered.attributes))
+    _check_attributes(attributes, place=place)
     return Detector(
         name=name or kind,
         kind=registered,
-        attributes=tuple(getattr(implementation, "attributes", registered.attributes)),
+        attributes=attributes,
         stages=tuple(getattr(implementation, "stages", registered.stages)),
         parameters=parameters,
         implementation=cast("Predicts", implementation),
     )
+
+
+def _check_attributes(attributes: Sequence[str], *, place: str) -> None:
+    if isinstance(attributes, str) or not attributes:
+        raise ConfigError(f"{place}: `attributes` lists at least one attribute; got {attributes!r}")
+    for attribute in attributes:
+        if attribute not in ATTRIBUTES:
+            raise ConfigError(f"{place}: unknown attribute {attribute!r}: {nearest_hint(attribute, ATTRIBUTES)}")
+
+
+def _check_parameters(factory: Callable[..., Any], parameters: Mapping[str, Any], *, place: str) -> None:
+    known = inspect.signature(factory).parameters.values()
+    if not any(each.kind is each.VAR_KEYWORD for each in known):
+        accepted = [each.name for each in known if each.kind in (each.POSITIONAL_OR_KEYWORD, each.KEYWORD_ONLY)]
+        for key in parameters:
+            if key not in accepted:
+                raise ConfigError(f"{place}: unknown parameter {key!r}: {nearest_hint(key, accepted)}")
+    for each in known:
+        needed = each.default is each.empty and each.kind in (each.POSITIONAL_OR_KEYWORD, each.KEYWORD_ONLY)
+        if needed and each.name not in parameters:
+            raise ConfigError(f"{place}: the parameter {each.name!r} is missing")

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from detector_bench.detectors.base import Card, detector
 from detector_bench.detectors.filters import Filter, first_reason
 from detector_bench.detectors.prediction import Prediction
-from detector_bench.detectors.reading import Reading
+from detector_bench.detectors.reading import UNCERTAIN, Reading
 from detector_bench.errors import nearest_hint
 from detector_bench.perception.crop import Crop
 from detector_bench.perception.onnx_outputs import OnnxInput, OnnxOutputs
@@ -50,10 +50,14 @@ class OnnxDetector(BaseModel):
     """By attribute."""
 
     @model_validator(mode="after")
-    def _attributes_are_known(self) -> OnnxDetector:
-        for name in self.outputs:
+    def _labels_are_known(self) -> OnnxDetector:
+        for name, reading in self.outputs.items():
             if name not in ATTRIBUTES:
                 raise ValueError(f"unknown attribute {name!r}: {nearest_hint(name, ATTRIBUTES)}")
+            classes = ATTRIBUTES[name].classes
+            for label in reading.labels:
+                if label not in classes:
+                    raise ValueError(f"unknown class {label!r} of {name!r} (accepted: {', '.join(classes)})")
         return self
 
     @property
@@ -90,5 +94,5 @@ class OnnxDetector(BaseModel):
             return Prediction.filtered(frame, attribute, reason)
         label, score, value, uncertain = reading.verdict(outputs[reading.output])
         if uncertain:
-            return Prediction.filtered(frame, attribute, "uncertain", score=score)
+            return Prediction.filtered(frame, attribute, UNCERTAIN, score=score)
         return Prediction.clear(frame, attribute, label, score=score, value=value)

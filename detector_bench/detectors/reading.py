@@ -9,6 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from detector_bench.errors import ConfigError
+
+UNCERTAIN = "uncertain"
+"""The reason for filtering an image that the network cannot decide on."""
+
+_TOLERANCE = 1e-3
+_SUM_TOLERANCE = 0.02
+
 
 class Verdict(NamedTuple):
     """A class with its probability, and for ages the years behind it. `uncertain` filters the image."""
@@ -27,23 +35,30 @@ class ClassReading(BaseModel):
     read: Literal["classes"] = "classes"
     output: str
     classes: tuple[str, ...] = Field(min_length=2)
-    """Labels in the order of the output's numbers."""
+    """Labels in the order of the output's numbers. An image that the class `uncertain` wins is filtered."""
     activation: Literal["none", "softmax"] = "none"
     """`none` if the network gives probabilities already."""
     min_score: float = Field(default=0.0, ge=0, le=1)
     """A winner below this probability is `uncertain`: the image is filtered."""
 
     def verdict(self, numbers: NDArray[Any]) -> Verdict:
-        """Read one image's output, shape (classes,)."""
+        """Read one image's output, shape (classes,).
+
+        Raises:
+            ConfigError: another number of classes, or no probabilities.
+        """
         numbers = np.asarray(numbers, dtype=np.float64).reshape(-1)
         if len(numbers) != len(self.classes):
-            raise ValueError(f"output {self.output!r} has {len(numbers)} numbers for {len(self.classes)} classes")
-        if self.activation == "softmax":
-            exponentials = np.exp(numbers - numbers.max())
-            numbers = exponentials / exponentials.sum()
+            raise ConfigError(f"output {self.output!r} has {len(numbers)} numbers for {len(self.classes)} classes")
+        numbers = _softmax(numbers) if self.activation == "softmax" else _probabilities(numbers, self.output)
         winner = int(np.argmax(numbers))
-        score = float(numbers[winner])
-        return Verdict(self.classes[winner], score, uncertain=score < self.min_score)
+        score, label = float(numbers[winner]), self.classes[winner]
+        return Verdict(label, score, uncertain=label == UNCERTAIN or score < self.min_score)
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The labels that it can give."""
+        return tuple(label for label in self.classes if label != UNCERTAIN)
 
 
 class BinaryReading(BaseModel):
@@ -62,16 +77,26 @@ class BinaryReading(BaseModel):
     """A winner below this probability is `uncertain`: the image is filtered."""
 
     def verdict(self, numbers: NDArray[Any]) -> Verdict:
-        """Read one image's output, shape (1,)."""
+        """Read one image's output, shape (1,).
+
+        Raises:
+            ConfigError: several numbers, or no probability.
+        """
         numbers = np.asarray(numbers, dtype=np.float64).reshape(-1)
         if len(numbers) != 1:
-            raise ValueError(f"output {self.output!r} has {len(numbers)} numbers where one is expected")
+            raise ConfigError(f"output {self.output!r} has {len(numbers)} numbers where one is expected")
+        # The hyperbolic tangent gives the sigmoid without an overflow on the way.
+        sigmoid = self.activation == "sigmoid"
+        numbers = (1 + np.tanh(numbers / 2)) / 2 if sigmoid else _probabilities(numbers, self.output)
         probability = float(numbers[0])
-        if self.activation == "sigmoid":
-            probability = float(1 / (1 + np.exp(-probability)))
         first = probability > self.threshold
         score = probability if first else 1 - probability
         return Verdict(self.classes[0 if first else 1], score, uncertain=score < self.min_score)
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The labels that it can give."""
+        return self.classes
 
 
 class AgeReading(BaseModel):
@@ -81,6 +106,8 @@ class AgeReading(BaseModel):
 
     read: Literal["age"] = "age"
     output: str
+    activation: Literal["none", "softmax"] = "none"
+    """`none` if the network gives probabilities already."""
     first_age: float = 0.0
     """Age in years of the first number; each further number stands for one year more."""
     groups: tuple[str, ...] = ("young", "middle_aged", "elderly")
@@ -94,10 +121,26 @@ class AgeReading(BaseModel):
         return self
 
     def verdict(self, numbers: NDArray[Any]) -> Verdict:
-        """Read one image's output, shape (ages,)."""
+        """Read one image's output, shape (ages,).
+
+        Raises:
+            ConfigError: a single number, or no probabilities that add up to 1.
+        """
         numbers = np.asarray(numbers, dtype=np.float64).reshape(-1)
+        if len(numbers) < 2:
+            raise ConfigError(f"output {self.output!r} has one number where one for each year of age is expected")
+        numbers = _softmax(numbers) if self.activation == "softmax" else _probabilities(numbers, self.output)
+        if abs(numbers.sum() - 1) > _SUM_TOLERANCE:
+            raise ConfigError(
+                f"output {self.output!r} adds up to {numbers.sum():.4g}, where probabilities of ages add up to 1"
+            )
         years = float(numbers @ (self.first_age + np.arange(len(numbers))))
         return Verdict(age_group(years, groups=self.groups, bounds=self.bounds), value=years)
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The labels that it can give."""
+        return self.groups
 
 
 Reading = Annotated[ClassReading | BinaryReading | AgeReading, Field(discriminator="read")]
@@ -106,3 +149,18 @@ Reading = Annotated[ClassReading | BinaryReading | AgeReading, Field(discriminat
 def age_group(years: float, *, groups: tuple[str, ...], bounds: tuple[float, ...]) -> str:
     """The group an age falls into; a bound belongs to the older group."""
     return groups[int(np.searchsorted(bounds, years, side="right"))]
+
+
+def _softmax(numbers: NDArray[np.float64]) -> NDArray[np.float64]:
+    exponentials = np.exp(numbers - numbers.max())
+    return np.asarray(exponentials / exponentials.sum())
+
+
+def _probabilities(numbers: NDArray[np.float64], output: str) -> NDArray[np.float64]:
+    # A network's raw numbers, taken for probabilities, would meet the wrong threshold without anyone noticing.
+    strange = numbers[~((numbers >= -_TOLERANCE) & (numbers <= 1 + _TOLERANCE))]
+    if strange.size:
+        raise ConfigError(
+            f"output {output!r} holds {strange[0]:.4g}, which is no probability: set its `activation`"
+        )
+    return numbers.clip(0, 1)

@@ -30,7 +30,7 @@ def boxes(
         "corners": np.asarray(corners, dtype=np.float32).reshape(count, 4),
         "scores": np.asarray(scores, dtype=np.float32).reshape(count),
         "landmarks": np.zeros((count, 0, 2), np.float32)
-        if landmarks is None
+        if landmarks is None or count == 0
         else np.asarray(landmarks, dtype=np.float32).reshape(count, -1, 2),
     }
 

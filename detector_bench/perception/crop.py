@@ -21,14 +21,14 @@ class Crop(BaseModel):
 
     boxes: StageField | None = None
     """The stage whose largest box is cut out; None takes the whole image."""
-    margin: float = Field(default=1.0, gt=0)
+    margin: float = Field(default=1.0, gt=0, le=10)
     """Factor on the box's width and height: 1.2 adds 10 % on each side."""
     square: bool = False
     """Make the box square, with its longer side, before the margin is applied."""
     outside: Literal["clip", "black"] = "clip"
     """A crop that reaches over the image's border is cut off there, or filled up with black."""
     without_box: Literal["filter", "whole_image"] = "filter"
-    """What to do with an image without a box."""
+    """What to do with an image without a box, or with a largest box that lies outside the image."""
     reason: str | None = Field(default=None, pattern=r"^[a-z][a-z_]*$")
     """Reason given for an image filtered for want of a box; by default `no_person` or `no_face`."""
 
@@ -55,9 +55,10 @@ class Crop(BaseModel):
         if self.boxes is None:
             return pixels
         corners = self.corners(frame[self.boxes])
-        if corners is None:
-            return pixels if self.without_box == "whole_image" else None
-        return _cut(pixels, corners, pad=self.outside == "black")
+        region = None if corners is None else _cut(pixels, corners, pad=self.outside == "black")
+        if region is None and self.without_box == "whole_image":
+            return pixels
+        return region
 
     def corners(self, found: Arrays) -> tuple[int, int, int, int] | None:
         """Left, top, right, bottom of the region in pixels; None where there is no box."""

@@ -14,6 +14,8 @@ from detector_bench.weights import WeightsFile, WeightsLocator
 from detector_bench.weights.catalogue import DLIB_CNN_FACES
 from detector_bench.weights.files import WeightsField
 
+_SMALLEST_FOR_CNN = 32
+
 
 class DlibHogFaces(Stage):
     """dlib's frontal face detector: histograms of oriented gradients and a linear classifier.
@@ -75,6 +77,11 @@ class DlibCnnFaces(Stage):
         def detect(frames: Sequence[Frame]) -> list[Arrays]:
             results = []
             for frame in frames:
+                # On an image a few pixels high or wide dlib fails and damages the memory of the process, while no
+                # image of this size can show a face of 80 pixels.
+                if min(frame.pixels.shape[:2]) * 2**self.upsample < _SMALLEST_FOR_CNN:
+                    results.append(boxes([], []))
+                    continue
                 found = detector(frame.pixels, self.upsample)
                 results.append(boxes([_corners(face.rect) for face in found], [face.confidence for face in found]))
             return results

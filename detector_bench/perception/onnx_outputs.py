@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -27,8 +27,6 @@ class OnnxInput(BaseModel):
 
     size: tuple[int, int]
     """Height and width in pixels."""
-    name: str | None = None
-    """The input's name; needed only where the network has several."""
     layout: Literal["NHWC", "NCHW"] = "NCHW"
     colour: Literal["RGB", "BGR"] = "RGB"
     scale: float = 1.0
@@ -120,8 +118,11 @@ class OnnxOutputs(Stage):
             values = self.input.prepare(crops[start : start + step])
             outputs = session.run(list(self.outputs), {input_name: values})
             for name, output in zip(self.outputs, outputs, strict=True):
-                if len(output) != len(values):
-                    raise ValueError(f"output {name!r} has {len(output)} rows for {len(values)} images")
+                if np.shape(output)[:1] != (len(values),):
+                    raise ConfigError(
+                        f"{self.network.path}: output {name!r} has the shape {list(np.shape(output))} for "
+                        f"{len(values)} images; its first axis should be the images"
+                    )
                 if not np.isfinite(output).all():
                     raise ValueError(f"output {name!r} holds values that are not finite")
             rows += [
@@ -131,17 +132,14 @@ class OnnxOutputs(Stage):
         return rows
 
     def _check(self, session: Any) -> tuple[str, bool]:
-        inputs = {entry.name: entry for entry in session.get_inputs()}
-        if self.input.name is None and len(inputs) > 1:
-            raise ConfigError(f"{self.network.path}: the network has inputs {sorted(inputs)}; give input.name")
-        name = self.input.name or next(iter(inputs))
-        if name not in inputs:
-            raise ConfigError(f"{self.network.path}: no input {name!r}: {nearest_hint(name, inputs)}")
-        known = [entry.name for entry in session.get_outputs()]
-        for output in self.outputs:
-            if output not in known:
-                raise ConfigError(f"{self.network.path}: no output {output!r}: {nearest_hint(output, known)}")
-        shape = inputs[name].shape
+        inputs = session.get_inputs()
+        if len(inputs) != 1:
+            names = [entry.name for entry in inputs]
+            raise ConfigError(f"{self.network.path}: the network has the inputs {names}; it may have only one")
+        entry = inputs[0]
+        if entry.type != "tensor(float)":
+            raise ConfigError(f"{self.network.path}: input {entry.name!r} is {entry.type}, float32 is needed")
+        shape = entry.shape
         height, width = self.input.size
         wanted = [height, width, 3] if self.input.layout == "NHWC" else [3, height, width]
         fits = len(shape) == len(wanted) + 1 and all(
@@ -149,9 +147,20 @@ class OnnxOutputs(Stage):
         )
         if not fits:
             raise ConfigError(
-                f"{self.network.path}: the network's input {name!r} has the shape {shape}, but size and layout "
-                f"({self.input.layout}) in the configuration make it {['N', *wanted]}"
+                f"{self.network.path}: the network's input {entry.name!r} has the shape {shape}, but size and "
+                f"layout ({self.input.layout}) in the configuration make it {['N', *wanted]}"
             )
-        if inputs[name].type != "tensor(float)":
-            raise ConfigError(f"{self.network.path}: input {name!r} is {inputs[name].type}, float32 is needed")
-        return name, shape[0] == 1
+        if isinstance(shape[0], int) and shape[0] != 1:
+            raise ConfigError(
+                f"{self.network.path}: the network takes exactly {shape[0]} images at once; export it with a free "
+                "first axis, or for 1"
+            )
+        self._check_outputs({found.name: found.type for found in session.get_outputs()})
+        return entry.name, shape[0] == 1
+
+    def _check_outputs(self, known: Mapping[str, str]) -> None:
+        for name in self.outputs:
+            if name not in known:
+                raise ConfigError(f"{self.network.path}: no output {name!r}: {nearest_hint(name, known)}")
+            if not known[name].startswith("tensor("):
+                raise ConfigError(f"{self.network.path}: output {name!r} is {known[name]}, a tensor is needed")

@@ -15,7 +15,7 @@ def open_session(path: Path, *, extra: str = "onnx", optimise: bool = True) -> A
     Args:
         path: the `.onnx` file.
         extra: the extra to name if onnxruntime is missing.
-        optimise: let onnxruntime rewrite the graph; without, results equal those of the plain graph bit by bit.
+        optimise: let onnxruntime rewrite the graph; without, the plain graph runs, on the CPU on every machine.
 
     Raises:
         MissingExtraError: onnxruntime is not installed.
@@ -26,7 +26,7 @@ def open_session(path: Path, *, extra: str = "onnx", optimise: bool = True) -> A
     if not optimise:
         options.graph_optimization_level = runtime.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.log_severity_level = 3  # errors only: its warnings are about graphs that users did not write
-    wanted = ["CUDAExecutionProvider", "CPUExecutionProvider"]
+    wanted = ["CUDAExecutionProvider", "CPUExecutionProvider"] if optimise else ["CPUExecutionProvider"]
     providers = [name for name in wanted if name in runtime.get_available_providers()]
     try:
         return runtime.InferenceSession(str(path), sess_options=options, providers=providers)

@@ -148,7 +148,15 @@ class Stage(BaseModel, ABC):
         """
 
 
-STAGES: Registry[type[Stage]] = Registry("stage", entry_point_group="detector_bench.stages")
+def _as_stage(name: str, found: Any) -> type[Stage]:
+    if not (isinstance(found, type) and issubclass(found, Stage)):
+        raise ConfigError(f"{found!r} is not a stage: it does not derive from Stage")
+    if getattr(found, "kind", None) != name:
+        raise ConfigError(f"{found!r} is registered as stage {name!r}, but it lacks `kind = {name!r}`")
+    return found
+
+
+STAGES: Registry[type[Stage]] = Registry("stage", entry_point_group="detector_bench.stages", adapt=_as_stage)
 for _name, _target in {
     "dlib_hog_faces": "detector_bench.perception.dlib_faces:DlibHogFaces",
     "dlib_cnn_faces": "detector_bench.perception.dlib_faces:DlibCnnFaces",
@@ -180,24 +188,28 @@ StageField = Annotated[SerializeAsAny[Stage], BeforeValidator(_parse_stage)]
 
 
 def fingerprint(part: BaseModel, *, weights: WeightsLocator) -> str:
-    """Sha256 over all that decides a stage's result, or a detector's: name, version, parameters, weights.
+    """Sha256 over all that decides a stage's result: name, version, parameters, input stages, weights.
 
     Weights count with their content, not their path. Library versions are not part of it; they are in `run.json`.
+
+    Raises:
+        ConfigError, WeightsError: see `canonical`.
     """
     text = json.dumps(canonical(part, weights=weights), sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def canonical(value: Any, *, weights: WeightsLocator) -> Any:
-    """Reduce parameters to plain JSON data, weights files to their content's sha256."""
+    """Reduce parameters to plain JSON data, weights files to their content's sha256.
+
+    Raises:
+        ConfigError: a parameter that is no text, number, list, mapping or model of these.
+        WeightsError: a weights file without a pinned sha256 that is not there.
+    """
     if isinstance(value, WeightsFile):
         return {"weights": weights.content_sha256(value)}
     if isinstance(value, BaseModel):
-        parameters = {
-            name: canonical(getattr(value, name), weights=weights)
-            for name, field in type(value).model_fields.items()
-            if not (field.json_schema_extra or {}).get("descriptive")  # type: ignore[union-attr]
-        }
+        parameters = {name: canonical(getattr(value, name), weights=weights) for name in type(value).model_fields}
         return {
             "kind": getattr(value, "kind", type(value).__name__),
             "version": getattr(value, "version", 1),
@@ -208,7 +220,12 @@ def canonical(value: Any, *, weights: WeightsLocator) -> Any:
         return {str(key): canonical(item, weights=weights) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [canonical(item, weights=weights) for item in value]
-    return value
+    if value is None or isinstance(value, str | int | float):
+        return value
+    raise ConfigError(
+        f"a parameter of type {type(value).__name__} cannot be part of a fingerprint: {value!r} "
+        "(accepted: text, numbers, true or false, lists, mappings, stages, weights files)"
+    )
 
 
 def _own_weights(value: BaseModel) -> tuple[WeightsFile, ...]:

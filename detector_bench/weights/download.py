@@ -11,14 +11,14 @@ from filelock import FileLock
 from detector_bench.errors import WeightsError
 from detector_bench.weights.files import WeightsFile, sha256_of
 
-_CHUNK = 1 << 20
+Progress = Callable[[int, int | None], None]
 
 
 def download(
     file: WeightsFile,
     folder: Path,
     *,
-    progress: Callable[[int, int | None], None] | None = None,
+    progress: Progress | None = None,
     timeout: float = 30.0,
 ) -> Path:
     """Download a pinned file into `folder` and return its path.
@@ -37,41 +37,61 @@ def download(
     if file.url is None or file.sha256 is None:
         raise WeightsError(f"weights file {file.name!r} has no URL with a pinned sha256; cannot be downloaded")
     target = folder / file.name
-    partial = folder / f"{file.name}.partial"
+    partial = folder / f"{file.name}.{file.sha256[:16]}.partial"
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with FileLock(folder / f"{file.name}.lock"):
             if not (target.is_file() and sha256_of(target) == file.sha256):
-                _fetch(file.url, partial, progress=progress, timeout=timeout)
-                actual = sha256_of(partial)
-                if actual != file.sha256:
-                    partial.unlink()
-                    raise WeightsError(
-                        f"{file.url} delivered another file than the pinned one: "
-                        f"sha256 {actual}, expected {file.sha256}; nothing was kept"
-                    )
+                _fetch_pinned(file.url, partial, sha256=file.sha256, progress=progress, timeout=timeout)
                 partial.replace(target)
-    except httpx.HTTPError as error:
-        raise WeightsError(f"{file.url}: {type(error).__name__}: {error}; try again to resume") from error
+    except httpx.HTTPStatusError as error:
+        answer = error.response
+        raise WeightsError(
+            f"{file.url}: the server answers {answer.status_code} {answer.reason_phrase}"
+        ) from error
+    except (httpx.HTTPError, httpx.InvalidURL) as error:
+        raise WeightsError(
+            f"{file.url}: {type(error).__name__}: {error}; run it again to go on where it stopped"
+        ) from error
     except OSError as error:
         raise WeightsError(f"cannot store {str(target)!r}: {error}") from error
     return target
 
 
-def _fetch(url: str, partial: Path, *, progress: Callable[[int, int | None], None] | None, timeout: float) -> None:
+def _fetch_pinned(url: str, partial: Path, *, sha256: str, progress: Progress | None, timeout: float) -> None:
+    resumed = _fetch(url, partial, progress=progress, timeout=timeout)
+    actual = sha256_of(partial)
+    if resumed and actual != sha256:
+        # The beginning may have been another file's, or damaged: once more, from the beginning.
+        partial.unlink()
+        _fetch(url, partial, progress=progress, timeout=timeout)
+        actual = sha256_of(partial)
+    if actual != sha256:
+        partial.unlink()
+        raise WeightsError(
+            f"{url} delivered another file than the pinned one: "
+            f"sha256 {actual}, expected {sha256}; nothing was kept"
+        )
+
+
+def _fetch(url: str, partial: Path, *, progress: Progress | None, timeout: float) -> bool:
+    """Download what is missing of a file; True if some of it was there already and was kept."""
     done = partial.stat().st_size if partial.exists() else 0
-    headers = {"Range": f"bytes={done}-"} if done else {}
+    headers = {"Accept-Encoding": "identity"}  # a compressed answer could not be resumed
+    if done:
+        headers["Range"] = f"bytes={done}-"
     with httpx.stream("GET", url, headers=headers, follow_redirects=True, timeout=timeout) as response:
-        if response.status_code == httpx.codes.REQUESTED_RANGE_NOT_SATISFIABLE:
-            return  # all of it is there already; the sha256 decides whether it is right
+        if done and response.status_code == httpx.codes.REQUESTED_RANGE_NOT_SATISFIABLE:
+            return True  # all of it is there already; the sha256 decides whether it is right
         response.raise_for_status()
         resumed = response.status_code == httpx.codes.PARTIAL_CONTENT
         done = done if resumed else 0
         length = response.headers.get("Content-Length")
         total = done + int(length) if length is not None else None
         with partial.open("ab" if resumed else "wb") as stream:
-            for chunk in response.iter_bytes(_CHUNK):
+            for chunk in response.iter_bytes():
                 stream.write(chunk)
                 done += len(chunk)
                 if progress is not None:
                     progress(done, total)
+    return resumed

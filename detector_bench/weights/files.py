@@ -6,20 +6,28 @@ import hashlib
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator
+
+from detector_bench.errors import WeightsError
+
+
+def _lower_case(value: Any) -> Any:
+    # Some systems print a sha256 in capitals.
+    return value.strip().lower() if isinstance(value, str) else value
 
 
 class WeightsFile(BaseModel):
     """One file of weights, pinned by its content.
 
-    In a study file, a bare string stands for `{path: that string}`.
+    In a study file, a bare string stands for `{path: that string}`. Two descriptions with the same pinned content
+    are equal wherever the file lies and whatever is said about it, so that stages that use it are shared.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    path: str = Field(min_length=1)
+    path: str
     """File name, or a path: absolute, or relative to the study file."""
-    sha256: str | None = Field(default=None, pattern=r"^[0-9a-f]{64}$")
+    sha256: Annotated[str, BeforeValidator(_lower_case)] | None = Field(default=None, pattern=r"^[0-9a-f]{64}$")
     """Pinned content. Without it, whatever file is found is used, and its sha256 is recorded."""
     licence: str = "not stated"
     source: str = "not stated"
@@ -32,6 +40,24 @@ class WeightsFile(BaseModel):
     package_extra: str | None = None
     """The extra of detector-bench that installs that package."""
 
+    @field_validator("path")
+    @classmethod
+    def _names_a_file(cls, path: str) -> str:
+        if Path(path).name in ("", ".."):
+            raise ValueError("a path ends with the name of a file")
+        return path
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, WeightsFile) and self._content() == other._content()
+
+    def __hash__(self) -> int:
+        return hash(self._content())
+
+    def _content(self) -> tuple[str | None, ...]:
+        if self.sha256 is not None:
+            return (self.sha256,)
+        return (self.path, self.package, self.package_path)
+
     @property
     def name(self) -> str:
         """The file's name, without folders."""
@@ -39,7 +65,7 @@ class WeightsFile(BaseModel):
 
 
 def _from_string(value: Any) -> Any:
-    return {"path": value} if isinstance(value, str) else value
+    return {"path": str(value)} if isinstance(value, str | Path) else value
 
 
 WeightsField = Annotated[WeightsFile, BeforeValidator(_from_string)]
@@ -47,6 +73,13 @@ WeightsField = Annotated[WeightsFile, BeforeValidator(_from_string)]
 
 
 def sha256_of(path: Path) -> str:
-    """Return the hexadecimal sha256 of a file's content."""
-    with path.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
+    """Return the hexadecimal sha256 of a file's content.
+
+    Raises:
+        WeightsError: the file cannot be read.
+    """
+    try:
+        with path.open("rb") as stream:
+            return hashlib.file_digest(stream, "sha256").hexdigest()
+    except OSError as error:
+        raise WeightsError(f"weights file {str(path)!r} cannot be read: {error}") from error

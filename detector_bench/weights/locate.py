@@ -2,7 +2,8 @@
 
 Order of search: the path in the configuration (absolute, or relative to the study file), the weights folders
 (`--weights-dir`, the environment variable `DETECTOR_BENCH_WEIGHTS`), the cache, the Python package that carries
-the file, and last a download.
+the file, and last a download. Downloads lie in the cache below their sha256, so that files of one name do not get
+into each other's way.
 """
 
 from __future__ import annotations
@@ -45,6 +46,7 @@ class WeightsLocator:
     allow_download: bool = True
     progress: Callable[[str, int, int | None], None] | None = None
     _verified: set[tuple[Path, str | None]] = field(default_factory=set, compare=False, repr=False)
+    _hashed: dict[tuple[Path, int, int], str] = field(default_factory=dict, compare=False, repr=False)
 
     @classmethod
     def from_environment(
@@ -55,9 +57,10 @@ class WeightsLocator:
         Raises:
             WeightsError: a weights folder that was named does not exist.
         """
-        variable = os.environ.get(WEIGHTS_VARIABLE)
+        parts = os.environ.get(WEIGHTS_VARIABLE, "").split(os.pathsep)
         named = [("--weights-dir", weights_dir)] if weights_dir is not None else []
-        named += [(WEIGHTS_VARIABLE, Path(part)) for part in variable.split(os.pathsep)] if variable else []
+        # An empty part, as a colon at the end makes one, does not mean the working directory.
+        named += [(WEIGHTS_VARIABLE, Path(part).expanduser()) for part in parts if part]
         for origin, folder in named:
             if not folder.is_dir():
                 raise WeightsError(f"{origin}: there is no folder {str(folder)!r}")
@@ -70,18 +73,23 @@ class WeightsLocator:
     def candidates(self, file: WeightsFile) -> list[Path]:
         """All places where the file may lie, in the order of search, whether or not they exist."""
         path = Path(file.path).expanduser()
-        places = [path] if path.is_absolute() else []
-        if not path.is_absolute():
-            if self.beside is not None:
-                places.append(self.beside / path)
-            for folder in (*self.folders, self.cache):
+        places: list[Path] = []
+        if path.is_absolute():
+            places.append(path)
+        elif self.beside is not None:
+            places.append(self.beside / path)
+        downloads = [] if file.sha256 is None else [self._download_folder(file.sha256)]
+        for folder in [*self.folders, *downloads, self.cache]:
+            if not path.is_absolute():
                 places.append(folder / path)
-                if path.name != file.path:
-                    places.append(folder / path.name)
+            places.append(folder / path.name)
         carried = _package_folder(file.package)
         if carried is not None and file.package_path is not None:
             places.append(carried / file.package_path)
-        return places
+        return list(dict.fromkeys(places))
+
+    def _download_folder(self, sha256: str) -> Path:
+        return self.cache / sha256[:16]
 
     def find(self, file: WeightsFile) -> Path | None:
         """The first place that holds the file, or None. Its content is not looked at."""
@@ -98,7 +106,7 @@ class WeightsLocator:
             report = self.progress
             return download(
                 file,
-                self.cache,
+                self._download_folder(file.sha256),
                 progress=None if report is None else lambda done, of: report(file.name, done, of),
             )
         if found is None:
@@ -119,14 +127,18 @@ class WeightsLocator:
         found = self.find(file)
         if found is None:
             raise WeightsError(missing_message(file))
-        return sha256_of(found)
+        status = found.stat()
+        key = (found, status.st_mtime_ns, status.st_size)
+        if key not in self._hashed:
+            self._hashed[key] = sha256_of(found)
+        return self._hashed[key]
 
 
 def verify(file: WeightsFile, found: Path) -> None:
     """Compare a file's sha256 with the pinned one; a file without a pin passes.
 
     Raises:
-        WeightsError: the content is another one.
+        WeightsError: the content is another one, or cannot be read.
     """
     if file.sha256 is None:
         return
@@ -144,6 +156,8 @@ def missing_message(file: WeightsFile) -> str:
         remedy = f"pip install 'detector-bench[{file.package_extra}]'"
     elif file.url is not None and file.sha256 is not None:
         remedy = f"detector-bench weights fetch {file.name}"
+    elif file.package is not None:
+        remedy = f"install the package {file.package!r}, which carries it"
     else:
         remedy = f"put it into a folder named with --weights-dir or {WEIGHTS_VARIABLE} (source: {file.source})"
     return f"weights file {file.path!r} not found; {remedy}"
@@ -151,7 +165,10 @@ def missing_message(file: WeightsFile) -> str:
 
 def _package_folder(package: str | None) -> Path | None:
     # Some packages that only carry files fail on import, so they are located without importing them.
-    spec = find_spec(package) if package is not None else None
-    if spec is None or spec.origin is None:
+    try:
+        spec = find_spec(package) if package is not None else None
+    except (ModuleNotFoundError, ValueError):  # a parent is missing, or a module made by hand has no spec
         return None
-    return Path(spec.origin).parent
+    if spec is None or not spec.submodule_search_locations:
+        return None
+    return Path(next(iter(spec.submodule_search_locations)))
