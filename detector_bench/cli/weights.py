@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.progress import DownloadColumn, Progress, TaskID, TransferSpeedColumn
-from rich.table import Table
 
-from detector_bench.cli.console import errors, output
+from detector_bench.cli.console import errors, output, print_record
 from detector_bench.errors import ConfigError, WeightsError, nearest_hint
 
 if TYPE_CHECKING:
@@ -30,14 +29,18 @@ def list_(*, study_file: StudyOption = None, weights_dir: WeightsDir = None) -> 
 
     Example: `detector-bench weights list --weights-dir weights`
     """
+    from detector_bench.weights.locate import missing_message
+
     files, locator = _known(study_file, weights_dir)
-    table = Table(title="Weights", show_lines=True)
-    for heading in ("file", "licence", "sha256", "source", "found"):
-        table.add_column(heading, overflow="fold")
     for file in files.values():
         found = locator.find(file)
-        table.add_row(file.name, file.licence, (file.sha256 or "not pinned")[:16], file.source, str(found or "no"))
-    output.print(table)
+        facts = {
+            "found": str(found) if found is not None else f"no: {missing_message(file)}",
+            "licence": file.licence,
+            "source": file.source,
+            "sha256": file.sha256 or "not pinned",
+        }
+        print_record(file.name, facts, good=found is not None)
 
 
 @app.command()

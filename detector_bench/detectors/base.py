@@ -221,6 +221,10 @@ def build_detector(kind: str, *, name: str | None = None, parameters: Mapping[st
             implementation = registered.factory(**parameters)
         except (TypeError, ValueError) as error:
             raise ConfigError(f"{place}: {error}") from error
+        # Defaults decide verdicts, too: a changed one is another version of the detector.
+        bound = inspect.signature(registered.factory).bind(**parameters)
+        bound.apply_defaults()
+        parameters = dict(bound.arguments)
     attributes = tuple(getattr(implementation, "attributes", registered.attributes))
     _check_attributes(attributes, place=place)
     return Detector(
