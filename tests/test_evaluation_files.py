@@ -40,8 +40,19 @@ def test_parts_of_a_detector_are_joined(tmp_path: Path) -> None:
     found = read_predictions(tmp_path)
     assert list(found) == ["a", "b"]
     assert found["b"].column_names == ["image_id", "attribute", "status", "label"]
-    assert found["b"]["image_id"].to_pylist() == ["i1", "i2", "i3"]
-    assert found["b"]["label"].to_pylist() == ["female", "female", "male"]
+    rows = zip(found["b"]["image_id"].to_pylist(), found["b"]["label"].to_pylist(), strict=True)
+    assert sorted(rows) == [("i1", "female"), ("i2", "female"), ("i3", "male")]
+
+
+def test_of_rows_that_an_interrupted_run_repeats_the_newest_verdict_counts(tmp_path: Path) -> None:
+    failed = predictions("b", "i3").to_pandas()
+    failed["status"], failed["label"], failed["reason"] = "error", None, "truncated: ..."
+    write(predictions("b", "i1", "i2"), tmp_path / "b" / "predictions.parquet")
+    write(predictions("b", "i2", "i3", label="female"), tmp_path / "b" / "part-000002.parquet")
+    write(pa.Table.from_pandas(failed, schema=PREDICTIONS), tmp_path / "b" / "part-000010.parquet")
+    found = read_predictions(tmp_path)["b"]
+    rows = zip(found["image_id"].to_pylist(), found["label"].to_pylist(), strict=True)
+    assert sorted(rows) == [("i1", "male"), ("i2", "female"), ("i3", "female")]
 
 
 def test_a_detector_without_files_has_no_rows(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 
 from detector_bench.atomic_files import replacing
 from detector_bench.errors import DataError, DetectorBenchError, Problem
+from detector_bench.prediction_rows import newest_first, part_number, without_repeats
 from detector_bench.schema import METRIC_COLUMNS, PREDICTIONS
 
 _NEEDED_COLUMNS = ["image_id", "detector", "attribute", "status", "label"]
@@ -25,8 +26,9 @@ def read_predictions(folder: Path) -> dict[str, pa.Table]:
         folder: holds a folder for each detector, named after it, with any number of `.parquet` files.
 
     Returns:
-        By detector, in alphabetical order: image_id, attribute, status and label of every row, in file order. A
-        detector without a file has an empty table.
+        By detector, in alphabetical order: image_id, attribute, status and label of every row, in file order. Of
+        an image that several parts of an interrupted run hold, the newest verdict counts. A detector without a
+        file has an empty table.
 
     Raises:
         DetectorBenchError: there is no such folder, or no detector in it.
@@ -47,7 +49,8 @@ def read_predictions(folder: Path) -> dict[str, pa.Table]:
 def _read_detector(folder: Path, problems: list[Problem]) -> pa.Table:
     kept = [name for name in _NEEDED_COLUMNS if name != "detector"]
     tables = []
-    for path in sorted(folder.glob("*.parquet")):
+    paths = newest_first(folder.glob("*.parquet"))
+    for path in paths:
         place = f"{folder.name}/{path.name}"
         try:
             lacking = [name for name in _NEEDED_COLUMNS if name not in pq.read_schema(path).names]
@@ -69,7 +72,9 @@ def _read_detector(folder: Path, problems: list[Problem]) -> pa.Table:
         tables.append(table.select(kept))
     if not tables:
         return pa.schema([PREDICTIONS.field(name) for name in kept]).empty_table()
-    return pa.concat_tables(tables)
+    rows = pa.concat_tables(tables)
+    # Parts of a run that was cut short may repeat each other; in other files a repetition is a mistake.
+    return without_repeats(rows) if any(part_number(path) is not None for path in paths) else rows
 
 
 def write_metrics(metrics: pd.DataFrame, folder: Path) -> None:
