@@ -1,6 +1,6 @@
 """Prints the commands in a Markdown file's ```sh blocks as one script.
 
-A block is left out, with a message, if the line before it is a comment `<!-- needs: PATH -->` and there is no PATH.
+A block is left out, with a message, if the line before it is a comment `<!-- needs: PATH -->` and PATH is missing.
 """
 
 from __future__ import annotations

@@ -3,27 +3,30 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
 import pyarrow as pa
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError, field_validator
 
 from detector_bench.atomic_files import write_text
 from detector_bench.config_errors import config_error_from
 from detector_bench.dataset import ImageSet
 from detector_bench.detectors.base import Detector, build_detector
-from detector_bench.errors import ConfigError, IncompletePredictionsError, nearest_hint
+from detector_bench.errors import ConfigError, DetectorBenchError, IncompletePredictionsError, nearest_hint
 from detector_bench.evaluation import evaluate, read_predictions, write_metrics
 from detector_bench.perception.decoding import DEFAULT_MAX_PIXELS
+from detector_bench.perception.stage import with_inputs
 from detector_bench.report import study_tables, write_tables
 from detector_bench.run_record import write_run_record
 from detector_bench.runner.progress import ProgressListener
 from detector_bench.runner.run import RunSettings, run_detectors
 from detector_bench.runner.stage_cache import default_cache_folder
-from detector_bench.study_file import read_mapping, resolve_detector
+from detector_bench.study_file import read_mapping, resolve_detector, with_texts_replaced
 from detector_bench.study_result import StudyResult, status_counts
 from detector_bench.vocabulary import ATTRIBUTES, GROUND_TRUTH
 from detector_bench.weights import WeightsLocator
@@ -58,8 +61,8 @@ class Study(BaseModel):
     name: str = "study"
     image_set: Path
     """Folder with images.csv, prompts.csv and labels.csv; in a study file, relative to that file."""
-    detectors: tuple[DetectorEntry, ...] = Field(min_length=1)
-    attributes: tuple[str, ...] = Field(default=("gender",), min_length=1)
+    detectors: tuple[DetectorEntry, ...]
+    attributes: tuple[str, ...] = ("gender",)
     """What is evaluated. Detectors may judge more; that is stored, too."""
     n_clear: Literal["detector", "human"] = "detector"
     """Denominator of a detector's prompt bias score: its own number of clear images, or the humans'. See Lyu 2025,
@@ -70,7 +73,16 @@ class Study(BaseModel):
     max_pixels: int = Field(default=DEFAULT_MAX_PIXELS, ge=1)
     """Larger images become errors instead of being decoded."""
 
-    _folder: Path | None = PrivateAttr(default=None)
+    _file: Path | None = PrivateAttr(default=None)
+
+    @field_validator("detectors", "attributes", mode="before")
+    @classmethod
+    def _list_with_something_in_it(cls, value: Any) -> Any:
+        if not isinstance(value, list | tuple):
+            raise ValueError("a list is expected")
+        if not value:
+            raise ValueError("at least one is needed")
+        return value
 
     @field_validator("attributes")
     @classmethod
@@ -78,15 +90,19 @@ class Study(BaseModel):
         for name in names:
             if name not in ATTRIBUTES:
                 raise ValueError(f"unknown attribute {name!r}: {nearest_hint(name, ATTRIBUTES)}")
+            if names.count(name) > 1:
+                raise ValueError(f"{name!r} stands here twice")
         return names
 
-    @model_validator(mode="after")
-    def _names_differ(self) -> Study:
-        names = [entry.name for entry in self.detectors]
-        for name in names:
-            if names.count(name) > 1:
-                raise ValueError(f"two detectors have the name {name!r}: give each its own `name`")
-        return self
+    @field_validator("detectors")
+    @classmethod
+    def _names_differ(cls, entries: tuple[DetectorEntry, ...]) -> tuple[DetectorEntry, ...]:
+        # Without regard to case, as some file systems have none.
+        names = Counter(entry.name.casefold() for entry in entries)
+        for entry in entries:
+            if names[entry.name.casefold()] > 1:
+                raise ValueError(f"two detectors have the name {entry.name!r}: give each its own `name`")
+        return entries
 
     @classmethod
     def from_yaml(cls, path: Path | str, *, image_set: Path | str | None = None) -> Study:
@@ -116,7 +132,7 @@ class Study(BaseModel):
             study = cls.model_validate(content)
         except ValidationError as error:
             raise config_error_from(error, place=str(path), model=cls) from error
-        study._folder = path.parent
+        study._file = path
         return study
 
     def with_n_clear(self, n_clear: str) -> Study:
@@ -133,20 +149,33 @@ class Study(BaseModel):
         """The study's detectors, checked.
 
         Raises:
-            ConfigError: an unknown kind, wrong parameters, or none judges an attribute of the study.
+            ConfigError: unknown kinds, wrong parameters, or none judges an attribute of the study; all at once.
         """
-        detectors = [
-            build_detector(entry.kind, name=entry.name, parameters=entry.parameters) for entry in self.detectors
-        ]
-        for attribute in self.attributes:
-            if not any(attribute in detector.attributes for detector in detectors):
-                raise ConfigError(f"no detector of this study judges the attribute {attribute!r}")
+        detectors: list[Detector] = []
+        mistakes: list[str] = []
+        for entry in self.detectors:
+            try:
+                detectors.append(build_detector(entry.kind, name=entry.name, parameters=entry.parameters))
+            except ConfigError as error:
+                mistakes += str(error).splitlines()
+        if not mistakes:
+            judged = {attribute for detector in detectors for attribute in detector.attributes}
+            mistakes = [
+                f"no detector of this study judges the attribute {attribute!r}"
+                for attribute in self.attributes
+                if attribute not in judged
+            ]
+        if mistakes:
+            place = "" if self._file is None else f"{self._file}: "
+            raise ConfigError("\n".join(f"{place}{mistake}" for mistake in mistakes))
         return detectors
 
     def locator(self, *, weights_dir: Path | None = None, allow_download: bool = True) -> WeightsLocator:
         """Where this study's weights are looked for."""
         return WeightsLocator.from_environment(
-            weights_dir=weights_dir, beside=self._folder, allow_download=allow_download
+            weights_dir=weights_dir,
+            beside=None if self._file is None else self._file.parent,
+            allow_download=allow_download,
         )
 
     def run(
@@ -276,12 +305,26 @@ class Study(BaseModel):
                     f"(it has: {', '.join(image_set.attributes) or 'none'})"
                 )
 
+    def _weights_beside(self) -> Iterator[tuple[str, Path]]:
+        """Weights files that are named by a path relative to the study file, and where they lie."""
+        try:
+            detectors = self.build_detectors()
+        except DetectorBenchError:  # evaluating needs no detectors, so their plugin may be absent
+            detectors = []
+        for stage in with_inputs([stage for detector in detectors for stage in detector.stages]):
+            for file in stage.weights():
+                if self._file is not None and (found := self._file.parent / file.path).is_file():
+                    yield file.path, found
+
     def _write_study(self, out: Path) -> None:
         content = self.model_dump(mode="json")
         # Relative, so that a result folder can be moved with its image set, and names no folder of this machine.
-        content["image_set"] = os.path.relpath(self.image_set, out)
+        # Links are resolved, because `..` behind a link leads elsewhere.
+        content["image_set"] = os.path.relpath(self.image_set.resolve(), out.resolve())
+        beside = {path: os.path.relpath(found.resolve(), out.resolve()) for path, found in self._weights_beside()}
         content["detectors"] = [
-            {"name": entry.name, "kind": entry.kind, **entry.parameters} for entry in self.detectors
+            {"name": entry["name"], "kind": entry["kind"], **with_texts_replaced(entry["parameters"], beside)}
+            for entry in content["detectors"]
         ]
         text = yaml.safe_dump(content, sort_keys=False, allow_unicode=True)
         write_text(out / "study.yaml", text)

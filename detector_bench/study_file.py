@@ -19,8 +19,12 @@ class _StrictLoader(yaml.SafeLoader):
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:  # noqa: FBT001, FBT002
         seen: set[Any] = set()
         for key_node, _ in node.value:
+            if key_node.tag == "tag:yaml.org,2002:merge":
+                continue  # `<<` brings in keys that the mapping's own keys may replace
             key = self.construct_object(key_node, deep=True)
-            if isinstance(key, Hashable) and key in seen:
+            if not isinstance(key, Hashable):
+                continue  # refused below
+            if key in seen:
                 raise yaml.constructor.ConstructorError(
                     None, None, f"the key {key!r} stands here a second time", key_node.start_mark
                 )
@@ -69,8 +73,13 @@ def resolve_detector(entry: Any, *, folder: Path, place: str, depth: int = 0) ->
     merged = dict(entry)
     base_file = merged.pop("extends", None)
     if base_file is not None:
-        path = folder / str(base_file)
-        base = read_mapping(path)
+        if not isinstance(base_file, str):
+            raise ConfigError(f"{place}: `extends` is the name of a file; got {base_file!r}")
+        path = folder / base_file
+        try:
+            base = read_mapping(path)
+        except ConfigError as error:
+            raise ConfigError(f"{place}: extends: {error}") from error
         below = resolve_detector(base, folder=path.parent, place=str(path), depth=depth + 1)
         flat = {"name": below["name"], "kind": below["kind"], **below["parameters"]}
         merged = merge(flat, merged)
@@ -93,3 +102,14 @@ def merge(base: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
         else:
             merged[key] = value
     return merged
+
+
+def with_texts_replaced(value: Any, replacements: Mapping[str, str]) -> Any:
+    """Replace texts that are a key of `replacements`, at any depth; keys of mappings stay."""
+    if isinstance(value, str):
+        return replacements.get(value, value)
+    if isinstance(value, Mapping):
+        return {key: with_texts_replaced(item, replacements) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [with_texts_replaced(item, replacements) for item in value]
+    return value

@@ -1,6 +1,6 @@
 """Draws the README's picture: two tables of a finished study, as the terminal shows them.
 
-    python docs/draw_readme_picture.py results/t2i_portraits docs/images/t2i_portraits.svg
+python docs/draw_readme_picture.py results/t2i_portraits docs/images/t2i_portraits.svg
 """
 
 from __future__ import annotations

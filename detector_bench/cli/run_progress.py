@@ -49,7 +49,9 @@ class RunProgressDisplay:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._bar.stop()
+        # A bar that never started would still print an empty line.
+        if self._bar.live.is_started:
+            self._bar.stop()
 
     def update(self, progress: RunProgress) -> None:
         """Show where the run stands."""
@@ -59,7 +61,8 @@ class RunProgressDisplay:
             if progress.reused:
                 self._console.print(
                     f"{progress.reused:,} of {progress.total:,} images are judged already"
-                    + ("; nothing to run" if todo == 0 else "")
+                    + ("; nothing to run" if todo == 0 else ""),
+                    highlight=False,
                 )
         if todo == 0:
             return
@@ -72,7 +75,9 @@ class RunProgressDisplay:
             self._last_line = time.monotonic()
             left = f", {(todo - progress.done) / rate:,.0f} s left" if rate and progress.done < todo else ""
             self._console.print(
-                f"{progress.done:,} of {todo:,} images, {rate:.1f} images/s{left}; {counts}", highlight=False
+                f"{progress.done:,} of {todo:,} images, {rate:.1f} images/s{left}; {counts}",
+                highlight=False,
+                soft_wrap=True,
             )
 
     def _show_bar(self, progress: RunProgress, *, todo: int, rate: float, counts: str) -> None:

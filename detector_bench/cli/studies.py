@@ -142,10 +142,12 @@ def _print(result: StudyResult, files: Sequence[str]) -> None:
     for name, by_attribute in result.counts.items():
         for attribute, counts in by_attribute.items():
             if counts["error"]:
+                images = "1 image" if counts["error"] == 1 else f"{counts['error']:,} images"
                 errors.print(
-                    f"{name}, {attribute}: {counts['error']:,} images ended in an error; "
+                    f"{name}, {attribute}: {images} ended in an error; "
                     "the column `reason` of its predictions says why",
                     style="yellow",
+                    soft_wrap=True,
                 )
     output.print(
         f"Everything is in [bold]{escape(str(result.out))}[/bold]: {', '.join(files)}",

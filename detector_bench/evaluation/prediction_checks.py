@@ -78,7 +78,7 @@ def incomplete_error(attribute: str, missing: Sequence[Missing], *, images: int)
                 f"the predictions of {attribute} do not cover the image set:",
                 *lines,
                 "run `detector-bench run` again: it judges only what is missing; or leave these images out"
-                " of the numbers with allow_incomplete",
+                " of the numbers with --allow-incomplete",
             ]
         )
     )

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
-from typing import TypeVar
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from numbers import Real
+from typing import Any, TypeVar
+
+import numpy as np
 
 from detector_bench.detectors.base import Detector
 from detector_bench.detectors.prediction import Prediction
 from detector_bench.errors import DetectorBenchError
 from detector_bench.perception.stage import Arrays, Batch, Frame, Stage, StageFailure, StageFunction, with_inputs
 from detector_bench.runner.stage_cache import StageCache
+from detector_bench.vocabulary import Status
 from detector_bench.weights import WeightsLocator
 
 R = TypeVar("R")
@@ -74,7 +78,7 @@ class StageExecution:
         try:
             for start in range(0, len(frames), step):
                 part = frames[start : start + step]
-                results = each_or_failure(function, part, failed=_stage_failure)
+                results = each_or_failure(_checked(function), part, failed=_stage_failure)
                 for frame, content, result in zip(part, sha256[start : start + step], results, strict=True):
                     frame.results[stage] = result
                     self.images[label] += 1
@@ -127,6 +131,7 @@ def judge(detector: Detector, frames: Sequence[Frame]) -> list[Prediction]:
     def by_image(part: Sequence[Frame]) -> list[list[Prediction]]:
         found: dict[str, list[Prediction]] = {frame.image_id: [] for frame in part}
         for prediction in detector.predict(Batch(part)):
+            _require_storable(prediction)
             found[prediction.image_id].append(prediction)
         return list(found.values())
 
@@ -165,16 +170,51 @@ def each_or_failure(
     except Exception as error:  # noqa: BLE001 - networks and libraries raise anything; it becomes a row
         if len(frames) == 1:
             return [failed(frames[0], error)]
-        half = len(frames) // 2
-        return [
-            *each_or_failure(function, frames[:half], failed=failed),
-            *each_or_failure(function, frames[half:], failed=failed),
-        ]
-    return results
+    else:
+        return results
+    # Behind the handler, where the failed call's arrays are free again: perhaps it failed for want of memory.
+    half = len(frames) // 2
+    return [
+        *each_or_failure(function, frames[:half], failed=failed),
+        *each_or_failure(function, frames[half:], failed=failed),
+    ]
 
 
 def _stage_failure(frame: Frame, error: Exception) -> Arrays | StageFailure:  # noqa: ARG001
     return StageFailure("stage_failed", f"{type(error).__name__}: {error}")
+
+
+def _checked(function: StageFunction) -> StageFunction:
+    def checked(frames: Sequence[Frame]) -> Sequence[Arrays | StageFailure]:
+        results = list(function(frames))
+        for result in results:
+            if not isinstance(result, StageFailure):
+                _require_numbers(result)
+        return results
+
+    return checked
+
+
+def _require_numbers(result: Any) -> None:
+    # What could not be cached is an error at once, also where there is no cache.
+    if not isinstance(result, Mapping):
+        raise TypeError(f"a stage gives named arrays for each image; got {type(result).__name__}")
+    for name, array in result.items():
+        if not isinstance(array, np.ndarray) or array.dtype.kind not in "biuf":
+            found = f"an array of {array.dtype}" if isinstance(array, np.ndarray) else type(array).__name__
+            raise TypeError(f"a stage gives arrays of numbers; {name!r} is {found}")
+
+
+def _require_storable(prediction: Prediction) -> None:
+    # Otherwise the mistake would be met when the predictions are stored, and stop the run.
+    if not isinstance(prediction.status, Status):
+        raise TypeError(f"status is one of {', '.join(Status)}; got {prediction.status!r}")
+    for name in ("reason", "label", "raw"):
+        if not isinstance(text := getattr(prediction, name), str | None):
+            raise TypeError(f"{name} is text or None; got {text!r}")
+    for name in ("score", "value"):
+        if not isinstance(number := getattr(prediction, name), Real | None):
+            raise TypeError(f"{name} is a number or None; got {number!r}")
 
 
 def _errors(detector: Detector, image_id: str, reason: str) -> list[Prediction]:

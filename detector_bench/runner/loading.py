@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
-from queue import Empty, Full, Queue
-from threading import Event, Thread
+from queue import Empty, Queue
+from threading import Event, Semaphore, Thread
 from typing import TypeVar
 
 import numpy as np
@@ -24,6 +25,11 @@ T = TypeVar("T")
 
 PIXELS_PER_BATCH = 24_000_000
 """A batch is closed early when its images reach this size together: 32 images of 866 x 866."""
+
+BYTES_PER_READING = 256_000_000
+"""Files that are read at once hold no more than this together, unless one alone is larger."""
+
+_HASHED_AT_ONCE = 2_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +53,7 @@ class LoadedImage:
     cached: dict[Stage, Arrays] = field(default_factory=dict)
     data: bytes | None = None
     size: int = 0
+    needs_decoding: bool = False
 
 
 @dataclass(frozen=True)
@@ -75,84 +82,106 @@ def loaded_batches(
 ) -> Generator[list[LoadedImage], None, None]:
     """Yield the images in their order, in batches bounded in number and in pixels."""
     with ThreadPoolExecutor(rules.threads, thread_name_prefix="decode") as pool:
-        for start in range(0, len(files), rules.batch_size):
-            images = [LoadedImage(file) for file in files[start : start + rules.batch_size]]
-            _identify(images, cache=cache, pool=pool)
-            _look_up(images, cache=cache, rules=rules)
-            waiting = [image for image in images if image.error is None and rules.needs_decoding(image)]
-            list(pool.map(lambda image: _measure(image, max_pixels=rules.max_pixels), waiting))
-            undecoded = {id(image) for image in waiting}
-            for batch in _split(images):
-                needed = [image for image in batch if id(image) in undecoded and image.error is None]
-                list(pool.map(lambda image: _decode(image, max_pixels=rules.max_pixels), needed))
-                for image in batch:
-                    image.data = None
-                yield batch
+        for part in _readings(files, most=rules.batch_size):
+            # Nothing here may hold on to a batch that was handed over: its pixels are what takes the memory.
+            batches = _measured_batches(part, cache=cache, rules=rules, pool=pool)
+            while batches:
+                _decode_all(batches[0], rules=rules, pool=pool)
+                yield batches.popleft()
+
+
+def _measured_batches(
+    files: Sequence[ImageFile], *, cache: StageCache, rules: LoadingRules, pool: ThreadPoolExecutor
+) -> deque[list[LoadedImage]]:
+    images = [LoadedImage(file) for file in files]
+    _identify(images, cache=cache, pool=pool)
+    _look_up(images, cache=cache, rules=rules)
+    for image in images:
+        image.needs_decoding = image.error is None and rules.needs_decoding(image)
+    waiting = [image for image in images if image.needs_decoding]
+    list(pool.map(lambda image: _measure(image, max_pixels=rules.max_pixels), waiting))
+    return deque(_split(images))
+
+
+def _decode_all(batch: Sequence[LoadedImage], *, rules: LoadingRules, pool: ThreadPoolExecutor) -> None:
+    needed = [image for image in batch if image.needs_decoding and image.error is None]
+    list(pool.map(lambda image: _decode(image, max_pixels=rules.max_pixels), needed))
+    for image in batch:
+        image.data = None
 
 
 def hash_files(paths: Sequence[Path], *, cache: StageCache, threads: int) -> list[str | None]:
     """The sha256 of each file's content, from memory where a file has not changed; None if unreadable."""
-    known = cache.known_sha256(paths)
-    unknown = [number for number, sha256 in enumerate(known) if sha256 is None]
+    found = cache.known_sha256(paths)
+    unknown = [number for number, sha256 in enumerate(found) if sha256 is None]
     with ThreadPoolExecutor(threads) as pool:
-        hashed = pool.map(lambda number: _hash(paths[number]), unknown)
-        fresh = {number: found for number, found in zip(unknown, hashed, strict=True) if found is not None}
-    cache.remember_sha256((paths[number], status, sha256) for number, (status, sha256) in fresh.items())
-    return [fresh[number][1] if number in fresh else sha256 for number, sha256 in enumerate(known)]
+        # In parts, so that an interruption does not lose all of them.
+        for start in range(0, len(unknown), _HASHED_AT_ONCE):
+            part = unknown[start : start + _HASHED_AT_ONCE]
+            hashed = zip(part, pool.map(lambda number: _hash(paths[number]), part), strict=True)
+            fresh = {number: each for number, each in hashed if each is not None}
+            cache.remember_sha256((paths[number], status, sha256) for number, (status, sha256) in fresh.items())
+            for number, (_, sha256) in fresh.items():
+                found[number] = sha256
+    return found
 
 
 def ahead(iterator: Generator[T, None, None], *, depth: int = 1) -> Generator[T, None, None]:
     """Run an iterator in a thread, at most `depth` items ahead of who takes them.
 
-    An exception in the iterator is raised here. Closing this generator ends the thread.
+    An exception in the iterator is raised here, after the items before it. Closing this generator ends the thread.
     """
-    queue: Queue[tuple[bool, T | BaseException | None]] = Queue(maxsize=depth)
+    queue: Queue[T | _End] = Queue()
+    free = Semaphore(depth)
     stop = Event()
 
-    def put(item: tuple[bool, T | BaseException | None]) -> None:
-        while not stop.is_set():
-            try:
-                queue.put(item, timeout=0.1)
-            except Full:
-                continue
-            return
-
     def work() -> None:
+        end = _End()
         try:
             with closing(iterator):
-                for item in iterator:
-                    put((True, item))
-                    if stop.is_set():
-                        return
-            put((False, None))
+                while _acquired(free, stop):
+                    queue.put(next(iterator))
+        except StopIteration:
+            pass
         except BaseException as error:  # noqa: BLE001 - handed on to the thread that takes the items
-            put((False, error))
+            end = _End(error)
+        queue.put(end)
 
     thread = Thread(target=work, name="ahead", daemon=True)
     thread.start()
     try:
-        while True:
-            more, item = _take(queue, thread)
-            if not more:
-                if isinstance(item, BaseException):
-                    raise item
-                return
-            yield item  # type: ignore[misc]
+        while not isinstance(item := _take(queue, thread), _End):
+            free.release()
+            yield item
+        if item.error is not None:
+            raise item.error
     finally:
         stop.set()
         thread.join()
 
 
-def _take(
-    queue: Queue[tuple[bool, T | BaseException | None]], thread: Thread
-) -> tuple[bool, T | BaseException | None]:
+@dataclass(frozen=True, slots=True)
+class _End:
+    """Nothing comes any more; because of an error, if there is one."""
+
+    error: BaseException | None = None
+
+
+def _acquired(free: Semaphore, stop: Event) -> bool:
+    while not stop.is_set():
+        if free.acquire(timeout=0.1):
+            return True
+    return False
+
+
+def _take(queue: Queue[T | _End], thread: Thread) -> T | _End:
     # With a timeout, so that Ctrl-C gets through on every system.
     while True:
         try:
             return queue.get(timeout=0.5)
         except Empty:
             if not thread.is_alive() and queue.empty():
-                return False, RuntimeError("the loading thread ended without a word")
+                return _End(RuntimeError("the loading thread ended without a word"))
 
 
 def _identify(images: Sequence[LoadedImage], *, cache: StageCache, pool: ThreadPoolExecutor) -> None:
@@ -182,6 +211,27 @@ def _look_up(images: Sequence[LoadedImage], *, cache: StageCache, rules: Loading
         for image in wanting:
             if image.sha256 in found:
                 image.cached[stage] = found[image.sha256]
+
+
+def _readings(files: Sequence[ImageFile], *, most: int) -> Iterator[list[ImageFile]]:
+    part: list[ImageFile] = []
+    size = 0
+    for file in files:
+        own = _file_size(file.path)
+        if part and (len(part) == most or size + own > BYTES_PER_READING):
+            yield part
+            part, size = [], 0
+        part.append(file)
+        size += own
+    if part:
+        yield part
+
+
+def _file_size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except (OSError, ValueError):
+        return 0
 
 
 def _split(images: Sequence[LoadedImage]) -> Iterator[list[LoadedImage]]:
@@ -225,8 +275,19 @@ def _read(image: LoadedImage) -> bool:
     return True
 
 
+def _read_known(image: LoadedImage) -> bool:
+    """Read a file whose content's hash is known, and make sure that it is still that content."""
+    if not _read(image):
+        return False
+    sha256 = hashlib.sha256(image.data or b"").hexdigest()
+    if sha256 != image.sha256:
+        # Somebody wrote to it a moment ago.
+        image.sha256, image.cached = sha256, {}
+    return True
+
+
 def _measure(image: LoadedImage, *, max_pixels: int) -> None:
-    if image.data is None and not _read(image):
+    if image.data is None and not _read_known(image):
         return
     try:
         width, height = image_size(image.data or b"")

@@ -1,14 +1,14 @@
 """Predictions on disk: one folder per detector, written in parts as the run goes, joined when it ends.
 
-Every file carries the detector's fingerprint in its metadata. A folder holds the rows of one fingerprint only:
-what was judged by another version of the detector is dropped when a run begins.
+Every file carries the detector's fingerprint in its metadata, and only rows of the present one count. What another
+version of the detector judged is dropped when a run begins to judge.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +19,14 @@ import pyarrow.parquet as pq
 from detector_bench.atomic_files import replacing
 from detector_bench.detectors.prediction import Prediction
 from detector_bench.errors import DetectorBenchError
+from detector_bench.prediction_rows import JOINED_NAME, newest_first, part_number, without_repeats
 from detector_bench.schema import PREDICTIONS
 from detector_bench.vocabulary import Status
 
 FINGERPRINT_KEY = b"detector_bench.fingerprint"
 IDENTITY_KEY = b"detector_bench.identity"
-JOINED_NAME = "predictions.parquet"
+_LONGEST_REASON = 500
+_FIELDS = tuple(field.name for field in fields(Prediction))
 
 
 class PredictionStore:
@@ -52,8 +54,8 @@ class PredictionStore:
 
     def discard_other_versions(self) -> None:
         """Remove what another version of the detector wrote, or one with other parameters or weights."""
-        for path in self._files():
-            if (_read_metadata(path) or {}).get(FINGERPRINT_KEY) != self._metadata[FINGERPRINT_KEY]:
+        for path in self._all_files():
+            if not self._is_own(path):
                 path.unlink()
 
     def finished(self) -> pa.Table:
@@ -62,7 +64,7 @@ class PredictionStore:
         An error is no verdict, so images with one are judged again.
         """
         table = pa.concat_tables([self._schema.empty_table(), *(_read(path) for path in self._files())])
-        return _without_repeats(table.filter(pc.field("status") != Status.ERROR.value))
+        return without_repeats(table.filter(pc.field("status") != Status.ERROR.value))
 
     def add(self, predictions: Sequence[Prediction], *, sha256: Mapping[str, str | None]) -> None:
         """Take predictions in; they reach the disk with the next `flush`.
@@ -72,10 +74,12 @@ class PredictionStore:
             sha256: content of each image, by image id; None where it could not be read.
         """
         for prediction in predictions:
-            row = asdict(prediction)
+            row: dict[str, Any] = {name: getattr(prediction, name) for name in _FIELDS}
             row.update(
                 detector=self._detector,
                 status=prediction.status.value,
+                reason=_one_line(prediction.reason),
+                raw=_storable(prediction.raw),
                 image_sha256=sha256[prediction.image_id],
             )
             self._pending.append(row)
@@ -90,7 +94,7 @@ class PredictionStore:
         if not self._pending:
             return
         table = pa.Table.from_pylist(self._pending, schema=self._schema)
-        number = 1 + max((int(path.stem.split("-")[1]) for path in self._folder.glob("part-*.parquet")), default=0)
+        number = 1 + max((part_number(path) or 0 for path in self._all_files()), default=0)
         _write(table, self._folder / f"part-{number:06d}.parquet")
         self._pending = []
 
@@ -108,26 +112,34 @@ class PredictionStore:
             current = pa.array([sha256.get(image) for image in joined["image_id"].to_pylist()], pa.string())
             same = pc.equal(joined["image_sha256"], current)
             joined = joined.filter(pc.or_kleene(same, pc.is_null(joined["image_sha256"])))
-        joined = _in_order(_without_repeats(joined), image_ids)
+        joined = _in_order(without_repeats(joined), image_ids)
         target = self._folder / JOINED_NAME
         if files != [target] or not _read(target).equals(joined, check_metadata=True):
             _write(joined, target)
-            for path in files:
+            # The oldest first: if this is cut short, no row that is left in a part is older than the joined one.
+            for path in reversed(files):
                 if path != target:
                     path.unlink()
 
     def _files(self) -> list[Path]:
-        # The joined file last: of a row that is in a part too, the part's is the newer one.
-        parts = sorted(self._folder.glob("part-*.parquet"), reverse=True)
-        joined = self._folder / JOINED_NAME
-        return [*parts, joined] if joined.exists() else parts
+        return [path for path in self._all_files() if self._is_own(path)]
+
+    def _all_files(self) -> list[Path]:
+        found = self._folder.glob("*.parquet")
+        return newest_first(path for path in found if path.name == JOINED_NAME or part_number(path) is not None)
+
+    def _is_own(self, path: Path) -> bool:
+        return (_read_metadata(path) or {}).get(FINGERPRINT_KEY) == self._metadata[FINGERPRINT_KEY]
 
 
 def _read(path: Path) -> pa.Table:
     try:
-        return pq.read_table(path)
+        table = pq.read_table(path)
     except (OSError, pa.ArrowException) as error:
         raise _unreadable(path, error) from error
+    if not table.schema.equals(PREDICTIONS):
+        raise _unreadable(path, f"its columns are {', '.join(table.column_names)} instead of the expected ones")
+    return table
 
 
 def _read_metadata(path: Path) -> Mapping[bytes, bytes] | None:
@@ -138,26 +150,27 @@ def _read_metadata(path: Path) -> Mapping[bytes, bytes] | None:
     return found
 
 
-def _unreadable(path: Path, error: Exception) -> DetectorBenchError:
-    return DetectorBenchError(f"prediction file {str(path)!r} cannot be read: {error}; delete it and run again")
+def _unreadable(path: Path, error: Exception | str) -> DetectorBenchError:
+    why = " ".join(str(error).split())
+    return DetectorBenchError(f"prediction file {str(path)!r} cannot be read: {why}; delete it and run again")
+
+
+def _storable(text: str | None) -> str | None:
+    # Half a surrogate pair, which file names and JSON may bring along, is no text that can be stored.
+    return None if text is None else text.encode("utf-8", "replace").decode()
+
+
+def _one_line(reason: str | None) -> str | None:
+    # Exceptions may explain themselves over pages.
+    if reason is None:
+        return None
+    line = " ".join(reason.split())
+    return _storable(line if len(line) <= _LONGEST_REASON else line[: _LONGEST_REASON - 3] + "...")
 
 
 def _write(table: pa.Table, path: Path) -> None:
     with replacing(path) as temporary:
         pq.write_table(table, temporary, compression="zstd")
-
-
-def _without_repeats(table: pa.Table) -> pa.Table:
-    """Keep the first row of each image and attribute, with verdicts before errors."""
-    if table.num_rows == 0:
-        return table
-    rank = pc.equal(table["status"], Status.ERROR.value).cast(pa.int8())
-    numbered = table.select(["image_id", "attribute"]).append_column("rank", rank)
-    numbered = numbered.append_column("row", pa.array(range(table.num_rows), pa.int64()))
-    numbered = numbered.sort_by([("rank", "ascending"), ("row", "ascending")])
-    first = numbered.group_by(["image_id", "attribute"], use_threads=False).aggregate([("row", "first")])
-    rows = first["row_first"]
-    return table if len(rows) == table.num_rows else table.take(rows.sort())
 
 
 def _in_order(table: pa.Table, image_ids: pa.Array) -> pa.Table:

@@ -85,7 +85,8 @@ def run_detectors(
 
     Only what is missing runs: pairs of image and detector without a stored verdict on the image's present content
     by the detector's present version. An image that cannot be read or decoded gets an error row, and is tried
-    again next time.
+    again next time. When nothing is missing no stage is loaded, and pinned weights may be gone; weights without a
+    pin must be there, because their content is part of the version.
 
     Args:
         image_set: the images.
@@ -101,17 +102,19 @@ def run_detectors(
     Raises:
         MissingExtraError, WeightsError: a detector cannot run; nothing has been done then.
         RunInterruptedError: Ctrl-C; what was done is stored.
-        DetectorBenchError: another run writes to the same folder.
+        DetectorBenchError: another run writes to the same folder, or it cannot be written.
     """
     names = Counter(detector.name for detector in detectors)
     if repeated := sorted(name for name, count in names.items() if count > 1):
         raise ConfigError(f"several detectors have the name {repeated[0]!r}: give each its own `name`")
-    folder.mkdir(parents=True, exist_ok=True)
     lock = FileLock(folder / ".lock")
     try:
+        folder.mkdir(parents=True, exist_ok=True)
         lock.acquire(timeout=0)
     except Timeout:
         raise DetectorBenchError(f"another run writes to {str(folder)!r} right now") from None
+    except OSError as error:
+        raise DetectorBenchError(f"cannot write to {str(folder)!r}: {error}") from error
     try:
         run = _Run(image_set, detectors, folder, weights=weights, settings=settings or RunSettings())
         with closing(run.cache):
@@ -150,15 +153,16 @@ class _Run:
     def go(self, progress: ProgressListener) -> RunRecord:
         """Plan, judge what is missing, and put the predictions in order."""
         began = time.perf_counter()
+        files, contents = self._plan()
+        if files:
+            self._require_ready(files)
         for store in self.stores:
             store.discard_other_versions()
-        files, contents = self._plan()
         state = RunProgress(total=len(self.image_set.images), reused=len(self.image_set.images) - len(files))
         state.counts = {detector.name: Counter() for detector in self.detectors}
         progress.update(state)
         try:
             if files:
-                self._require_ready(files)
                 self._judge_all(files, contents, state, progress)
             image_ids = pa.array(self.image_set.images["image_id"].tolist(), pa.string())
             for store in self.stores:
@@ -169,13 +173,19 @@ class _Run:
                 f"stopped after {state.done:,} of {len(files):,} images; nothing is lost: "
                 "run the same command again to go on"
             ) from None
-        finally:
-            self._complete_record(state, seconds=time.perf_counter() - began)
+        except Exception:
+            # What was judged before need not be judged again once the cause is mended.
+            self._flush(force=True)
+            raise
+        self._complete_record(state, seconds=time.perf_counter() - began)
         return self.record
 
     def _store(self, detector: Detector, folder: Path) -> PredictionStore:
-        identity = detector.identity(weights=self.weights)
-        text = json.dumps(identity, sort_keys=True, separators=(",", ":"))
+        # YAML brings along what JSON has no word for, such as dates.
+        text = json.dumps(
+            detector.identity(weights=self.weights), sort_keys=True, separators=(",", ":"), default=str
+        )
+        identity = json.loads(text)
         own = hashlib.sha256(text.encode()).hexdigest()
         self.record.fingerprints[detector.name] = own
         self.record.identities[detector.name] = identity
@@ -227,7 +237,7 @@ class _Run:
             threads=self.threads,
         )
         self._flushed = time.perf_counter()
-        with closing(ahead(loaded_batches(files, cache=self.cache, rules=rules))) as batches:
+        with closing(ahead(loaded_batches(files, cache=self.cache, rules=rules), depth=2)) as batches:
             for batch in batches:
                 self._judge_batch(batch, contents, state)
                 state.done += len(batch)
@@ -283,8 +293,10 @@ class _Run:
         for stage, own in self.fingerprints.items():
             self.record.stage_fingerprints[self.execution.label(stage)] = own
             for file in stage.weights():
-                self.record.weights[file.name] = {
-                    "sha256": self.weights.content_sha256(file),
+                sha256 = self.weights.content_sha256(file)
+                taken = self.record.weights.get(file.name, {}).get("sha256", sha256) != sha256
+                self.record.weights[f"{file.name} ({sha256[:8]})" if taken else file.name] = {
+                    "sha256": sha256,
                     "licence": file.licence,
                     "source": file.source,
                 }

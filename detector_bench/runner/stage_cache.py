@@ -6,11 +6,15 @@ import os
 import sqlite3
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from threading import RLock
 from typing import Any
 
+import numpy as np
+from filelock import FileLock, Timeout
 from platformdirs import user_cache_path
+from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
 from detector_bench.errors import DetectorBenchError
@@ -28,6 +32,7 @@ CREATE TABLE IF NOT EXISTS files (
 # A file changed within the clock's resolution of being hashed could change again and look the same.
 _SETTLING_NANOSECONDS = 2_000_000_000
 _PER_QUERY = 500
+_PATIENCE = 60.0  # seconds
 
 
 def default_cache_folder() -> Path:
@@ -54,17 +59,28 @@ class StageCache:
         try:
             if folder is not None:
                 folder.mkdir(parents=True, exist_ok=True)
-            self._connection = sqlite3.connect(
-                ":memory:" if self._file is None else self._file,
-                timeout=60,
-                check_same_thread=False,
-                isolation_level=None,
-            )
-            self._connection.execute("PRAGMA journal_mode=WAL")
-            self._connection.execute("PRAGMA synchronous=NORMAL")
-            self._connection.executescript(_SCHEMA)
-        except (OSError, sqlite3.Error) as error:
+            # SQLite waits for another process everywhere but here: two that make the file at once would collide.
+            alone = nullcontext() if folder is None else FileLock(folder / ".opening.lock", timeout=_PATIENCE)
+            with alone:
+                self._connection = self._open()
+        except (OSError, sqlite3.Error, Timeout) as error:
             raise self._unusable(error) from error
+
+    def _open(self) -> sqlite3.Connection:
+        connection = sqlite3.connect(
+            ":memory:" if self._file is None else self._file,
+            timeout=_PATIENCE,
+            check_same_thread=False,
+            isolation_level=None,
+        )
+        try:
+            connection.execute("PRAGMA journal_mode=WAL")
+            connection.execute("PRAGMA synchronous=NORMAL")
+            connection.executescript(_SCHEMA)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
 
     def get(self, stage: str, images: Sequence[str]) -> dict[str, Arrays]:
         """Stored results of a stage, by image content; images without one are left out."""
@@ -74,12 +90,17 @@ class StageCache:
             marks = ",".join("?" * len(part))
             query = f"SELECT image, arrays FROM results WHERE stage = ? AND image IN ({marks})"  # noqa: S608
             for image, arrays in self._execute(query, (stage, *part)):
-                found[image] = load(arrays)
+                try:
+                    found[image] = load(arrays)
+                except SafetensorError as error:
+                    raise self._unusable(error) from error
         return found
 
     def put(self, stage: str, results: Mapping[str, Arrays]) -> None:
         """Store results of a stage, all or none of them."""
-        rows = [(stage, image, save(dict(arrays))) for image, arrays in results.items()]
+        if self._file is None:
+            return
+        rows = [(stage, image, _saved(arrays)) for image, arrays in results.items()]
         self._write("INSERT OR REPLACE INTO results VALUES (?, ?, ?)", rows)
 
     def known_sha256(self, paths: Sequence[Path]) -> list[str | None]:
@@ -137,7 +158,9 @@ class StageCache:
                     self._connection.executemany(query, rows)
                     self._connection.execute("COMMIT")
                 except BaseException:
-                    self._connection.execute("ROLLBACK")
+                    # A full disk, for one, has rolled back already; a second time would hide what went wrong.
+                    if self._connection.in_transaction:
+                        self._connection.execute("ROLLBACK")
                     raise
         except sqlite3.Error as error:
             raise self._unusable(error) from error
@@ -147,3 +170,9 @@ class StageCache:
             f"the stage cache {str(self._file)!r} cannot be used: {error}; delete that file, name another folder "
             f"with --cache-dir or {CACHE_VARIABLE}, or run with --no-cache"
         )
+
+
+def _saved(arrays: Arrays) -> bytes:
+    # safetensors writes the memory as it lies there, which is another order for views and Fortran arrays.
+    stored: bytes = save({name: np.asarray(array, order="C") for name, array in arrays.items()})
+    return stored

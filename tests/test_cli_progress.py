@@ -1,0 +1,115 @@
+"""Progress: a bar on a terminal, a line now and then elsewhere; rate, time left and counts in both."""
+
+from __future__ import annotations
+
+import io
+from collections import Counter
+
+import pytest
+from rich.console import Console
+
+from detector_bench.cli import run_progress
+from detector_bench.cli.run_progress import RunProgressDisplay
+from detector_bench.runner.progress import RunProgress
+from detector_bench.vocabulary import Status
+
+
+class Clock:
+    """Stands in for the module `time`."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(run_progress, "time", clock)
+    return clock
+
+
+def at(done: int, *, total: int = 100, reused: int = 0, errors: int = 0) -> RunProgress:
+    counts = {
+        "one": Counter({Status.CLEAR: done - errors, Status.ERROR: errors}),
+        "two": Counter({Status.CLEAR: done}),
+    }
+    return RunProgress(total=total, reused=reused, done=done, counts=counts)
+
+
+def shown(console: Console) -> list[str]:
+    file = console.file
+    assert isinstance(file, io.StringIO)
+    return file.getvalue().splitlines()
+
+
+def test_a_log_gets_a_line_every_ten_seconds_and_one_at_the_end(clock: Clock) -> None:
+    console = Console(file=io.StringIO(), width=40)
+    with RunProgressDisplay(console) as display:
+        display.update(at(0))
+        for seconds, done in ((3, 10), (12, 36), (13, 40), (22, 80), (24, 90), (25, 100)):
+            clock.now = 100.0 + seconds
+            display.update(at(done, errors=1))
+    assert shown(console) == [
+        "36 of 100 images, 3.0 images/s, 21 s left; clear 71 filtered 0 error 1",
+        "80 of 100 images, 3.6 images/s, 6 s left; clear 159 filtered 0 error 1",
+        "100 of 100 images, 4.0 images/s; clear 199 filtered 0 error 1",
+    ]
+
+
+def test_what_is_reused_is_said_and_not_part_of_the_rate(clock: Clock) -> None:
+    console = Console(file=io.StringIO(), width=80)
+    with RunProgressDisplay(console) as display:
+        display.update(at(0, total=2000, reused=1900))
+        clock.now += 20
+        display.update(at(100, total=2000, reused=1900))
+    assert shown(console) == [
+        "1,900 of 2,000 images are judged already",
+        "100 of 100 images, 5.0 images/s; clear 200 filtered 0 error 0",
+    ]
+
+
+def test_nothing_to_do_is_one_line(clock: Clock) -> None:
+    console = Console(file=io.StringIO(), width=80)
+    with RunProgressDisplay(console) as display:
+        display.update(at(0, total=50, reused=50))
+    assert shown(console) == ["50 of 50 images are judged already; nothing to run"]
+
+
+def test_a_display_that_is_never_updated_shows_nothing() -> None:
+    for terminal in (True, False):
+        console = Console(file=io.StringIO(), width=80, force_terminal=terminal)
+        with RunProgressDisplay(console):
+            pass
+        assert shown(console) == []
+
+
+def test_a_terminal_gets_a_bar_with_rate_and_counts(clock: Clock) -> None:
+    console = Console(file=io.StringIO(), width=200, force_terminal=True, color_system=None)
+    with RunProgressDisplay(console) as display:
+        display.update(at(0))
+        clock.now += 10
+        display.update(at(25, errors=2))
+        display.update(at(50, errors=2))
+    last = [line for line in shown(console) if "judging" in line][-1]
+    assert "judging images" in last
+    assert "50/100" in last
+    assert "50%" in last
+    assert "5.0 images/s" in last
+    assert "clear 98 filtered 0 error 2" in last
+
+
+def test_the_cursor_comes_back_after_an_interruption(clock: Clock) -> None:
+    console = Console(file=io.StringIO(), width=200, force_terminal=True)
+
+    def interrupted() -> None:
+        with RunProgressDisplay(console) as display:
+            display.update(at(10))
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    text = "\n".join(shown(console))
+    assert text.rindex("\x1b[?25h") > text.rindex("\x1b[?25l"), "hidden while the bar moves, then shown"
