@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
@@ -253,14 +254,16 @@ class Study(BaseModel):
         folder = Path(predictions)
         if (folder / "predictions").is_dir():
             folder = folder / "predictions"
-        stored = read_predictions(folder)
+        with ThreadPoolExecutor(1) as beside:
+            loading = beside.submit(ImageSet.load, self.image_set)
+            stored = read_predictions(folder)
         names = [entry.name for entry in self.detectors]
         if missing := [name for name in names if name not in stored]:
             raise IncompletePredictionsError(
                 f"{str(folder)!r} holds no predictions of {', '.join(missing)} "
                 f"(it holds: {', '.join(sorted(stored)) or 'none'}); run the study first, or correct its detectors"
             )
-        image_set = ImageSet.load(self.image_set)
+        image_set = loading.result()
         self._check_labels(image_set)
         out = Path(out)
         result = self._evaluate(
@@ -285,14 +288,16 @@ class Study(BaseModel):
             n_clear=self.n_clear,
             allow_incomplete=allow_incomplete,
         )
-        write_metrics(metrics, out)
-        tables = study_tables(
-            metrics,
-            attributes=self.attributes,
-            n_clear=self.n_clear,
-            max_error_share=self.max_error_share,
-            prompts=image_set.prompts,
-        )
+        with ThreadPoolExecutor(1) as beside:
+            writing = beside.submit(write_metrics, metrics, out)
+            tables = study_tables(
+                metrics,
+                attributes=self.attributes,
+                n_clear=self.n_clear,
+                max_error_share=self.max_error_share,
+                prompts=image_set.prompts,
+            )
+        writing.result()
         write_tables(tables, out / "tables")
         counts = {name: status_counts(table) for name, table in in_order.items()}
         return StudyResult(out=out, metrics=metrics, tables=tables, counts=counts)

@@ -111,7 +111,7 @@ def test_images_without_a_prediction() -> None:
         "  half: 1 of 2 labelled images without a prediction, the first is 'b'\n"
         "  late: 2 of 2 labelled images without a prediction, the first is 'a'\n"
         "run `detector-bench run` again: it judges only what is missing; or leave these images out of the numbers"
-        " with allow_incomplete"
+        " with --allow-incomplete"
     )
 
 
