@@ -224,7 +224,10 @@ class TestHtml:
             *("Ground truth", "0.752", "-", "12"),
             *("clip_prob", "0.686 (8.78 % ↓)", "-0.10", "1.00"),
         ]
-        assert '<th colspan="2" style="text-align: center" scope="colgroup">Recall (%)</th>' in text
+        assert (
+            '<th colspan="2" style="padding: 0.15em 0.7em; text-align: center" scope="colgroup">Recall (%)</th>'
+            in text
+        )
         assert (
             '<strong>0.686 (8.78 % <span title="underestimates the bias">↓</span>)</strong></td>'
             '<td style="text-align: right">-0.10</td>'

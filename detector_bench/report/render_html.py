@@ -15,7 +15,11 @@ _DOWN = '<span title="underestimates the bias">↓</span>'
 
 def to_html(table: Table) -> str:
     """Write a table as an HTML `<figure>` without scripts or links; every text is escaped."""
-    return _environment().get_template("table.html").render(table=table, groups=group_headings(table.columns))
+    return (
+        _environment()
+        .get_template("table.html")
+        .render(table=table, groups=group_headings(table.columns), caption_id=f"caption-{table.name}")
+    )
 
 
 @cache
