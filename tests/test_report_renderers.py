@@ -230,7 +230,7 @@ class TestHtml:
         )
         assert (
             '<strong>0.686 (8.78 % <span title="underestimates the bias">↓</span>)</strong></td>'
-            '<td style="text-align: right">-0.10</td>'
+            '<td style="padding: 0.15em 0.7em; text-align: right">-0.10</td>'
         ) in text
         assert "<li>Perceived gender, as seen in synthetic images; not an identity.</li>" in text
 
