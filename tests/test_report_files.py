@@ -137,7 +137,7 @@ def test_the_numbers_of_a_study_by_hand(metrics: pd.DataFrame, tmp_path: Path) -
         ["doubtful", "0.667 (11.11 % ↓)", "0.550 (32.00 % ↑)"],
         ["a_b &amp; c% &lt;script&gt;\\|", "**0.750 (0.00 %)**", "-"],
     ]
-    assert "could not run on sd3 (error on 10 of 10 images)" in (tmp_path / "model_bias_scores.md").read_text()
+    assert "not scored on sd3 (error on 10 of 10 images)" in (tmp_path / "model_bias_scores.md").read_text()
     # doubtful: sdxl cup |1/3 - 1/2| and 0, mean 0.083; sd3 0 and |3/5 - 1/3|, mean 0.133.
     assert rows_of_markdown((tmp_path / "prompt_bias_score_difference.md").read_text())[1:3] == [
         ["perfect", "**0.000**", "**0.000**"],
@@ -198,7 +198,7 @@ def test_further_attributes_get_a_suffix_and_their_own_label(metrics: pd.DataFra
         pytest.param("mmff", "mmff", "- for filter rate: no image is low-quality", id="no low-quality image"),
         pytest.param("----", "mf--", "- for recall: no image is clear", id="only low-quality images"),
         pytest.param("mf--", "----", "- for precision: the detector kept no image", id="everything filtered"),
-        pytest.param("mf--", "xxxx", "could not run on sdxl (error on 4 of 4 images)", id="errors only"),
+        pytest.param("mf--", "xxxx", "not scored on sdxl (error on 4 of 4 images)", id="errors only"),
         pytest.param("oooo", "mf-x", "- for recall: no image is clear", id="only others"),
         pytest.param("mmmm", "m---", "- for recall (female): no image is female", id="one gender"),
     ],

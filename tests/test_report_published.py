@@ -116,7 +116,7 @@ def test_table_1_best_detectors(table_1: Table) -> None:
 
 
 def test_table_1_says_why_face_plus_plus_has_a_dash(table_1: Table) -> None:
-    assert table_1.all_notes[0] == "facepp: could not run on sd3 (error on 2000 of 2000 images)"
+    assert table_1.all_notes[0] == "facepp: not scored on sd3 (error on 2000 of 2000 images)"
 
 
 def test_table_1_csv_reads_back_as_the_published_file(table_1: Table, tmp_path: Path) -> None:

@@ -142,7 +142,7 @@ class TestModelBiasScores:
             ["strict", "0.400 (20.00 % ↓)", "-"],
         ]
         # 3 of 24 images are 12.5 %, more than the 10 % that are tolerated.
-        assert table.rows[1].notes == ("could not run on sd3 (error on 3 of 24 images)",)
+        assert table.rows[1].notes == ("not scored on sd3 (error on 3 of 24 images)",)
         assert table.rows[2].notes == ("prompts left out, no image kept: 3 of 12 (sdxl), 12 of 12 (sd3)",)
         assert math.isnan(table.rows[1].cells[2].value or 0.0)
 
@@ -151,14 +151,14 @@ class TestModelBiasScores:
         entries = bias("api", "sdxl", 0.45, -0.1)[3:] + images("api", "sdxl", errors=3)
         table = model_bias_scores(metric_table([*truth("sdxl", 0.5), *entries]), max_error_share=limit)
         assert (written(table)[1][1] == "-") == dash
-        note = "could not run on sdxl (error on 3 of 24 images)" if dash else "images left out, error: 3 of 24"
+        note = "not scored on sdxl (error on 3 of 24 images)" if dash else "images left out, error: 3 of 24"
         assert table.rows[1].notes == (note,)
 
     def test_images_that_were_never_run_count_like_errors_but_are_named(self) -> None:
         entries = [*bias("partial", "sdxl", 0.45, -0.1), Entry("partial", "sdxl", "images_not_run", 24)]
         table = model_bias_scores(metric_table([*truth("sdxl", 0.5), *entries]))
         assert written(table)[1][1] == "-"
-        assert table.rows[1].notes == ("could not run on sdxl (not run on 24 of 24 images)",)
+        assert table.rows[1].notes == ("not scored on sdxl (not run on 24 of 24 images)",)
 
     def test_a_truth_of_zero_has_no_deviation(self) -> None:
         table = model_bias_scores(metric_table([*truth("fair", 0.0), *bias("a", "fair", 0.2, NAN)]))
@@ -304,7 +304,7 @@ class TestFilteringAndAccuracy:
         )
         assert [row[1] for row in written(table)] == ["50.00", "*60.00*", "90.00"]
         assert table.rows[2].notes == (
-            "could not run on sd3 (error on 24 of 24 images)",
+            "not scored on sd3 (error on 24 of 24 images)",
             "judged on the other T2I models only, so it does not compete for the best value",
         )
 
@@ -313,7 +313,7 @@ class TestFilteringAndAccuracy:
             metric_table([*images("api", "sdxl", errors=24), *filtering("api", [0.9] * 9)])
         )
         assert written(table) == [["api", *["-"] * 9]]
-        assert table.rows[0].notes == ("could not run on sdxl (error on 24 of 24 images)",)
+        assert table.rows[0].notes == ("not scored on sdxl (error on 24 of 24 images)",)
 
     def test_per_t2i_model_there_is_one_best_in_each_block(self) -> None:
         values = {("a", "sdxl"): 0.5, ("b", "sdxl"): 0.6, ("a", "sd3"): 0.9, ("b", "sd3"): 0.8}

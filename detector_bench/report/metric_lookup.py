@@ -130,7 +130,7 @@ class MetricLookup:
             }
             if self.could_not_run(detector, model):
                 reasons = ", ".join(f"{what} on {part} images" for what, part in counts.items())
-                notes.append(f"could not run on {model} ({reasons})")
+                notes.append(f"not scored on {model} ({reasons})")
                 continue
             for what, part in counts.items():
                 left_out.setdefault(what, []).append(part if len(t2i_models) == 1 else f"{part} ({model})")
