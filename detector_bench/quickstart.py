@@ -29,7 +29,7 @@ _TABLES = ("images.csv", "prompts.csv", "labels.csv")
 _GREY = (128, 128, 128)
 
 
-def build_image_set(destination: Path) -> Path:
+def build_image_set(destination: Path | str) -> Path:
     """Write the image set: `images.csv`, `prompts.csv`, `labels.csv` and `images/*.png`.
 
     The same packages give the same bytes every time; files that are there already are overwritten.
@@ -41,6 +41,7 @@ def build_image_set(destination: Path) -> Path:
         MissingExtraError: a package whose pictures are needed is not installed, or lacks them.
         DetectorBenchError: the labels are missing from this installation.
     """
+    destination = Path(destination)
     pictures = SamplePictures()
     (destination / "images").mkdir(parents=True, exist_ok=True)
     for image_id, draw in RECIPES.items():

@@ -31,15 +31,15 @@ _TABLES = ("prompts", "labels", "images")
 
 
 def import_folder(
-    source: Path,
-    destination: Path,
+    source: Path | str,
+    destination: Path | str,
     *,
-    labels: Path | None = None,
+    labels: Path | str | None = None,
     mapping: Mapping[str, str] | None = None,
     values: Mapping[str, str] | None = None,
     attribute: str = "gender",
     annotator: str = "imported",
-    prompts: Path | None = None,
+    prompts: Path | str | None = None,
     category: str = "unknown",
     link: Literal["copy", "hardlink"] = "copy",
     overwrite: bool = False,
@@ -83,8 +83,8 @@ def import_folder(
     targets = [image.path if folder == "." else f"{folder}/{image.path}" for image in images]
     tables = Tables(
         images=_image_table(images, targets),
-        prompts=_prompt_table(images, prompts, category, findings),
-        labels=_label_table(images, targets, labels, settings, findings),
+        prompts=_prompt_table(images, _path(prompts), category, findings),
+        labels=_label_table(images, targets, _path(labels), settings, findings),
     )
     if images:
         validate(tables, findings, require_labels=False)
@@ -100,11 +100,15 @@ def import_folder(
     return ImageSet.load(destination, require_labels=False)
 
 
-def _resolve_folders(source: Path, destination: Path) -> tuple[Path, Path]:
-    source, destination = source.resolve(), destination.resolve()
+def _resolve_folders(source: Path | str, destination: Path | str) -> tuple[Path, Path]:
+    source, destination = Path(source).resolve(), Path(destination).resolve()
     if destination != source and destination.is_relative_to(source):
         raise ConfigError(f"the destination {destination} lies inside the source; accepted: a folder outside it")
     return source, destination
+
+
+def _path(given: Path | str | None) -> Path | None:
+    return None if given is None else Path(given)
 
 
 def _image_table(images: list[TreeImage], targets: list[str]) -> TextTable:

@@ -19,7 +19,7 @@ _REPEATED_WORDS = ["detector", "attribute", "status", "label"]
 _NEEDS_QUOTES = ('"', ",", "\n", "\r")
 
 
-def read_predictions(folder: Path) -> dict[str, pa.Table]:
+def read_predictions(folder: Path | str) -> dict[str, pa.Table]:
     """Read all detectors' stored predictions.
 
     Args:
@@ -34,6 +34,7 @@ def read_predictions(folder: Path) -> dict[str, pa.Table]:
         DetectorBenchError: there is no such folder, or no detector in it.
         DataError: files that cannot be read, lack a column, or hold another detector's rows; all of them at once.
     """
+    folder = Path(folder)
     folders = sorted(path for path in folder.glob("*") if path.is_dir() and not path.name.startswith("."))
     if not folders:
         raise DetectorBenchError(
