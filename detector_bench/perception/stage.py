@@ -15,6 +15,7 @@ from pydantic import (
     BaseModel,
     BeforeValidator,
     ConfigDict,
+    JsonValue,
     SerializeAsAny,
     SerializerFunctionWrapHandler,
     ValidationError,
@@ -95,6 +96,10 @@ class Batch(Sequence[Frame]):
         return self._frames[key]
 
 
+DESCRIPTIVE: dict[str, JsonValue] = {"descriptive": True}
+"""As a field's `json_schema_extra`: the field says how work is done and decides no result: it is no part of a
+fingerprint."""
+
 StageFunction = Callable[[Sequence[Frame]], Sequence["Arrays | StageFailure"]]
 """A loaded stage: one result for each frame, in their order."""
 
@@ -137,6 +142,10 @@ class Stage(BaseModel, ABC):
         """The weights files that this stage itself reads."""
         return ()
 
+    def missing_settings(self) -> tuple[str, ...]:
+        """What the stage needs from the environment and does not find there, a line each."""
+        return ()
+
     @abstractmethod
     def load(self, weights: WeightsLocator) -> StageFunction:
         """Read the weights and return the function that does the work.
@@ -162,6 +171,7 @@ for _name, _target in {
     "dlib_cnn_faces": "detector_bench.perception.dlib_faces:DlibCnnFaces",
     "yunet_faces": "detector_bench.perception.yunet:YuNetFaces",
     "yolo_persons": "detector_bench.perception.yolo_persons:YoloPersons",
+    "facepp_answers": "detector_bench.perception.facepp_answers:FaceppAnswers",
 }.items():
     STAGES.register(_name, _target)
 
@@ -202,6 +212,8 @@ def fingerprint(part: BaseModel, *, weights: WeightsLocator) -> str:
 def canonical(value: Any, *, weights: WeightsLocator) -> Any:
     """Reduce parameters to plain JSON data, weights files to their content's sha256.
 
+    Fields marked `DESCRIPTIVE` are left out.
+
     Raises:
         ConfigError: a parameter that is no text, number, list, mapping or model of these.
         WeightsError: a weights file without a pinned sha256 that is not there.
@@ -209,7 +221,11 @@ def canonical(value: Any, *, weights: WeightsLocator) -> Any:
     if isinstance(value, WeightsFile):
         return {"weights": weights.content_sha256(value)}
     if isinstance(value, BaseModel):
-        parameters = {name: canonical(getattr(value, name), weights=weights) for name in type(value).model_fields}
+        parameters = {
+            name: canonical(getattr(value, name), weights=weights)
+            for name, field in type(value).model_fields.items()
+            if field.json_schema_extra != DESCRIPTIVE
+        }
         return {
             "kind": getattr(value, "kind", type(value).__name__),
             "version": getattr(value, "version", 1),

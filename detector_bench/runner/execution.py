@@ -84,11 +84,15 @@ class StageExecution:
                     self.images[label] += 1
                     if content is not None and not isinstance(result, StageFailure):
                         done[content] = result
+                # A slow or paid answer is kept at once, so that not even a kill loses it.
+                self._keep(stage, done)
         finally:
-            # Also when interrupted: what is computed is not computed again.
             self.seconds[label] += time.perf_counter() - began
-            if stage.cached:
-                self._cache.put(self._fingerprints[stage], done)
+
+    def _keep(self, stage: Stage, done: dict[str, Arrays]) -> None:
+        if stage.cached and done:
+            self._cache.put(self._fingerprints[stage], done)
+            done.clear()
 
     def _function(self, stage: Stage) -> StageFunction:
         if stage not in self._functions:

@@ -1,11 +1,11 @@
-"""Tells before a run what it lacks: packages and weights, all at once."""
+"""Tells before a run what it lacks: packages, settings and weights, all at once."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
 from detector_bench.detectors.base import Detector, DetectorType
-from detector_bench.errors import DetectorBenchError, MissingExtraError, WeightsError
+from detector_bench.errors import ConfigError, DetectorBenchError, MissingExtraError, WeightsError
 from detector_bench.extras import is_installed
 from detector_bench.extras import missing_message as missing_package
 from detector_bench.perception.stage import Stage, with_inputs
@@ -30,6 +30,7 @@ def stages_lacking(stages: Iterable[Stage], *, weights: WeightsLocator) -> list[
     messages: list[str] = []
     for stage in stages:
         messages += _packages(stage.modules, extra=stage.extra)
+        messages += stage.missing_settings()
         for file in stage.weights():
             downloadable = weights.allow_download and file.url is not None and file.sha256 is not None
             if weights.find(file) is None and not downloadable:
@@ -42,14 +43,17 @@ def require_ready(stages: Iterable[Stage], *, weights: WeightsLocator) -> None:
 
     Raises:
         MissingExtraError: packages are missing.
+        ConfigError: the environment lacks a setting.
         WeightsError: weights are missing, or not the pinned ones.
     """
     stages = list(stages)
     messages = stages_lacking(stages, weights=weights)
     if messages:
-        kind: type[DetectorBenchError] = (
-            MissingExtraError if any("not installed" in message for message in messages) else WeightsError
-        )
+        kind: type[DetectorBenchError] = WeightsError
+        if any("not installed" in message for message in messages):
+            kind = MissingExtraError
+        elif any("is not set" in message for message in messages):
+            kind = ConfigError
         raise kind("\n".join(messages))
     for stage in stages:
         for file in stage.weights():

@@ -1,0 +1,246 @@
+"""What the Face++ Detect API says about each image: asked once, kept as it came, read by pure functions."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+from collections.abc import Sequence
+from typing import Any, ClassVar, Literal, NamedTuple
+from urllib.parse import urlsplit
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+from pydantic import BaseModel, Field, FiniteFloat, ValidationError, field_validator
+
+from detector_bench.extras import require
+from detector_bench.perception.boxes import boxes, largest
+from detector_bench.perception.facepp_credentials import Credentials, missing_credentials
+from detector_bench.perception.stage import DESCRIPTIVE, Arrays, Frame, Stage, StageFailure, StageFunction
+from detector_bench.weights import WeightsLocator
+
+SHORTEST_SIDE = 48
+LONGEST_SIDE = 4096
+MOST_BYTES = 1_990_000
+"""The API's limit of 2 MB holds for the whole request; the rest is for its other fields."""
+
+_LOOPBACK = ("127.0.0.1", "::1", "localhost")
+
+
+class FaceppFace(NamedTuple):
+    """One face of an answer: its box in pixels of the image that was sent, its gender, and its age in years.
+
+    Gender and age are None where the answer has none: the API describes at most five faces of an image.
+    """
+
+    corners: tuple[float, float, float, float]
+    gender: Literal["male", "female"] | None
+    years: float | None
+
+
+class _Rectangle(BaseModel):
+    left: FiniteFloat
+    top: FiniteFloat
+    width: FiniteFloat = Field(gt=0)
+    height: FiniteFloat = Field(gt=0)
+
+
+class _Gender(BaseModel):
+    value: Literal["Male", "Female"]
+
+
+class _Age(BaseModel):
+    value: FiniteFloat = Field(ge=0)
+
+
+class _Attributes(BaseModel):
+    gender: _Gender | None = None
+    age: _Age | None = None
+
+
+class _Face(BaseModel):
+    face_rectangle: _Rectangle
+    attributes: _Attributes = _Attributes()
+
+
+class _Answer(BaseModel):
+    faces: list[_Face]
+
+
+def read_faces(answer: str) -> list[FaceppFace]:
+    """Read the faces of an answer, in its order.
+
+    Args:
+        answer: JSON text, as the Detect API v3 gives it.
+
+    Raises:
+        ValueError: it is not such an answer.
+    """
+    try:
+        faces = _Answer.model_validate_json(answer).faces
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        place = ".".join(str(part) for part in first["loc"])
+        problem = ValueError(f"{place + ': ' if place else ''}{first['msg']}")
+    else:
+        return [_face(found.face_rectangle, found.attributes) for found in faces]
+    raise problem
+
+
+def _face(box: _Rectangle, attributes: _Attributes) -> FaceppFace:
+    gender: Literal["male", "female"] | None = None
+    if attributes.gender is not None:
+        gender = "male" if attributes.gender.value == "Male" else "female"
+    return FaceppFace(
+        corners=(box.left, box.top, box.left + box.width, box.top + box.height),
+        gender=gender,
+        years=None if attributes.age is None else attributes.age.value,
+    )
+
+
+def answer_text(result: Arrays) -> str:
+    """The answer in a result of `FaceppAnswers`, as the API gave it."""
+    return np.asarray(result["answer"], np.uint8).tobytes().decode()
+
+
+class FaceppAnswers(Stage):
+    """The answer of the Face++ Detect API v3 (Megvii, https://console.faceplusplus.com/documents/5679127).
+
+    Gives `answer`, the JSON text in UTF-8 as uint8 of shape (bytes,), and the face boxes in it as every box stage
+    does (see `boxes`), in pixels of the decoded image. The API gives no confidence: all scores are 1.
+
+    The image is sent as PNG or JPEG made from the decoded pixels; one that is over the documented limits (4096
+    pixels a side, 2 MB a request) is shrunk. Below 48 pixels a side the API takes none: reason `too_small`, and
+    nothing is asked. Only an answer that says gender and age of the largest face, or finds none, is a result;
+    everything else is a failure, which is not kept and is tried again when a run is repeated.
+
+    Key and secret come from the environment (`FACEPP_API_KEY`, `FACEPP_API_SECRET`) and go nowhere but into the
+    requests. Declarations that differ only in pace are equal: they share answers that are paid for.
+    """
+
+    kind: ClassVar[str] = "facepp_answers"
+    extra: ClassVar[str | None] = "facepp"
+    modules: ClassVar[tuple[str, ...]] = ("tenacity",)
+    images_per_call: ClassVar[int | None] = 1
+
+    endpoint: str = "https://api-us.faceplusplus.com/facepp/v3/detect"
+    """Address of the Detect API; api-cn instead of api-us for accounts of the Chinese console."""
+    image_format: Literal["jpeg", "png"] = "jpeg"
+    """PNG is exact, and leaves more images to be shrunk below 2 MB."""
+    jpeg_quality: int = Field(default=95, ge=1, le=100)
+    requests_per_second: float = Field(default=1.0, gt=0, json_schema_extra=DESCRIPTIVE)
+    """At most; what the key has paid for."""
+    retries: int = Field(default=5, ge=0, json_schema_extra=DESCRIPTIVE)
+    """Further attempts while the API is busy, failing or out of reach."""
+    timeout: float = Field(default=30.0, gt=0, json_schema_extra=DESCRIPTIVE)
+    """Seconds without a sign of life after which an attempt is given up."""
+    first_wait: float = Field(default=1.0, ge=0, json_schema_extra=DESCRIPTIVE)
+    """Seconds before the first retry; each further wait is twice as long, plus a random part."""
+    longest_wait: float = Field(default=120.0, ge=0, json_schema_extra=DESCRIPTIVE)
+    """Seconds; waits grow no further."""
+
+    @field_validator("endpoint")
+    @classmethod
+    def _carries_no_secret(cls, endpoint: str) -> str:
+        parts = urlsplit(endpoint)
+        if parts.scheme not in ("https", "http") or not parts.hostname:
+            raise ValueError("an endpoint is an address that begins with https://")
+        if parts.scheme == "http" and parts.hostname not in _LOOPBACK:
+            raise ValueError("an endpoint begins with https://, for the key would travel readable by anyone")
+        if parts.username is not None or parts.query or parts.fragment:
+            raise ValueError("an endpoint has no user name, query or fragment; the key comes from the environment")
+        return endpoint
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, FaceppAnswers) and self._decisive() == other._decisive()
+
+    def __hash__(self) -> int:
+        return hash(self._decisive())
+
+    def _decisive(self) -> tuple[str, str, int]:
+        return (self.endpoint, self.image_format, self.jpeg_quality)
+
+    def missing_settings(self) -> tuple[str, ...]:
+        """Key and secret, where they are not set."""
+        return missing_credentials()
+
+    def load(self, weights: WeightsLocator) -> StageFunction:  # noqa: ARG002
+        """Read key and secret and open a connection; see `Stage.load`."""
+        require("tenacity", extra=self.extra)
+        from detector_bench.perception.facepp_client import FaceppClient, FaceppFailure, Pace
+
+        pace = Pace(
+            requests_per_second=self.requests_per_second,
+            retries=self.retries,
+            timeout=self.timeout,
+            first_wait=self.first_wait,
+            longest_wait=self.longest_wait,
+        )
+        client = FaceppClient(self.endpoint, Credentials.from_environment(), pace=pace)
+        paid: dict[str, str] = {}  # the cache knows nothing yet of what its own batch holds twice
+
+        def ask(frame: Frame) -> Arrays | StageFailure:
+            sent = self.sendable(frame.pixels)
+            if sent is None:
+                height, width = frame.pixels.shape[:2]
+                return StageFailure(
+                    "too_small", f"{width} x {height}; the API takes {SHORTEST_SIDE} pixels a side"
+                )
+            image, scale = sent
+            content = hashlib.sha256(image).hexdigest()
+            try:
+                answer = paid.get(content) or client.detect(image, media_type=f"image/{self.image_format}")
+                result = _result(answer, scale=scale)
+            except FaceppFailure as failure:
+                return StageFailure("api_failed", str(failure))
+            except ValueError as error:
+                return StageFailure("invalid_answer", str(error))
+            paid[content] = answer
+            return result
+
+        return lambda frames: [ask(frame) for frame in frames]
+
+    def sendable(self, pixels: NDArray[np.uint8]) -> tuple[bytes, tuple[float, float]] | None:
+        """Encode an image within the API's limits.
+
+        Returns:
+            The file's content, and the factors from its pixels to those of the image, across and down; None if a
+            side would be below 48 pixels.
+        """
+        height, width = pixels.shape[:2]
+        shrink = min(1.0, LONGEST_SIDE / max(height, width))
+        while True:
+            size = (round(width * shrink), round(height * shrink))
+            if min(size) < SHORTEST_SIDE:
+                return None
+            content = self._encoded(pixels, size=size)
+            if len(content) <= MOST_BYTES:
+                return content, (width / size[0], height / size[1])
+            # Bytes grow about with the area; a little more than that, so that few attempts are needed.
+            shrink *= 0.97 * (MOST_BYTES / len(content)) ** 0.5
+
+    def _encoded(self, pixels: NDArray[np.uint8], *, size: tuple[int, int]) -> bytes:
+        image = Image.fromarray(pixels)
+        if size != image.size:
+            image = image.resize(size, Image.Resampling.LANCZOS)
+        options: dict[str, Any] = {}
+        if self.image_format == "jpeg":
+            options = {"quality": self.jpeg_quality, "subsampling": 0}
+        stream = io.BytesIO()
+        image.save(stream, format=self.image_format, **options)
+        return stream.getvalue()
+
+
+def _result(answer: str, *, scale: Sequence[float]) -> Arrays:
+    """The arrays of a complete answer.
+
+    Raises:
+        ValueError: it is no answer, or it leaves gender or age of the largest face out.
+    """
+    faces = read_faces(answer)
+    corners = np.array([face.corners for face in faces], dtype=np.float64).reshape(-1, 4) * (*scale, *scale)
+    found = boxes(corners, np.ones(len(faces)))
+    judged = largest(found)
+    if judged is not None and (faces[judged].gender is None or faces[judged].years is None):
+        raise ValueError("the answer leaves gender or age of the largest face out")
+    return {"answer": np.frombuffer(answer.encode(), np.uint8), **found}
