@@ -14,7 +14,11 @@ import pytest
 from detector_bench.evaluation import count_verdicts, evaluate, write_metrics
 from detector_bench.schema import METRIC_COLUMNS, PREDICTIONS
 
-pytestmark = pytest.mark.filterwarnings("error")
+pytestmark = [
+    pytest.mark.filterwarnings("error"),
+    # What an earlier test left to the garbage collector is that test's own matter.
+    pytest.mark.filterwarnings("default::pytest.PytestUnraisableExceptionWarning"),
+]
 
 # image, T2I model, prompt, what the human says (None: nothing), what the detector says
 IMAGES = [

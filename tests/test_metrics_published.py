@@ -14,7 +14,11 @@ T2I_MODELS = ("sdxl", "sd3", "dreamlike")
 LOW_QUALITY, OTHERS = 2, 3
 FILTERED, NO_VERDICT = 2, 3
 
-pytestmark = pytest.mark.filterwarnings("error")
+pytestmark = [
+    pytest.mark.filterwarnings("error"),
+    # What an earlier test left to the garbage collector is that test's own matter.
+    pytest.mark.filterwarnings("default::pytest.PytestUnraisableExceptionWarning"),
+]
 
 
 def published(shared: Path, name: str) -> pd.DataFrame:

@@ -12,7 +12,11 @@ from sklearn.metrics import accuracy_score, f1_score, precision_score, recall_sc
 
 from detector_bench import metrics
 
-pytestmark = pytest.mark.filterwarnings("error")
+pytestmark = [
+    pytest.mark.filterwarnings("error"),
+    # What an earlier test left to the garbage collector is that test's own matter.
+    pytest.mark.filterwarnings("default::pytest.PytestUnraisableExceptionWarning"),
+]
 
 
 @st.composite

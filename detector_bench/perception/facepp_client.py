@@ -27,6 +27,7 @@ from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 from math import isfinite
 from typing import Any
+from weakref import finalize
 
 import httpx
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_exponential, wait_random
@@ -86,6 +87,8 @@ class FaceppClient:
         self._pace = pace
         credentials.hide_in_logs_of("httpx", *_LOGGERS_OF_HTTPCORE)
         self._http = httpx.Client(timeout=pace.timeout, follow_redirects=False)
+        # A stage has no end of its own: the connection goes when the last reference to it does.
+        finalize(self, self._http.close)
         self._next_turn = 0.0
         self._asked_to_wait_until = 0.0
         self._unreachable = False

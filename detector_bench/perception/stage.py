@@ -169,6 +169,8 @@ STAGES: Registry[type[Stage]] = Registry("stage", entry_point_group="detector_be
 for _name, _target in {
     "dlib_hog_faces": "detector_bench.perception.dlib_faces:DlibHogFaces",
     "dlib_cnn_faces": "detector_bench.perception.dlib_faces:DlibCnnFaces",
+    "dlib_cnn_onnx_faces": "detector_bench.perception.dlib_cnn_stages:DlibCnnOnnxFaces",
+    "dlib_cnn_torch_faces": "detector_bench.perception.dlib_cnn_stages:DlibCnnTorchFaces",
     "yunet_faces": "detector_bench.perception.yunet:YuNetFaces",
     "yolo_persons": "detector_bench.perception.yolo_persons:YoloPersons",
     "facepp_answers": "detector_bench.perception.facepp_answers:FaceppAnswers",

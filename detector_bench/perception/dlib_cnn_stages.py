@@ -1,0 +1,106 @@
+"""dlib's CNN face detector without dlib: the same boxes, in a twentieth of the time on a CPU."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from detector_bench.perception.boxes import boxes
+from detector_bench.perception.dlib_cnn_network import FaceNetwork, OnnxFaceNetwork, TorchFaceNetwork
+from detector_bench.perception.dlib_cnn_pyramid import double, find_boxes, plan_pyramid
+from detector_bench.perception.dlib_cnn_weights import DetectorWeights, read_detector
+from detector_bench.perception.stage import Arrays, Frame, Stage, StageFunction
+from detector_bench.weights import WeightsFile, WeightsLocator
+from detector_bench.weights.catalogue import DLIB_CNN_FACES
+from detector_bench.weights.files import WeightsField
+
+_SMALLEST_SIDE = 32  # pixels, after doubling; dlib itself fails below
+
+
+class DlibCnnOnnxFaces(Stage):
+    """dlib's CNN face detector through onnxruntime.
+
+    dlib's own weights file, tiled pyramid, thresholds and suppression of overlaps: boxes and scores are those of
+    `dlib_cnn_faces`, up to rounding, and dlib need not be installed. An image that is less than 32 pixels high or
+    wide (after doubling) has no face. Scores above 0 are faces; clear faces score about 1.
+    """
+
+    kind: ClassVar[str] = "dlib_cnn_onnx_faces"
+    extra: ClassVar[str | None] = "onnx"
+    modules: ClassVar[tuple[str, ...]] = ("onnx", "onnxruntime")
+    images_per_call: ClassVar[int | None] = 8
+
+    upsample: int = Field(default=0, ge=0, le=3)
+    """How many times the image is doubled in size first, to find smaller faces."""
+    network: WeightsField = DLIB_CNN_FACES
+
+    def weights(self) -> tuple[WeightsFile, ...]:
+        """The network's file."""
+        return (self.network,)
+
+    def load(self, weights: WeightsLocator) -> StageFunction:
+        """Read the network; see `Stage.load`."""
+        detector = read_detector(weights.locate(self.network))
+        return _stage_function(OnnxFaceNetwork(detector, extra=self.extra), detector, upsample=self.upsample)
+
+
+class DlibCnnTorchFaces(Stage):
+    """dlib's CNN face detector through PyTorch, on a GPU or a CPU; see `DlibCnnOnnxFaces`.
+
+    Images of one size go through together, as many as fit into a fixed number of pixels.
+    """
+
+    kind: ClassVar[str] = "dlib_cnn_torch_faces"
+    extra: ClassVar[str | None] = "torch"
+    modules: ClassVar[tuple[str, ...]] = ("torch",)
+
+    upsample: int = Field(default=0, ge=0, le=3)
+    """How many times the image is doubled in size first, to find smaller faces."""
+    network: WeightsField = DLIB_CNN_FACES
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    """Where to compute; `auto` takes the GPU where there is one."""
+
+    def weights(self) -> tuple[WeightsFile, ...]:
+        """The network's file."""
+        return (self.network,)
+
+    def load(self, weights: WeightsLocator) -> StageFunction:
+        """Read the network; see `Stage.load`."""
+        detector = read_detector(weights.locate(self.network))
+        network = TorchFaceNetwork(detector, device=self.device, extra=self.extra)
+        return _stage_function(network, detector, upsample=self.upsample)
+
+
+def _stage_function(network: FaceNetwork, detector: DetectorWeights, *, upsample: int) -> StageFunction:
+    def detect(frames: Sequence[Frame]) -> list[Arrays]:
+        results = [boxes([], []) for _ in frames]
+        for places in _by_size(frames):
+            height, width = frames[places[0]].pixels.shape[:2]
+            if min(height, width) * 2**upsample < _SMALLEST_SIDE:
+                continue
+            images = [_enlarged(frames[place].pixels, upsample) for place in places]
+            height, width = images[0].shape[:2]
+            pyramid = plan_pyramid(width=width, height=height)
+            for place, scores in zip(places, network.scores(images, pyramid), strict=True):
+                results[place] = boxes(*find_boxes(scores, pyramid, detector, upsample=upsample))
+        return results
+
+    return detect
+
+
+def _by_size(frames: Sequence[Frame]) -> list[list[int]]:
+    """Which frames have images of the same size."""
+    found: dict[tuple[int, ...], list[int]] = {}
+    for place, frame in enumerate(frames):
+        found.setdefault(frame.pixels.shape, []).append(place)
+    return list(found.values())
+
+
+def _enlarged(pixels: NDArray[np.uint8], times: int) -> NDArray[np.uint8]:
+    for _ in range(times):
+        pixels = double(pixels)
+    return pixels
