@@ -25,6 +25,8 @@ def open_session(path: Path, *, extra: str = "onnx", optimise: bool = True) -> A
     options = runtime.SessionOptions()
     if not optimise:
         options.graph_optimization_level = runtime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    # Threads that spin while they wait take the cores from decoding and from other networks.
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     options.log_severity_level = 3  # errors only: its warnings are about graphs that users did not write
     wanted = ["CUDAExecutionProvider", "CPUExecutionProvider"] if optimise else ["CPUExecutionProvider"]
     providers = [name for name in wanted if name in runtime.get_available_providers()]
