@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
@@ -250,11 +250,18 @@ def _own_weights(value: BaseModel) -> tuple[WeightsFile, ...]:
     return value.weights() if isinstance(value, Stage) else ()
 
 
-def with_inputs(stages: Sequence[Stage]) -> list[Stage]:
-    """All stages that the given ones need, themselves included, each once, inputs before their users."""
+def with_inputs(stages: Iterable[Stage], *, present: Container[Stage] = ()) -> list[Stage]:
+    """All stages that must run for the given ones, themselves included, each once, inputs before their users.
+
+    Args:
+        stages: what is wanted.
+        present: stages whose results are there already: neither they nor their inputs need to run.
+    """
     ordered: dict[Stage, None] = {}
 
     def visit(stage: Stage) -> None:
+        if stage in present or stage in ordered:
+            return
         for needed in stage.inputs():
             visit(needed)
         ordered.setdefault(stage)

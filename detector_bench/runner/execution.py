@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from numbers import Real
 from typing import Any, TypeVar
 
@@ -53,7 +53,7 @@ class StageExecution:
         """
         todo: dict[Stage, list[int]] = {}
         for number, (frame, stages) in enumerate(zip(frames, wanted, strict=True)):
-            for stage in missing_stages(stages, frame.results):
+            for stage in with_inputs(stages, present=frame.results):
                 todo.setdefault(stage, []).append(number)
         for stage in with_inputs(list(todo)):
             numbers = todo.get(stage, [])
@@ -102,23 +102,6 @@ class StageExecution:
         return self._functions[stage]
 
 
-def missing_stages(wanted: Iterable[Stage], present: Iterable[Stage]) -> list[Stage]:
-    """The stages that must run so that the wanted ones are there; inputs of a present stage need not."""
-    have = set(present)
-    ordered: dict[Stage, None] = {}
-
-    def visit(stage: Stage) -> None:
-        if stage in have or stage in ordered:
-            return
-        for needed in stage.inputs():
-            visit(needed)
-        ordered.setdefault(stage)
-
-    for stage in wanted:
-        visit(stage)
-    return list(ordered)
-
-
 def judge(detector: Detector, frames: Sequence[Frame]) -> list[Prediction]:
     """Ask a detector about a batch; images that a stage or the detector fails on become errors."""
     predictions: list[Prediction] = []
@@ -130,7 +113,7 @@ def judge(detector: Detector, frames: Sequence[Frame]) -> list[Prediction]:
         if failure is None:
             sound.append(frame)
         else:
-            predictions += _errors(detector, frame.image_id, f"{failure.reason}: {failure.detail}")
+            predictions += errors_for(detector, frame.image_id, f"{failure.reason}: {failure.detail}")
 
     def by_image(part: Sequence[Frame]) -> list[list[Prediction]]:
         found: dict[str, list[Prediction]] = {frame.image_id: [] for frame in part}
@@ -140,16 +123,16 @@ def judge(detector: Detector, frames: Sequence[Frame]) -> list[Prediction]:
         return list(found.values())
 
     def failed(frame: Frame, error: Exception) -> list[Prediction]:
-        return _errors(detector, frame.image_id, f"detector_failed: {type(error).__name__}: {error}")
+        return errors_for(detector, frame.image_id, f"detector_failed: {type(error).__name__}: {error}")
 
     for of_image in each_or_failure(by_image, sound, failed=failed):
         predictions += of_image
     return predictions
 
 
-def errors_for(detectors: Sequence[Detector], image_id: str, reason: str) -> list[list[Prediction]]:
-    """The error rows of an image that could not be read or decoded, by detector."""
-    return [_errors(detector, image_id, reason) for detector in detectors]
+def errors_for(detector: Detector, image_id: str, reason: str) -> list[Prediction]:
+    """A detector's error rows for an image, one for each attribute."""
+    return [Prediction.error(image_id, attribute, reason) for attribute in detector.attributes]
 
 
 def each_or_failure(
@@ -219,7 +202,3 @@ def _require_storable(prediction: Prediction) -> None:
     for name in ("score", "value"):
         if not isinstance(number := getattr(prediction, name), Real | None):
             raise TypeError(f"{name} is a number or None; got {number!r}")
-
-
-def _errors(detector: Detector, image_id: str, reason: str) -> list[Prediction]:
-    return [Prediction.error(image_id, attribute, reason) for attribute in detector.attributes]

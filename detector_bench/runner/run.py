@@ -21,7 +21,7 @@ from detector_bench.detectors.base import Detector
 from detector_bench.errors import ConfigError, DetectorBenchError, RunInterruptedError
 from detector_bench.perception.decoding import DEFAULT_MAX_PIXELS
 from detector_bench.perception.stage import Frame, Stage, fingerprint, with_inputs
-from detector_bench.runner.execution import StageExecution, errors_for, judge, missing_stages
+from detector_bench.runner.execution import StageExecution, errors_for, judge
 from detector_bench.runner.loading import (
     ImageFile,
     LoadedImage,
@@ -262,7 +262,7 @@ class _Run:
             predictions = judge(detector, asked)
             for image in batch:
                 if image.error is not None and number in image.file.detectors:
-                    predictions += errors_for([detector], image.file.image_id, image.error)[0]
+                    predictions += errors_for(detector, image.file.image_id, image.error)
             store.add(predictions, sha256=contents)
             state.counts[detector.name].update(prediction.status for prediction in predictions)
 
@@ -275,7 +275,7 @@ class _Run:
     def _needs_decoding(self, image: LoadedImage) -> bool:
         if any(self.detectors[number].needs_pixels for number in image.file.detectors):
             return True
-        return any(stage.needs_pixels for stage in missing_stages(self._stages_for(image.file), image.cached))
+        return any(stage.needs_pixels for stage in with_inputs(self._stages_for(image.file), present=image.cached))
 
     def _flush(self, *, force: bool = False) -> None:
         now = time.perf_counter()
