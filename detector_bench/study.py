@@ -318,7 +318,7 @@ class Study(BaseModel):
             detectors = []
         for stage in with_inputs([stage for detector in detectors for stage in detector.stages]):
             for file in stage.weights():
-                if self._file is not None and (found := self._file.parent / file.path).is_file():
+                if self._file is not None and (found := self._file.parent / file.path).exists():
                     yield file.path, found
 
     def _write_study(self, out: Path) -> None:

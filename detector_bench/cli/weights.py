@@ -12,7 +12,7 @@ from detector_bench.cli.console import errors, output, print_record
 from detector_bench.errors import ConfigError, WeightsError, nearest_hint
 
 if TYPE_CHECKING:
-    from detector_bench.weights import WeightsFile, WeightsLocator
+    from detector_bench.weights import Weights, WeightsLocator
 
 app = typer.Typer(help="Weights files: list them, verify their sha256, download them.", no_args_is_help=True)
 StudyOption = Annotated[
@@ -38,7 +38,7 @@ def list_(*, study_file: StudyOption = None, weights_dir: WeightsDir = None) -> 
             "found": str(found) if found is not None else f"no: {missing_message(file)}",
             "licence": file.licence,
             "source": file.source,
-            "sha256": file.sha256 or "not pinned",
+            "sha256": _pins(file),
         }
         print_record(file.name, facts, good=found is not None)
 
@@ -68,7 +68,7 @@ def verify(
             wrong += 1
             output.print(f"[red]wrong[/red]     {file.name}: {error}", highlight=False, soft_wrap=True)
         else:
-            verdict = "right" if file.sha256 is not None else "unpinned"
+            verdict = "right" if file.sha256 else "unpinned"
             output.print(f"{verdict:<9} {file.name} ({found})", highlight=False, soft_wrap=True)
     if wrong:
         raise typer.Exit(1)
@@ -100,7 +100,7 @@ def fetch(
         fetching = locator.reporting(show)
         for file in _chosen(files, names):
             found = locator.find(file)
-            if found is None and (file.url is None or file.sha256 is None):
+            if found is None and not file.downloadable:
                 if names is not None:
                     failed += 1
                     output.print(missing_message(file), highlight=False, soft_wrap=True)
@@ -114,12 +114,12 @@ def fetch(
         raise typer.Exit(1)
 
 
-def _known(study_file: Path | None, weights_dir: Path | None) -> tuple[dict[str, WeightsFile], WeightsLocator]:
+def _known(study_file: Path | None, weights_dir: Path | None) -> tuple[dict[str, Weights], WeightsLocator]:
     from detector_bench.perception.stage import with_inputs
     from detector_bench.study import Study
     from detector_bench.weights import CATALOGUE, WeightsLocator
 
-    files = dict(CATALOGUE)
+    files: dict[str, Weights] = dict(CATALOGUE)
     locator = WeightsLocator.from_environment(weights_dir=weights_dir)
     if study_file is not None:
         study = Study.from_yaml(study_file)
@@ -130,8 +130,14 @@ def _known(study_file: Path | None, weights_dir: Path | None) -> tuple[dict[str,
     return files, locator
 
 
-def _chosen(files: dict[str, WeightsFile], names: list[str] | None) -> list[WeightsFile]:
+def _chosen(files: dict[str, Weights], names: list[str] | None) -> list[Weights]:
     for name in names or []:
         if name not in files:
             raise ConfigError(f"unknown weights file {name!r}: {nearest_hint(name, files)}")
     return [files[name] for name in names] if names else list(files.values())
+
+
+def _pins(file: Weights) -> str:
+    if isinstance(file.sha256, str):
+        return file.sha256
+    return "\n".join(f"{pin} {name}" for name, pin in (file.sha256 or {}).items()) or "not pinned"

@@ -25,7 +25,7 @@ from pydantic import (
 from detector_bench.config_errors import config_error_from
 from detector_bench.errors import ConfigError
 from detector_bench.registry import Registry
-from detector_bench.weights import WeightsFile, WeightsLocator
+from detector_bench.weights import Checkpoint, Weights, WeightsFile, WeightsLocator
 
 Arrays = Mapping[str, NDArray[Any]]
 """The result of one stage for one image: named arrays. Each stage's docstring says which."""
@@ -138,8 +138,8 @@ class Stage(BaseModel, ABC):
         """The stages whose results this one needs."""
         return ()
 
-    def weights(self) -> tuple[WeightsFile, ...]:
-        """The weights files that this stage itself reads."""
+    def weights(self) -> tuple[Weights, ...]:
+        """The weights that this stage itself reads: files, and checkpoints."""
         return ()
 
     def missing_settings(self) -> tuple[str, ...]:
@@ -220,7 +220,7 @@ def canonical(value: Any, *, weights: WeightsLocator) -> Any:
         ConfigError: a parameter that is no text, number, list, mapping or model of these.
         WeightsError: a weights file without a pinned sha256 that is not there.
     """
-    if isinstance(value, WeightsFile):
+    if isinstance(value, WeightsFile | Checkpoint):
         return {"weights": weights.content_sha256(value)}
     if isinstance(value, BaseModel):
         parameters = {
@@ -246,7 +246,7 @@ def canonical(value: Any, *, weights: WeightsLocator) -> Any:
     )
 
 
-def _own_weights(value: BaseModel) -> tuple[WeightsFile, ...]:
+def _own_weights(value: BaseModel) -> tuple[Weights, ...]:
     return value.weights() if isinstance(value, Stage) else ()
 
 

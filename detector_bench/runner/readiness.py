@@ -32,8 +32,7 @@ def stages_lacking(stages: Iterable[Stage], *, weights: WeightsLocator) -> list[
         messages += _packages(stage.modules, extra=stage.extra)
         messages += stage.missing_settings()
         for file in stage.weights():
-            downloadable = weights.allow_download and file.url is not None and file.sha256 is not None
-            if weights.find(file) is None and not downloadable:
+            if weights.find(file) is None and not (weights.allow_download and file.downloadable):
                 messages.append(missing_weights(file))
     return list(dict.fromkeys(messages))
 

