@@ -76,19 +76,36 @@ def verify(
 
 @app.command()
 def fetch(
-    names: Annotated[list[str] | None, typer.Argument(help="File names; by default all.")] = None,
+    names: Annotated[
+        list[str] | None, typer.Argument(help="Names; by default all single files, or all that the study needs.")
+    ] = None,
     *,
     study_file: StudyOption = None,
     weights_dir: WeightsDir = None,
 ) -> None:
     """Download weights into the cache; resumes, and keeps nothing that has not the pinned sha256.
 
-    Example: `detector-bench weights fetch yunet.onnx`
+    Checkpoints from the Hugging Face hub, which have gigabytes, come only by name or with a study.
+
+    Examples: `detector-bench weights fetch yunet.onnx`,
+    `detector-bench weights fetch openai/clip-vit-large-patch14`
     """
-    from detector_bench.weights.locate import missing_message
+    from detector_bench.weights import Checkpoint
 
     files, locator = _known(study_file, weights_dir)
-    failed = 0
+    chosen, named = _chosen(files, names), bool(names)
+    checkpoints = [file for file in chosen if isinstance(file, Checkpoint)]
+    failed = _fetch_files([file for file in chosen if file not in checkpoints], locator, named=named)
+    for file in checkpoints:  # the hub draws progress bars of its own
+        if named or study_file is not None:
+            failed += not _fetched(file, locator, named=named)
+        else:
+            output.print(f"left out  {file.name} (ask for it by name)", highlight=False)
+    if failed:
+        raise typer.Exit(1)
+
+
+def _fetch_files(files: list[Weights], locator: WeightsLocator, *, named: bool) -> int:
     with Progress(*Progress.get_default_columns(), DownloadColumn(), TransferSpeedColumn(), console=errors) as bar:
         tasks: dict[str, TaskID] = {}
 
@@ -98,20 +115,23 @@ def fetch(
             bar.update(tasks[name], completed=done, total=total)
 
         fetching = locator.reporting(show)
-        for file in _chosen(files, names):
-            found = locator.find(file)
-            if found is None and not file.downloadable:
-                if names is not None:
-                    failed += 1
-                    output.print(missing_message(file), highlight=False, soft_wrap=True)
-                continue
-            try:
-                output.print(f"{file.name}: {fetching.locate(file)}", highlight=False, soft_wrap=True)
-            except WeightsError as error:
-                failed += 1
-                output.print(f"[red]{file.name}[/red]: {error}", highlight=False, soft_wrap=True)
-    if failed:
-        raise typer.Exit(1)
+        return sum(not _fetched(file, fetching, named=named) for file in files)
+
+
+def _fetched(file: Weights, locator: WeightsLocator, *, named: bool) -> bool:
+    """Fetch one, and tell. What cannot be downloaded is a failure only where it was asked for by name."""
+    from detector_bench.weights.locate import missing_message
+
+    if not file.downloadable and locator.find(file) is None:
+        if named:
+            output.print(missing_message(file), highlight=False, soft_wrap=True)
+        return not named
+    try:
+        output.print(f"{file.name}: {locator.locate(file)}", highlight=False, soft_wrap=True)
+    except WeightsError as error:
+        output.print(f"[red]{file.name}[/red]: {error}", highlight=False, soft_wrap=True)
+        return False
+    return True
 
 
 def _known(study_file: Path | None, weights_dir: Path | None) -> tuple[dict[str, Weights], WeightsLocator]:

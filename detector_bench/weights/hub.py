@@ -37,8 +37,9 @@ def download_checkpoint(checkpoint: Checkpoint) -> Path:
     try:
         folder = Path(_snapshot(hub, checkpoint, local_files_only=False))
     except Exception as error:  # the hub's, the HTTP library's and the system's own sorts
+        reason = (str(error).splitlines() or [""])[0]
         raise WeightsError(
-            f"checkpoint {checkpoint.path!r}: {type(error).__name__}: {error}; "
+            f"checkpoint {checkpoint.path!r} at {checkpoint.revision}: {type(error).__name__}: {reason}; "
             "run it again to go on where it stopped"
         ) from error
     if not checkpoint.complete_in(folder):
