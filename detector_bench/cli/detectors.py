@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+import yaml
 
 from detector_bench.cli.console import print_record
 from detector_bench.cli.plugins import load_plugins
@@ -14,7 +16,7 @@ from detector_bench.errors import ConfigError, nearest_hint
 
 if TYPE_CHECKING:
     from detector_bench.detectors.base import Detector, DetectorType
-    from detector_bench.weights import WeightsLocator
+    from detector_bench.weights import Weights, WeightsLocator
 
 
 def detectors(
@@ -90,17 +92,48 @@ def _print_entry(entry: _Entry, *, locator: WeightsLocator, whole_card: bool) ->
         messages = lacking(built, weights=locator)
     elif entry.problem:
         messages = [*messages, entry.problem]
+    weights = list(dict.fromkeys(file for stage in stages for file in stage.weights()))
     rows = {
         "ready": "yes" if not messages else "no: " + "\n".join(messages),
         "attributes": ", ".join(built.attributes if built is not None else kind.attributes if kind else ()),
         "stages": ", ".join(stage.kind for stage in stages),
-        "weights": "\n".join(
-            dict.fromkeys(f"{file.name} ({file.licence})" for stage in stages for file in stage.weights())
-        ),
+        "weights": "\n".join(f"{file.name} ({file.licence})" for file in weights),
     }
     if kind is not None:
         rows.update(extra=kind.extra or "none", licence=kind.card.licence)
         if whole_card:
             rows.update(source=kind.card.source, paper=kind.card.paper, hardware=kind.card.hardware)
+            rows["weights"] = "\n".join(_weights_entry(file, locator) for file in weights)
+    if built is not None and whole_card:
+        rows["classes"] = "\n".join(f"{name}: {', '.join(labels)}" for name, labels in built.classes.items())
+        rows["parameters"] = yaml.safe_dump(
+            _in_short(built.settings), sort_keys=False, allow_unicode=True
+        ).rstrip()
     summary = kind.card.summary if kind is not None else ""
     print_record(entry.name, rows, summary=summary, good=not messages)
+
+
+def _weights_entry(file: Weights, locator: WeightsLocator) -> str:
+    """Name, licence, source, pins and place of one file or checkpoint."""
+    from detector_bench.weights import Checkpoint
+
+    lines = [f"{file.name} ({file.licence})", f"  source: {file.source}"]
+    if isinstance(file, Checkpoint):
+        lines.append(f"  revision: {file.revision or 'not pinned'}")
+        lines += [f"  sha256: {pin} {name}" for name, pin in file.sha256.items()]
+    else:
+        lines.append(f"  sha256: {file.sha256 or 'not pinned'}")
+    found = locator.find(file)
+    return "\n".join([*lines, f"  found: {found or 'no'}"])
+
+
+def _in_short(value: Any) -> Any:
+    """Parameters without what is not set, and weights by their path alone."""
+    if isinstance(value, Mapping):
+        if {"path", "sha256", "licence"} <= value.keys():
+            return value["path"]
+        return {key: _in_short(item) for key, item in value.items() if item is not None}
+    if isinstance(value, list | tuple):
+        return [_in_short(item) for item in value]
+    # A class that is no pydantic model may take parameters that YAML does not know.
+    return value if isinstance(value, str | int | float) else str(value)

@@ -164,6 +164,19 @@ class Detector:
         """Whether it reads decoded images, besides stage results."""
         return self.kind.needs_pixels
 
+    @property
+    def classes(self) -> dict[str, tuple[str, ...]]:
+        """By attribute, the classes that it can give: its own `classes`, or all of the attribute's."""
+        own: Mapping[str, Sequence[str]] = getattr(self.implementation, "classes", {})
+        return {name: tuple(own.get(name, ATTRIBUTES[name].classes)) for name in self.attributes}
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """All parameters with their values, defaults included, as plain data."""
+        if isinstance(self.implementation, BaseModel):
+            return self.implementation.model_dump(mode="json", exclude_defaults=False)
+        return dict(self.parameters)
+
     def predict(self, batch: Batch) -> list[Prediction]:
         """Judge a batch; one prediction for each image and attribute.
 

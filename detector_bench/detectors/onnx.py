@@ -66,6 +66,11 @@ class OnnxDetector(BaseModel):
         return tuple(self.outputs)
 
     @property
+    def classes(self) -> dict[str, tuple[str, ...]]:
+        """By attribute, the labels that its readings can give."""
+        return {name: reading.labels for name, reading in self.outputs.items()}
+
+    @property
     def classifier(self) -> OnnxOutputs:
         """The stage that runs the network."""
         names = tuple(dict.fromkeys(reading.output for reading in self.outputs.values()))
