@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
@@ -145,6 +145,25 @@ class Study(BaseModel):
         if n_clear not in ("detector", "human"):
             raise ConfigError(f"n_clear is 'detector' or 'human'; got {n_clear!r}")
         return self.model_copy(update={"n_clear": n_clear})
+
+    def with_detectors(self, *, only: Collection[str] = (), without: Collection[str] = ()) -> Study:
+        """The same study with some of its detectors, in the study's order.
+
+        Args:
+            only: the names to keep; empty keeps all.
+            without: the names to leave out.
+
+        Raises:
+            ConfigError: a name that the study does not have, or no detector left.
+        """
+        known = [entry.name for entry in self.detectors]
+        for name in (*only, *without):
+            if name not in known:
+                raise ConfigError(f"no detector {name!r} in this study: {nearest_hint(name, known)}")
+        kept = [each for each in self.detectors if (not only or each.name in only) and each.name not in without]
+        if not kept:
+            raise ConfigError("no detector of this study is left")
+        return self.model_copy(update={"detectors": tuple(kept)})
 
     def build_detectors(self) -> list[Detector]:
         """The study's detectors, checked.

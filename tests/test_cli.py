@@ -224,6 +224,17 @@ def test_a_path_with_brackets_is_printed_as_it_is(command: Command, folder: Path
 # --- mistakes
 
 
+def test_some_of_a_studys_detectors_are_chosen_by_name(command: Command, folder: Path) -> None:
+    arguments = ["run", folder / "study.yaml", "--cache-dir", folder / "cache", "--out"]
+    assert command(*arguments, folder / "one", "--without", "test-brightness")[0] == 0
+    assert command(*arguments, folder / "two", "--only", "test-brightness")[0] == 0
+    assert [path.name for path in (folder / "one" / "predictions").glob("test-*")] == ["test-colour"]
+    assert [path.name for path in (folder / "two" / "predictions").glob("test-*")] == ["test-brightness"]
+    status, _, said = command(*arguments, folder / "three", "--only", "test-color")
+    assert status == 1
+    assert "no detector 'test-color' in this study: did you mean 'test-colour'" in said
+
+
 def test_mistakes_are_one_line_on_standard_error_without_a_traceback(folder: Path) -> None:
     result = in_a_process("run", folder / "none.yaml", "--out", folder / "out")
     assert (result.returncode, result.stdout) == (1, "")

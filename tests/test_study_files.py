@@ -361,6 +361,23 @@ def test_n_clear_may_be_replaced(tmp_path: Path) -> None:
     assert study.with_n_clear("human").locator().beside == tmp_path
 
 
+def test_a_study_with_some_of_its_detectors_keeps_its_order_and_folder(tmp_path: Path) -> None:
+    entries = ", ".join(f"{{name: {name}, kind: test-colour}}" for name in "abc")
+    study = read(tmp_path, SET + f"detectors: [{entries}]\n")
+
+    def names(**choice: list[str]) -> list[str]:
+        return [entry.name for entry in study.with_detectors(**choice).detectors]
+
+    assert names(only=["c", "a"]) == ["a", "c"]
+    assert names(without=["b"]) == ["a", "c"]
+    assert names(only=["a", "b"], without=["a"]) == ["b"]
+    assert study.with_detectors(only=["a"]).locator().beside == tmp_path
+    with pytest.raises(ConfigError, match="no detector 'd' in this study"):
+        study.with_detectors(without=["d"])
+    with pytest.raises(ConfigError, match="no detector of this study is left"):
+        study.with_detectors(only=["a"], without=["a"])
+
+
 def test_a_study_is_frozen(tmp_path: Path) -> None:
     study = read(tmp_path, SET + "detectors: [test-colour]\n")
     with pytest.raises(ValueError, match="frozen"):

@@ -41,6 +41,14 @@ CacheDir = Annotated[
     typer.Option("--cache-dir", metavar="DIR", help="Folder for stage results (or DETECTOR_BENCH_CACHE)."),
 ]
 NoCache = Annotated[bool, typer.Option("--no-cache", help="Keep no stage results, and use none.")]
+Only = Annotated[
+    list[str] | None,
+    typer.Option("--only", metavar="NAME", help="Of the study's detectors, only this one; may be repeated."),
+]
+Without = Annotated[
+    list[str] | None,
+    typer.Option("--without", metavar="NAME", help="Leave this detector of the study out; may be repeated."),
+]
 Plugins = Annotated[
     list[Path] | None,
     typer.Option("--plugin", metavar="FILE.py", help="Python file with @detector classes; may be repeated."),
@@ -56,6 +64,8 @@ def run(
     cache_dir: CacheDir = None,
     no_cache: NoCache = False,
     n_clear: NClear = None,
+    only: Only = None,
+    without: Without = None,
     plugin: Plugins = None,
 ) -> None:
     """Run a study's detectors over its image set, evaluate them, and print the comparison.
@@ -63,9 +73,11 @@ def run(
     Interrupted or repeated, it goes on where it was: only images without a verdict, changed images and changed
     detectors are judged.
 
-    Example: `detector-bench run configs/t2i_portraits.yaml --out results/portraits --weights-dir weights`
+    Examples: `detector-bench run configs/t2i_portraits.yaml --out results/portraits --weights-dir weights`,
+    `detector-bench run configs/lyu2025.yaml --image-set my_images --out results/mine --without facepp`
     """
     study = _load(study_file, image_set=image_set, n_clear=n_clear, plugin=plugin)
+    study = study.with_detectors(only=only or (), without=without or ())
     _run_and_print(study, out, weights_dir=weights_dir, cache_dir=cache_dir, use_cache=not no_cache)
 
 
@@ -81,6 +93,8 @@ def evaluate(
     allow_incomplete: Annotated[
         bool, typer.Option("--allow-incomplete", help="Leave out images without a prediction, and count them.")
     ] = False,
+    only: Only = None,
+    without: Without = None,
     plugin: Plugins = None,
 ) -> None:
     """Compute metrics and tables from stored predictions; no detector runs.
@@ -88,6 +102,7 @@ def evaluate(
     Example: `detector-bench evaluate STUDY.yaml --predictions results/one --out results/two --n-clear human`
     """
     study = _load(study_file, image_set=image_set, n_clear=n_clear, plugin=plugin)
+    study = study.with_detectors(only=only or (), without=without or ())
     result = study.evaluate(predictions, out, allow_incomplete=allow_incomplete)
     _print(result, ["metrics.csv", "tables/"])
 
