@@ -188,6 +188,8 @@ for _name, _target in {
     "mediapipe_faces": "detector_bench.perception.mediapipe_faces:MediapipeFaces",
     "aligned_faces": "detector_bench.perception.aligned_faces:AlignedFaces",
     "fairface_outputs": "detector_bench.perception.fairface_outputs:FairfaceOutputs",
+    "clip_image_embeddings": "detector_bench.perception.clip_similarities:ClipImageEmbeddings",
+    "clip_similarities": "detector_bench.perception.clip_similarities:ClipSimilarities",
     "generated_answers": "detector_bench.perception.generated_answers:GeneratedAnswers",
     "chat_answers": "detector_bench.perception.chat_answers:ChatAnswers",
     "facepp_answers": "detector_bench.perception.facepp_answers:FaceppAnswers",
