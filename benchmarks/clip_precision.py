@@ -30,13 +30,13 @@ from numpy.typing import NDArray
 from onnx import numpy_helper
 from PIL import Image
 
-from detector_bench.perception.clip_encoders import TransformersClip
+from detector_bench.perception.clip.encoders import TransformersClip
 from detector_bench.perception.crop import Crop
-from detector_bench.perception.onnx_outputs import OnnxInput
-from detector_bench.perception.onnx_session import open_session
+from detector_bench.perception.faces.yunet import YuNetFaces
+from detector_bench.perception.networks.onnx_outputs import OnnxInput
+from detector_bench.perception.networks.onnx_session import open_session
 from detector_bench.perception.stage import Frame
 from detector_bench.perception.torch_settings import chosen_device, chosen_precision
-from detector_bench.perception.yunet import YuNetFaces
 from detector_bench.weights import WeightsLocator
 
 GENDER = "gender_pred_Sigmoid_0"

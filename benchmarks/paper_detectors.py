@@ -1,9 +1,9 @@
 """The paper's detectors that a CPU can run, together in one run, against the sum of each alone.
 
-CLIP, CLIP-Prob, CLIP-Uncertain, MiVOLO, FairFace and CLIP-Enhance: networks of the real sizes with random weights, dlib's
-real face network, real portraits. The figure to reach: together at most 0.5 x the sum, because the three CLIPs share
-one embedding, FairFace and CLIP-Enhance the faces, MiVOLO and CLIP-Enhance the persons. Every run is a process of its
-own without a stage cache; loading the networks counts.
+CLIP, CLIP-Prob, CLIP-Uncertain, MiVOLO, FairFace and CLIP-Enhance: networks of the real sizes with random
+weights, dlib's real face network, real portraits. The figure to reach: together at most 0.5 x the sum, because
+the three CLIPs share one embedding, FairFace and CLIP-Enhance the faces, MiVOLO and CLIP-Enhance the persons.
+Every run is a process of its own without a stage cache; loading the networks counts.
 
     python benchmarks/paper_detectors.py --images 32
 """

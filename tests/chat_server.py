@@ -20,7 +20,7 @@ from running import frames_of, noise
 
 from detector_bench.detectors import Detector, build_detector
 from detector_bench.detectors.vlm_judge import VlmJudge
-from detector_bench.perception.chat_answers import ChatAnswers
+from detector_bench.perception.answers.chat_answers import ChatAnswers
 from detector_bench.weights import WeightsLocator
 
 NOWHERE = WeightsLocator()

@@ -15,7 +15,7 @@ from local_server import Behaviour, LocalHandler, LocalServer, prepare_environme
 from running import frames_of, noise
 
 from detector_bench.detectors import Detector, build_detector
-from detector_bench.perception.facepp_answers import FaceppAnswers
+from detector_bench.perception.answers.facepp_answers import FaceppAnswers
 from detector_bench.weights import WeightsLocator
 
 NOWHERE = WeightsLocator()

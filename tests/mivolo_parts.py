@@ -12,7 +12,7 @@ import numpy as np
 from running import Pixels
 
 from detector_bench.perception.boxes import boxes
-from detector_bench.perception.mivolo_crops import main_subject
+from detector_bench.perception.networks.mivolo_crops import main_subject
 from detector_bench.perception.stage import Arrays
 
 NOBODY = boxes([], [])

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from running import Pixels, found_by, frames_of, plain, portraits
 
-from detector_bench.perception.aligned_faces import AlignedFaces
 from detector_bench.perception.boxes import boxes
-from detector_bench.perception.dlib_cnn_stages import DlibCnnOnnxFaces
-from detector_bench.perception.dlib_faces import DlibHogFaces
+from detector_bench.perception.faces.aligned_faces import AlignedFaces
+from detector_bench.perception.faces.dlib_cnn_stages import DlibCnnOnnxFaces
+from detector_bench.perception.faces.dlib_faces import DlibHogFaces
 from detector_bench.weights import WeightsLocator
 from detector_bench.weights.catalogue import FACE_LANDMARKS_5
 

@@ -15,8 +15,8 @@ from PIL import Image
 from running import frames_of, noise, plain
 
 from detector_bench.errors import ConfigError, DetectorBenchError
-from detector_bench.perception.chat_answers import ChatAnswers, TokenPrices, TokenUse, token_use
-from detector_bench.perception.generated_answers import answer_of
+from detector_bench.perception.answers.chat_answers import ChatAnswers, TokenPrices, TokenUse, token_use
+from detector_bench.perception.answers.generated_answers import answer_of
 from detector_bench.perception.stage import StageFailure, fingerprint
 from detector_bench.weights import WeightsLocator
 

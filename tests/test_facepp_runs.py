@@ -23,8 +23,8 @@ from running import noise
 from small_parts import image_name, picture, small_run, write_tables
 
 from detector_bench.errors import ConfigError, DetectorBenchError, RunInterruptedError
-from detector_bench.perception.facepp_answers import FaceppAnswers
-from detector_bench.perception.facepp_credentials import Credentials
+from detector_bench.perception.answers.facepp_answers import FaceppAnswers
+from detector_bench.perception.answers.facepp_credentials import Credentials
 from detector_bench.runner.readiness import lacking
 from detector_bench.weights import WeightsLocator
 
@@ -233,7 +233,7 @@ def test_key_gets_nowhere(server: Server, tmp_path: Path, end: str) -> None:
         import logging, sys
         from pathlib import Path
         logging.basicConfig(level=logging.DEBUG)
-        from detector_bench.perception import facepp_client
+        from detector_bench.perception.answers import facepp_client
         from detector_bench.study import Study
         if {end == "crash"!r}:
             facepp_client._error_message = lambda response: 1 / 0

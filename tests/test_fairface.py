@@ -19,11 +19,11 @@ from running import Pixels, frames_of, judged, noise, plain, portraits, run_stag
 from detector_bench.detectors import Detector, build_detector
 from detector_bench.detectors.fairface import AGE, GENDER, RACE7, read_answer
 from detector_bench.errors import ConfigError, DetectorBenchError, MissingExtraError, WeightsError
-from detector_bench.perception.aligned_faces import AlignedFaces
-from detector_bench.perception.dlib_cnn_stages import DlibCnnOnnxFaces
-from detector_bench.perception.dlib_faces import DlibHogFaces
-from detector_bench.perception.dlib_resizing import sides_for
-from detector_bench.perception.fairface_outputs import FairfaceOutputs, prepare
+from detector_bench.perception.faces.aligned_faces import AlignedFaces
+from detector_bench.perception.faces.dlib_cnn_stages import DlibCnnOnnxFaces
+from detector_bench.perception.faces.dlib_faces import DlibHogFaces
+from detector_bench.perception.faces.dlib_resizing import sides_for
+from detector_bench.perception.networks.fairface_outputs import FairfaceOutputs, prepare
 from detector_bench.perception.stage import Batch, Frame, fingerprint
 from detector_bench.weights import WeightsLocator
 from detector_bench.weights.catalogue import DLIB_CNN_FACES, FACE_LANDMARKS_5

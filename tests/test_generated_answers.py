@@ -20,10 +20,10 @@ from detector_bench.detectors import build_detector
 from detector_bench.detectors.blip2 import QUESTION, Blip2
 from detector_bench.detectors.vlm_judge import VlmJudge
 from detector_bench.errors import ConfigError, WeightsError
-from detector_bench.perception import generated_answers
-from detector_bench.perception.generated_answers import GeneratedAnswers, answer_of
+from detector_bench.perception.answers import generated_answers
+from detector_bench.perception.answers.generated_answers import GeneratedAnswers, answer_of
+from detector_bench.perception.answers.stored_text import text_array, text_in
 from detector_bench.perception.stage import Batch, Frame, fingerprint
-from detector_bench.perception.stored_text import text_array, text_in
 from detector_bench.vocabulary import ATTRIBUTES
 from detector_bench.weights import WeightsLocator
 from detector_bench.weights.catalogue import BLIP2_OPT_2_7B, CATALOGUE

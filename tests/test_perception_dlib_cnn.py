@@ -15,18 +15,18 @@ from PIL import Image
 from running import Pixels, found_by, noise, plain, read_image
 
 from detector_bench.errors import ConfigError, MissingExtraError, WeightsError
-from detector_bench.perception.dlib_cnn_network import OnnxFaceNetwork, strips
-from detector_bench.perception.dlib_cnn_pyramid import (
+from detector_bench.perception.faces.dlib_cnn_network import OnnxFaceNetwork, strips
+from detector_bench.perception.faces.dlib_cnn_pyramid import (
     Level,
     find_boxes,
     plan_pyramid,
     resize_bilinear,
     tile,
 )
-from detector_bench.perception.dlib_cnn_stages import DlibCnnOnnxFaces, DlibCnnTorchFaces
-from detector_bench.perception.dlib_cnn_weights import DetectorWeights, read_detector
-from detector_bench.perception.dlib_faces import DlibCnnFaces
-from detector_bench.perception.dlib_resizing import double, resize, resize_to_longest, sides_for
+from detector_bench.perception.faces.dlib_cnn_stages import DlibCnnOnnxFaces, DlibCnnTorchFaces
+from detector_bench.perception.faces.dlib_cnn_weights import DetectorWeights, read_detector
+from detector_bench.perception.faces.dlib_faces import DlibCnnFaces
+from detector_bench.perception.faces.dlib_resizing import double, resize, resize_to_longest, sides_for
 from detector_bench.perception.stage import Arrays, Stage
 from detector_bench.weights import WeightsLocator
 from detector_bench.weights.catalogue import DLIB_CNN_FACES

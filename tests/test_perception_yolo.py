@@ -14,11 +14,11 @@ from running import Pixels, found_by, noise, plain, portraits, read_image
 
 from detector_bench.errors import ConfigError
 from detector_bench.perception.boxes import areas
+from detector_bench.perception.faces.yunet import YuNetFaces
 from detector_bench.perception.stage import with_inputs
-from detector_bench.perception.yolo_boxes import YoloBoxes, letterbox
-from detector_bench.perception.yolo_faces import YoloFaces
-from detector_bench.perception.yolo_persons import YoloPersons
-from detector_bench.perception.yunet import YuNetFaces
+from detector_bench.perception.yolo.boxes import YoloBoxes, letterbox
+from detector_bench.perception.yolo.faces import YoloFaces
+from detector_bench.perception.yolo.persons import YoloPersons
 from detector_bench.weights import WeightsLocator
 
 ONE = [[20, 20, 16, 16, 0.9, 0.1]]

@@ -17,8 +17,8 @@ from running import Pixels, found_by
 from yolo_networks import quiet_ultralytics, random_yolo
 
 from detector_bench.errors import ConfigError, MissingExtraError, WeightsError
-from detector_bench.perception.yolo_boxes import YoloBoxes
-from detector_bench.perception.yolo_persons import YoloPersons
+from detector_bench.perception.yolo.boxes import YoloBoxes
+from detector_bench.perception.yolo.persons import YoloPersons
 from detector_bench.weights import WeightsLocator
 
 SIDE = 320
@@ -164,7 +164,7 @@ import socket, sys
 def refused(*arguments): raise AssertionError(f"asked the network: {{arguments}}")
 socket.socket.connect = socket.create_connection = socket.getaddrinfo = refused
 from pathlib import Path
-from detector_bench.perception.yolo_ultralytics import load_network
+from detector_bench.perception.yolo.ultralytics_loading import load_network
 print(load_network(Path({str(networks / "random.pt")!r})).names[3])
 """
     ours = {name: value for name, value in os.environ.items() if not name.startswith(("YOLO_", "ULTRALYTICS_"))}

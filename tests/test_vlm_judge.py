@@ -37,7 +37,7 @@ from small_parts import small_run, write_image_set
 from detector_bench.detectors import build_detector
 from detector_bench.detectors.vlm_judge import QUESTIONS
 from detector_bench.errors import ConfigError, DetectorBenchError, RunInterruptedError
-from detector_bench.perception.chat_answers import ChatAnswers, token_use
+from detector_bench.perception.answers.chat_answers import ChatAnswers, token_use
 from detector_bench.perception.stage import fingerprint
 from detector_bench.runner.readiness import lacking
 from detector_bench.runner.stage_cache import StageCache
@@ -317,7 +317,7 @@ def test_key_gets_nowhere(server: ChatServer, tmp_path: Path, end: str) -> None:
         from pathlib import Path
         logging.basicConfig(level=logging.DEBUG)
         import detector_bench.detectors.vlm_judge
-        from detector_bench.perception import chat_client
+        from detector_bench.perception.answers import chat_client
         from detector_bench.study import Study
         if {end == "crash"!r}:
             def crash(response):

@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 from detector_bench.detectors.answer_reading import GENDER_ANSWERS, AnswerSet, prediction_from, require_classes
 from detector_bench.detectors.base import Card, detector
 from detector_bench.detectors.prediction import Prediction
-from detector_bench.perception.generated_answers import GeneratedAnswers, Generation, answer_of
+from detector_bench.perception.answers.generated_answers import GeneratedAnswers, Generation, answer_of
 from detector_bench.perception.stage import Batch, Stage
 from detector_bench.weights.catalogue import BLIP2_OPT_2_7B
 from detector_bench.weights.checkpoints import CheckpointField

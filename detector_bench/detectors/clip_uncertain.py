@@ -16,8 +16,8 @@ from detector_bench.detectors.clip import (
     prompt_reading,
 )
 from detector_bench.detectors.prediction import Prediction
-from detector_bench.perception.clip_encoders import ClipEncoder, TransformersClip
-from detector_bench.perception.clip_similarities import ClipImageEmbeddings, ClipSimilarities
+from detector_bench.perception.clip.encoders import ClipEncoder, TransformersClip
+from detector_bench.perception.clip.similarities import ClipImageEmbeddings, ClipSimilarities
 from detector_bench.perception.stage import Batch, Stage
 
 PERSON_PROMPT = "a photo of a person"

@@ -13,10 +13,10 @@ from pydantic import BaseModel, ConfigDict, Field
 from detector_bench.detectors.base import Card, detector
 from detector_bench.detectors.filters import Filter, first_reason
 from detector_bench.detectors.prediction import Prediction
-from detector_bench.perception.aligned_faces import AlignedFaces
-from detector_bench.perception.dlib_cnn_stages import DlibCnnOnnxFaces
-from detector_bench.perception.dlib_resizing import LongestSide
-from detector_bench.perception.fairface_outputs import FairfaceOutputs
+from detector_bench.perception.faces.aligned_faces import AlignedFaces
+from detector_bench.perception.faces.dlib_cnn_stages import DlibCnnOnnxFaces
+from detector_bench.perception.faces.dlib_resizing import LongestSide
+from detector_bench.perception.networks.fairface_outputs import FairfaceOutputs
 from detector_bench.perception.stage import Batch, Stage, StageField
 from detector_bench.perception.torch_settings import Device, Precision
 from detector_bench.weights.catalogue import FAIRFACE_RACE4, FAIRFACE_RACE7

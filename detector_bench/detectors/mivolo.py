@@ -10,8 +10,8 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from detector_bench.detectors.base import Card, detector
 from detector_bench.detectors.prediction import Prediction
 from detector_bench.detectors.reading import AgeReading, ClassReading, age_group
-from detector_bench.perception.mivolo_networks import GENDERS, INSTALL, MivoloNetworkField, PackageNetwork
-from detector_bench.perception.mivolo_outputs import MivoloOutputs
+from detector_bench.perception.networks.mivolo_networks import GENDERS, INSTALL, MivoloNetworkField, PackageNetwork
+from detector_bench.perception.networks.mivolo_outputs import MivoloOutputs
 from detector_bench.perception.stage import Arrays, Batch, Frame, Stage, StageField
 from detector_bench.perception.torch_settings import Device, Precision
 

@@ -11,8 +11,8 @@ from detector_bench.detectors.answer_reading import ANSWERS, AnswerSet, predicti
 from detector_bench.detectors.base import Card, detector
 from detector_bench.detectors.prediction import Prediction
 from detector_bench.errors import nearest_hint
-from detector_bench.perception.chat_answers import ChatAnswers, ChatEndpoint, was_refused
-from detector_bench.perception.generated_answers import GeneratedAnswers, Generation, answer_of
+from detector_bench.perception.answers.chat_answers import ChatAnswers, ChatEndpoint, was_refused
+from detector_bench.perception.answers.generated_answers import GeneratedAnswers, Generation, answer_of
 from detector_bench.perception.stage import Batch, Frame, Stage
 from detector_bench.vocabulary import ATTRIBUTES
 from detector_bench.weights.checkpoints import CheckpointField

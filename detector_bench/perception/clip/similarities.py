@@ -9,7 +9,7 @@ import numpy as np
 from pydantic import Field, StringConstraints
 
 from detector_bench.errors import ConfigError
-from detector_bench.perception.clip_encoders import ClipEncoder, TransformersClip
+from detector_bench.perception.clip.encoders import ClipEncoder, TransformersClip
 from detector_bench.perception.crop import Crop
 from detector_bench.perception.stage import Arrays, Frame, Stage, StageFunction
 from detector_bench.weights import Weights, WeightsLocator

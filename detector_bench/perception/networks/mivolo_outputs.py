@@ -10,12 +10,17 @@ from pydantic import Field
 
 from detector_bench.errors import ConfigError
 from detector_bench.extras import require
-from detector_bench.perception.mivolo_crops import Subject, main_subject, network_input
-from detector_bench.perception.mivolo_networks import GENDERS, MivoloNetwork, MivoloNetworkField, PackageNetwork
+from detector_bench.perception.networks.mivolo_crops import Subject, main_subject, network_input
+from detector_bench.perception.networks.mivolo_networks import (
+    GENDERS,
+    MivoloNetwork,
+    MivoloNetworkField,
+    PackageNetwork,
+)
 from detector_bench.perception.stage import DESCRIPTIVE, Arrays, Frame, Stage, StageField, StageFunction
 from detector_bench.perception.torch_settings import Device, Precision, chosen_device, chosen_precision
-from detector_bench.perception.yolo_faces import YoloFaces
-from detector_bench.perception.yolo_persons import YoloPersons
+from detector_bench.perception.yolo.faces import YoloFaces
+from detector_bench.perception.yolo.persons import YoloPersons
 from detector_bench.weights import Weights, WeightsLocator
 from detector_bench.weights.catalogue import YOLOV8X_PERSONS_AND_FACES
 

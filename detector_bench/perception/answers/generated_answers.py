@@ -14,8 +14,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from detector_bench.errors import ConfigError, WeightsError
 from detector_bench.extras import require
+from detector_bench.perception.answers.stored_text import text_array, text_in
 from detector_bench.perception.stage import DESCRIPTIVE, Arrays, Frame, Stage, StageFunction
-from detector_bench.perception.stored_text import text_array, text_in
 from detector_bench.perception.torch_settings import Device, Precision, chosen_device, chosen_precision
 from detector_bench.weights import Checkpoint, WeightsLocator
 from detector_bench.weights.checkpoints import CheckpointField

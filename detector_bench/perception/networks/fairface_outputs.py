@@ -13,8 +13,8 @@ from pydantic import Field
 
 from detector_bench.errors import ConfigError, WeightsError
 from detector_bench.extras import require
-from detector_bench.perception.aligned_faces import AlignedFaces
-from detector_bench.perception.onnx_session import open_session
+from detector_bench.perception.faces.aligned_faces import AlignedFaces
+from detector_bench.perception.networks.onnx_session import open_session
 from detector_bench.perception.stage import Arrays, Frame, Stage, StageField, StageFunction
 from detector_bench.perception.torch_settings import Device, Precision, chosen_device, chosen_precision
 from detector_bench.weights import WeightsFile, WeightsLocator

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from detector_bench.perception.yolo_boxes import YoloView
+from detector_bench.perception.yolo.boxes import YoloView
 
 
 class YoloPersons(YoloView):

@@ -14,9 +14,9 @@ from pydantic import Field
 from detector_bench.errors import ConfigError
 from detector_bench.extras import require
 from detector_bench.perception.boxes import boxes
-from detector_bench.perception.onnx_session import open_session
+from detector_bench.perception.networks.onnx_session import open_session
 from detector_bench.perception.stage import Arrays, Frame, Stage, StageFunction
-from detector_bench.perception.yolo_ultralytics import load_network
+from detector_bench.perception.yolo.ultralytics_loading import load_network
 from detector_bench.weights import WeightsFile, WeightsLocator
 from detector_bench.weights.catalogue import YOLOV8N_PERSONS
 from detector_bench.weights.files import WeightsField

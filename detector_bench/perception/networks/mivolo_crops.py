@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from detector_bench.extras import require
 from detector_bench.perception.boxes import largest
 from detector_bench.perception.stage import Arrays
-from detector_bench.perception.yolo_boxes import letterbox
+from detector_bench.perception.yolo.boxes import letterbox
 
 Pixels = NDArray[np.uint8]
 

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from detector_bench.errors import ConfigError, WeightsError, nearest_hint
 from detector_bench.extras import require
-from detector_bench.perception.clip_embeddings import (
+from detector_bench.perception.clip.embeddings import (
     ImageEncoder,
     Pixels,
     TextEmbeddings,
@@ -21,7 +21,7 @@ from detector_bench.perception.clip_embeddings import (
     text_embeddings,
     unit_vectors,
 )
-from detector_bench.perception.onnx_session import open_session
+from detector_bench.perception.networks.onnx_session import open_session
 from detector_bench.weights import Weights, WeightsLocator
 from detector_bench.weights.files import WeightsField
 

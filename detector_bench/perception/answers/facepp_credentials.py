@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass, field
 
 from detector_bench.errors import ConfigError
-from detector_bench.perception.hidden_secrets import Secrets
+from detector_bench.perception.answers.hidden_secrets import Secrets
 
 KEY_VARIABLE = "FACEPP_API_KEY"
 SECRET_VARIABLE = "FACEPP_API_SECRET"  # noqa: S105 - the name of a variable, no secret

@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from detector_bench.perception.boxes import boxes
-from detector_bench.perception.dlib_cnn_network import FaceNetwork, OnnxFaceNetwork, TorchFaceNetwork
-from detector_bench.perception.dlib_cnn_pyramid import find_boxes, plan_pyramid
-from detector_bench.perception.dlib_cnn_weights import DetectorWeights, read_detector
-from detector_bench.perception.dlib_resizing import LongestSide, double, resize_to_longest, scaled
+from detector_bench.perception.faces.dlib_cnn_network import FaceNetwork, OnnxFaceNetwork, TorchFaceNetwork
+from detector_bench.perception.faces.dlib_cnn_pyramid import find_boxes, plan_pyramid
+from detector_bench.perception.faces.dlib_cnn_weights import DetectorWeights, read_detector
+from detector_bench.perception.faces.dlib_resizing import LongestSide, double, resize_to_longest, scaled
 from detector_bench.perception.stage import Arrays, Frame, Stage, StageFunction
 from detector_bench.perception.torch_settings import Device
 from detector_bench.weights import WeightsFile, WeightsLocator

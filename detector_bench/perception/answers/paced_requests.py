@@ -14,7 +14,7 @@ from weakref import finalize
 import httpx
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_exponential, wait_random
 
-from detector_bench.perception.hidden_secrets import Secrets
+from detector_bench.perception.answers.hidden_secrets import Secrets
 
 T = TypeVar("T")
 

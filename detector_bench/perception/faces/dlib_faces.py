@@ -10,7 +10,7 @@ from pydantic import Field
 
 from detector_bench.extras import require
 from detector_bench.perception.boxes import boxes
-from detector_bench.perception.dlib_resizing import LongestSide, resize_to_longest, scaled
+from detector_bench.perception.faces.dlib_resizing import LongestSide, resize_to_longest, scaled
 from detector_bench.perception.stage import Arrays, Frame, Stage, StageFunction
 from detector_bench.weights import WeightsFile, WeightsLocator
 from detector_bench.weights.catalogue import DLIB_CNN_FACES

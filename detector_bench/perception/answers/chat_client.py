@@ -26,8 +26,8 @@ import httpx
 from pydantic import BaseModel, Field, ValidationError
 
 from detector_bench.errors import ConfigError, DetectorBenchError
-from detector_bench.perception.hidden_secrets import Secrets
-from detector_bench.perception.paced_requests import Pace, PacedRequests, RequestFailure
+from detector_bench.perception.answers.hidden_secrets import Secrets
+from detector_bench.perception.answers.paced_requests import Pace, PacedRequests, RequestFailure
 
 _BUSY = frozenset(
     {

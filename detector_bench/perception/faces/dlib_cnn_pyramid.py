@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from detector_bench.perception.dlib_cnn_weights import DetectorWeights, Floats
+from detector_bench.perception.faces.dlib_cnn_weights import DetectorWeights, Floats
 
 _SHRINKING = 6  # each level has 5/6 of the width and height of the one before
 _LOWEST_LEVEL = 5  # pixels

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from detector_bench.errors import WeightsError
 from detector_bench.extras import require
-from detector_bench.perception.dlib_cnn_pyramid import TiledPyramid, tile
-from detector_bench.perception.dlib_cnn_weights import DetectorWeights, Floats
+from detector_bench.perception.faces.dlib_cnn_pyramid import TiledPyramid, tile
+from detector_bench.perception.faces.dlib_cnn_weights import DetectorWeights, Floats
 from detector_bench.perception.torch_settings import Device, chosen_device
 
 PIXELS_AT_ONCE = 8_000_000

@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, model_validator
 
 from detector_bench.errors import ConfigError, WeightsError, nearest_hint
 from detector_bench.extras import require
-from detector_bench.perception.clip_embeddings import (
+from detector_bench.perception.clip.embeddings import (
     ImageEncoder,
     Pixels,
     TextEmbeddings,

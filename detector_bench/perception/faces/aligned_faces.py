@@ -11,9 +11,9 @@ from pydantic import Field
 
 from detector_bench.extras import require
 from detector_bench.perception.boxes import largest
-from detector_bench.perception.dlib_cnn_stages import DlibCnnOnnxFaces
-from detector_bench.perception.dlib_resizing import LongestSide, resize_to_longest, scaled
-from detector_bench.perception.face_chips import aligned_chips
+from detector_bench.perception.faces.dlib_cnn_stages import DlibCnnOnnxFaces
+from detector_bench.perception.faces.dlib_resizing import LongestSide, resize_to_longest, scaled
+from detector_bench.perception.faces.face_chips import aligned_chips
 from detector_bench.perception.stage import Arrays, Frame, Stage, StageField, StageFunction
 from detector_bench.weights import WeightsFile, WeightsLocator
 from detector_bench.weights.catalogue import FACE_LANDMARKS_5

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict
 
 from detector_bench.errors import ConfigError, WeightsError
 from detector_bench.extras import require
-from detector_bench.perception.clip_embeddings import (
+from detector_bench.perception.clip.embeddings import (
     ImageEncoder,
     Pixels,
     TextEmbeddings,

@@ -8,9 +8,9 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field
 
-from detector_bench.perception.clip_onnx import ClipInput, OnnxClip
-from detector_bench.perception.clip_open_clip import OpenClip
-from detector_bench.perception.clip_transformers import TransformersClip
+from detector_bench.perception.clip.onnx_backend import ClipInput, OnnxClip
+from detector_bench.perception.clip.open_clip_backend import OpenClip
+from detector_bench.perception.clip.transformers_backend import TransformersClip
 
 __all__ = ["ClipEncoder", "ClipInput", "OnnxClip", "OpenClip", "TransformersClip"]
 

@@ -27,8 +27,8 @@ from typing import Any
 import httpx
 
 from detector_bench.errors import ConfigError, DetectorBenchError
-from detector_bench.perception.facepp_credentials import KEY_VARIABLE, SECRET_VARIABLE, Credentials
-from detector_bench.perception.paced_requests import Pace, PacedRequests, RequestFailure
+from detector_bench.perception.answers.facepp_credentials import KEY_VARIABLE, SECRET_VARIABLE, Credentials
+from detector_bench.perception.answers.paced_requests import Pace, PacedRequests, RequestFailure
 
 ATTRIBUTES = "gender,age"
 
