@@ -209,7 +209,7 @@ def test_defaults_are_the_papers() -> None:
     detector = build_detector("clip_enhance")
     settings: Any = detector.implementation
     assert settings.face_filter == DlibCnnOnnxFaces(longest_side=800, upsample=1)
-    assert settings.persons == YoloPersons()
+    assert settings.persons == YoloPersons(overlap_threshold=0.5)
     assert settings.person_filter.max_area_ratio == 0.5
     assert tuple(settings.classifier.prompts.values()) == GENDER
     assert detector.attributes == ("gender",)

@@ -17,6 +17,7 @@ from detector_bench.extras import require
 from detector_bench.perception.answers.stored_text import text_array, text_in
 from detector_bench.perception.stage import DESCRIPTIVE, Arrays, Frame, Stage, StageFunction
 from detector_bench.perception.torch_settings import Device, Precision, chosen_device, chosen_precision
+from detector_bench.perception.transformers_loading import from_folder, silenced
 from detector_bench.weights import Checkpoint, WeightsLocator
 from detector_bench.weights.checkpoints import CheckpointField
 
@@ -95,18 +96,19 @@ class _Network:
         transformers = require("transformers", extra=extra)
         self._torch = require("torch", extra=extra)
         self._device, self._dtype, self._name = device, dtype, folder.name
-        model, found = _from_folder(
-            transformers.AutoModelForImageTextToText,
-            folder,
-            dtype=dtype,
-            use_safetensors=True,
-            output_loading_info=True,
-        )
+        with silenced(transformers):
+            model, found = from_folder(
+                transformers.AutoModelForImageTextToText,
+                folder,
+                dtype=dtype,
+                use_safetensors=True,
+                output_loading_info=True,
+            )
         if found["missing_keys"]:
             first = sorted(found["missing_keys"])[0]
             raise WeightsError(f"{str(folder)!r} is no complete {type(model).__name__}: it lacks {first!r}")
         self._model = model.to(device).eval()
-        self._processor = _from_folder(transformers.AutoProcessor, folder, backend="pil")
+        self._processor = from_folder(transformers.AutoProcessor, folder, backend="pil")
         tokenizer = getattr(self._processor, "tokenizer", None)
         if tokenizer is None:
             raise ConfigError(f"checkpoint {self._name}: its processor has no tokenizer, so it cannot be asked")
@@ -208,10 +210,3 @@ def _shared_network(folder: Path, *, device: str, dtype: Any, extra: str | None)
     if network is None:
         network = _NETWORKS[key] = _Network(folder, device=device, dtype=dtype, extra=extra)
     return network
-
-
-def _from_folder(cls: Any, folder: Path, **settings: Any) -> Any:
-    try:
-        return cls.from_pretrained(folder, local_files_only=True, **settings)
-    except Exception as error:  # transformers and safetensors raise many sorts
-        raise WeightsError(f"transformers cannot read {cls.__name__} from {str(folder)!r}: {error}") from error

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -22,6 +21,7 @@ from detector_bench.perception.clip.embeddings import (
     unit_vectors,
 )
 from detector_bench.perception.torch_settings import Device, Precision, chosen_device, chosen_precision
+from detector_bench.perception.transformers_loading import from_folder, silenced
 from detector_bench.weights import Checkpoint, Weights, WeightsLocator
 from detector_bench.weights.catalogue import CLIP_VIT_LARGE_PATCH14
 from detector_bench.weights.checkpoints import CheckpointField
@@ -66,7 +66,7 @@ class TransformersClip(BaseModel):
         device = chosen_device(torch, self.device)
         dtype = chosen_precision(torch, self.precision, device=device)
         model = _load_tower(transformers, "vision", folder, dtype=dtype).to(device)
-        processor = _from_folder(transformers.CLIPImageProcessorPil, folder)
+        processor = from_folder(transformers.CLIPImageProcessorPil, folder)
         factor, mean, std = (torch.tensor(value, device=device) for value in _arithmetic(processor))
         _check_size(processor, side=model.config.image_size, source=self.checkpoint.name)
 
@@ -104,15 +104,15 @@ class TransformersClip(BaseModel):
 
 def _load_tower(transformers: Any, tower: Literal["vision", "text"], folder: Path, *, dtype: Any) -> Any:
     """Read one tower; refuse a checkpoint that lacks a part of it, which transformers would fill with noise."""
-    settings = _from_folder(transformers.AutoConfig, folder, trust_remote_code=False)
+    settings = from_folder(transformers.AutoConfig, folder, trust_remote_code=False)
     if settings.model_type != "clip":
         raise ConfigError(f"{str(folder)!r} is a checkpoint of {settings.model_type!r}, not of CLIP")
     names = {"vision": "CLIPVisionModelWithProjection", "text": "CLIPTextModelWithProjection"}
     config = getattr(settings, f"{tower}_config")
     # The part's own settings may leave the size of the common space at its default.
     config.projection_dim = settings.projection_dim
-    with _silenced(transformers):
-        model, found = _from_folder(
+    with silenced(transformers):
+        model, found = from_folder(
             getattr(transformers, names[tower]),
             folder,
             config=config,
@@ -133,32 +133,10 @@ def _read_tokenizer(transformers: Any, folder: Path, *, vocabulary: int) -> Any:
     """Read the tokenizer; transformers would make an empty one of a folder without its files."""
     if not any(all((folder / name).is_file() for name in names) for names in _TOKENIZER_FILES):
         raise WeightsError(f"{str(folder)!r} lacks the tokenizer: tokenizer.json, or vocab.json and merges.txt")
-    tokenizer = _from_folder(transformers.CLIPTokenizer, folder)
+    tokenizer = from_folder(transformers.CLIPTokenizer, folder)
     if len(tokenizer) > vocabulary:
         raise WeightsError(f"{str(folder)!r}: the tokenizer has {len(tokenizer)} tokens, the network {vocabulary}")
     return tokenizer
-
-
-@contextmanager
-def _silenced(transformers: Any) -> Iterator[None]:
-    """Without transformers' progress bar, and its report that the other tower's weights were not used."""
-    log = transformers.logging
-    level, bars = log.get_verbosity(), log.is_progress_bar_enabled()
-    log.set_verbosity_error()
-    log.disable_progress_bar()
-    try:
-        yield
-    finally:
-        log.set_verbosity(level)
-        if bars:
-            log.enable_progress_bar()
-
-
-def _from_folder(cls: Any, folder: Path, **settings: Any) -> Any:
-    try:
-        return cls.from_pretrained(folder, local_files_only=True, **settings)
-    except Exception as error:  # transformers and safetensors raise many sorts
-        raise WeightsError(f"transformers cannot read {cls.__name__} from {str(folder)!r}: {error}") from error
 
 
 def _cropped(processor: Any, image: Pixels) -> Pixels:

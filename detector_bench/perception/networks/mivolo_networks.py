@@ -11,6 +11,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_valida
 
 from detector_bench.errors import ConfigError, MissingExtraError, WeightsError
 from detector_bench.extras import is_installed, require
+from detector_bench.perception.transformers_loading import silenced
 from detector_bench.weights import Weights, WeightsLocator
 from detector_bench.weights.catalogue import MIVOLO_IMDB, MIVOLO_V2
 from detector_bench.weights.checkpoints import CheckpointField
@@ -244,9 +245,14 @@ def _side(config: Any, name: str) -> int:
 
 def _from_code(transformers: Any, folder: Path) -> Any:
     try:
-        model, report = transformers.AutoModelForImageClassification.from_pretrained(
-            folder, local_files_only=True, use_safetensors=True, trust_remote_code=True, output_loading_info=True
-        )
+        with silenced(transformers):
+            model, report = transformers.AutoModelForImageClassification.from_pretrained(
+                folder,
+                local_files_only=True,
+                use_safetensors=True,
+                trust_remote_code=True,
+                output_loading_info=True,
+            )
     except ImportError as error:
         text = str(error).partition(" Run `pip")[0]
         hint = f"; {INSTALL_FOR_CHECKPOINT}" if "mivolo" in text or "timm" in text else ""
