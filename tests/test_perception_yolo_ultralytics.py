@@ -191,3 +191,16 @@ def test_missing_ultralytics_is_named(tmp_path: Path) -> None:
         MissingExtraError, match=r"'ultralytics' is not installed; pip install 'detector-bench\[yolo\]'"
     ):
         YoloBoxes(network=str(tmp_path / "net.pt")).load(ANYWHERE)
+
+
+@needs_ultralytics
+def test_other_networks_keep_their_threads(images: list[Pixels], networks: Path) -> None:
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(3)
+    try:
+        found_by(YoloBoxes(network=str(networks / "random.pt"), image_size=SIDE), images[:2], weights=ANYWHERE)
+        assert torch.get_num_threads() == 3
+    finally:
+        torch.set_num_threads(before)

@@ -23,7 +23,13 @@ from detector_bench.perception.clip.embeddings import (
     text_embeddings,
     unit_vectors,
 )
-from detector_bench.perception.torch_settings import Device, Precision, chosen_device, chosen_precision
+from detector_bench.perception.torch_settings import (
+    Device,
+    Precision,
+    chosen_device,
+    chosen_precision,
+    shorten_products,
+)
 from detector_bench.weights import Weights, WeightsLocator
 from detector_bench.weights.checkpoints import CheckpointField
 from detector_bench.weights.files import WeightsField
@@ -87,19 +93,19 @@ class OpenClip(BaseModel):
         transforms = require("open_clip.transform", extra=self.extra)
         device = chosen_device(torch, self.device)
         dtype = chosen_precision(torch, self.precision, device=device)
-        name = {torch.float32: "fp32", torch.bfloat16: "bf16", torch.float16: "fp16"}[dtype]
-        model = self._read(library, weights, precision=name)
+        model = self._read(library, weights)
         for part in _TEXT_PARTS:
             if hasattr(model, part):
                 setattr(model, part, None)
         model = model.to(device)
+        computing = shorten_products(torch, model, dtype)
         settings = transforms.PreprocessCfg(**model.visual.preprocess_cfg)
         transform = transforms.image_transform_v2(settings, is_train=False)
 
         def embed(images: Sequence[Pixels]) -> NDArray[np.float32]:
             values = torch.stack(prepared(lambda image: transform(Image.fromarray(image)), images))
-            with torch.inference_mode():
-                features = model.encode_image(values.to(device=device, dtype=dtype))
+            with torch.inference_mode(), computing():
+                features = model.encode_image(values.to(device))
                 return unit_vectors(features.float().cpu().numpy())
 
         return embed
@@ -107,7 +113,7 @@ class OpenClip(BaseModel):
     def embed_prompts(self, prompts: Sequence[str], weights: WeightsLocator) -> TextEmbeddings:
         """Read the network, embed prompts, and forget it again; see `image_encoder` for what it raises."""
         torch, library = (require(name, extra=self.extra) for name in self.modules)
-        model = self._read(library, weights, precision="fp32")
+        model = self._read(library, weights)
         try:
             tokenizer = library.get_tokenizer(self._name(weights))
         except Exception as error:  # transformers, which reads some tokenizers, raises many sorts
@@ -124,7 +130,7 @@ class OpenClip(BaseModel):
             return str(self.architecture)
         return f"local-dir:{weights.locate(self.checkpoint)}"
 
-    def _read(self, library: Any, weights: WeightsLocator, *, precision: str) -> Any:
+    def _read(self, library: Any, weights: WeightsLocator) -> Any:
         known = library.list_models()
         if self.architecture is not None and self.architecture not in known:
             raise ConfigError(
@@ -138,7 +144,7 @@ class OpenClip(BaseModel):
                     self._name(weights),
                     load_weights=False,
                     pretrained_text=False,
-                    precision=precision,
+                    precision="fp32",
                     device="cpu",
                 )
             library.load_checkpoint(model, str(file), weights_only=True)

@@ -20,7 +20,13 @@ from detector_bench.perception.clip.embeddings import (
     text_embeddings,
     unit_vectors,
 )
-from detector_bench.perception.torch_settings import Device, Precision, chosen_device, chosen_precision
+from detector_bench.perception.torch_settings import (
+    Device,
+    Precision,
+    chosen_device,
+    chosen_precision,
+    shorten_products,
+)
 from detector_bench.perception.transformers_loading import from_folder, silenced
 from detector_bench.weights import Checkpoint, Weights, WeightsLocator
 from detector_bench.weights.catalogue import CLIP_VIT_LARGE_PATCH14
@@ -65,7 +71,8 @@ class TransformersClip(BaseModel):
         folder = weights.locate(self.checkpoint)
         device = chosen_device(torch, self.device)
         dtype = chosen_precision(torch, self.precision, device=device)
-        model = _load_tower(transformers, "vision", folder, dtype=dtype).to(device)
+        model = _load_tower(transformers, "vision", folder).to(device)
+        computing = shorten_products(torch, model, dtype)
         processor = from_folder(transformers.CLIPImageProcessorPil, folder)
         factor, mean, std = (torch.tensor(value, device=device) for value in _arithmetic(processor))
         _check_size(processor, side=model.config.image_size, source=self.checkpoint.name)
@@ -74,7 +81,8 @@ class TransformersClip(BaseModel):
             pixels = np.stack(prepared(lambda image: _cropped(processor, image), images))
             with torch.inference_mode():
                 values = (torch.from_numpy(pixels).to(device).float() * factor - mean) / std
-                features = model(pixel_values=values.to(dtype)).image_embeds
+                with computing():
+                    features = model(pixel_values=values).image_embeds
                 return unit_vectors(features.float().cpu().numpy())
 
         return embed
@@ -88,7 +96,7 @@ class TransformersClip(BaseModel):
         """
         torch, transformers = (require(name, extra=self.extra) for name in self.modules)
         folder = weights.locate(self.checkpoint)
-        model = _load_tower(transformers, "text", folder, dtype=torch.float32)
+        model = _load_tower(transformers, "text", folder)
         tokenizer = _read_tokenizer(transformers, folder, vocabulary=model.config.vocab_size)
         limit = model.config.max_position_embeddings
         for prompt, tokens in zip(prompts, tokenizer(list(prompts))["input_ids"], strict=True):
@@ -102,7 +110,7 @@ class TransformersClip(BaseModel):
         return text_embeddings(features.numpy(), scale=scale, source=self.checkpoint.name)
 
 
-def _load_tower(transformers: Any, tower: Literal["vision", "text"], folder: Path, *, dtype: Any) -> Any:
+def _load_tower(transformers: Any, tower: Literal["vision", "text"], folder: Path) -> Any:
     """Read one tower; refuse a checkpoint that lacks a part of it, which transformers would fill with noise."""
     settings = from_folder(transformers.AutoConfig, folder, trust_remote_code=False)
     if settings.model_type != "clip":
@@ -116,7 +124,7 @@ def _load_tower(transformers: Any, tower: Literal["vision", "text"], folder: Pat
             getattr(transformers, names[tower]),
             folder,
             config=config,
-            dtype=dtype,
+            dtype="float32",
             use_safetensors=True,
             ignore_mismatched_sizes=True,  # else the error's message would point to the silenced report
             output_loading_info=True,

@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from platformdirs import user_cache_path
 
 from detector_bench.errors import WeightsError
@@ -24,10 +25,17 @@ def load_network(path: Path) -> Any:
         WeightsError: it cannot read the file, or it would run code from it.
     """
     ultralytics = _restricted_ultralytics()
+    torch = require("torch", extra="yolo")
+    threads = torch.get_num_threads()
     try:
-        return ultralytics.YOLO(str(path), task="detect")
+        network = ultralytics.YOLO(str(path), task="detect")
+        # The first call chooses the device, and then takes a core away from all that PyTorch does from there on.
+        network.predict(np.zeros((32, 32, 3), np.uint8), imgsz=32, verbose=False)
+        return network
     except Exception as error:  # ultralytics raises many sorts, for a damaged file and for a refused one
         raise WeightsError(f"ultralytics cannot read {str(path)!r}: {error}") from error
+    finally:
+        torch.set_num_threads(threads)
 
 
 def _restricted_ultralytics() -> Any:
