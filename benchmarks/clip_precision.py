@@ -5,7 +5,7 @@ figure to reach, where the CPU computes with bfloat16: 1.7 times as fast.
 
 Decisions: random weights decide nothing, and no real CLIP is here. FaceRes, a real network for gender, stands in,
 computed operation by operation on the faces that YuNet finds in the portraits: once in float32, once with operands
-and results of all products rounded to 16 bits, as CLIP runs on hardware with 16-bit units. The figure to reach: the
+and results of all products rounded to 16 bits, as CLIP runs on such hardware. The figure to reach: the
 same gender on 99.5 % of them.
 
     python benchmarks/clip_precision.py --images 8
