@@ -194,13 +194,17 @@ def test_missing_ultralytics_is_named(tmp_path: Path) -> None:
 
 
 @needs_ultralytics
-def test_other_networks_keep_their_threads(images: list[Pixels], networks: Path) -> None:
-    import torch
-
-    before = torch.get_num_threads()
-    torch.set_num_threads(3)
-    try:
-        found_by(YoloBoxes(network=str(networks / "random.pt"), image_size=SIDE), images[:2], weights=ANYWHERE)
-        assert torch.get_num_threads() == 3
-    finally:
-        torch.set_num_threads(before)
+def test_other_networks_keep_their_threads(networks: Path) -> None:
+    program = f"""
+import os, torch
+from detector_bench.perception.yolo.boxes import YoloBoxes
+from detector_bench.weights import WeightsLocator
+torch.set_num_threads(3)
+YoloBoxes(network={str(networks / "random.pt")!r}, image_size={SIDE}).load(WeightsLocator())
+print(torch.get_num_threads(), os.environ.get("OMP_NUM_THREADS"))
+"""
+    environment = {name: value for name, value in os.environ.items() if name != "OMP_NUM_THREADS"}
+    run = subprocess.run(
+        [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True
+    )
+    assert run.stdout.split() == ["3", "None"]

@@ -12,6 +12,8 @@ from platformdirs import user_cache_path
 from detector_bench.errors import WeightsError
 from detector_bench.extras import require
 
+_THREADS = "OMP_NUM_THREADS"
+
 
 def load_network(path: Path) -> Any:
     """An `ultralytics.YOLO` for detection.
@@ -24,12 +26,13 @@ def load_network(path: Path) -> Any:
         MissingExtraError: ultralytics is not installed.
         WeightsError: it cannot read the file, or it would run code from it.
     """
-    ultralytics = _restricted_ultralytics()
+    # ultralytics leaves PyTorch a single core when it is imported, and one less than there are when it is first
+    # called; other networks would be slowed down, too.
     torch = require("torch", extra="yolo")
     threads = torch.get_num_threads()
+    ultralytics = _restricted_ultralytics()
     try:
         network = ultralytics.YOLO(str(path), task="detect")
-        # The first call chooses the device, and then takes a core away from all that PyTorch does from there on.
         network.predict(np.zeros((32, 32, 3), np.uint8), imgsz=32, verbose=False)
         return network
     except Exception as error:  # ultralytics raises many sorts, for a damaged file and for a refused one
@@ -48,7 +51,10 @@ def _restricted_ultralytics() -> Any:
         "YOLO_CONFIG_DIR": str(settings),
     }.items():
         os.environ.setdefault(variable, value)
+    own_threads = os.environ.get(_THREADS)
     ultralytics = require("ultralytics", extra="yolo")
+    if own_threads is None:
+        os.environ.pop(_THREADS, None)
     asked = getattr(require("ultralytics.utils", extra="yolo"), "SAFE_LOAD", False)
     # Without this function of PyTorch 2.6, ultralytics falls back to unrestricted loading.
     able = hasattr(require("torch.serialization", extra="yolo"), "get_unsafe_globals_in_checkpoint")
