@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from detector_bench import __version__
-from detector_bench.cli import detectors, image_sets, studies, weights
+from detector_bench.cli import comparisons, detectors, image_sets, studies, weights
 from detector_bench.cli.console import errors
 from detector_bench.errors import DetectorBenchError, RunInterruptedError
 
@@ -26,6 +26,8 @@ app = typer.Typer(
 )
 app.command("run")(studies.run)
 app.command("evaluate")(studies.evaluate)
+app.command("compare")(comparisons.compare)
+app.command("rank")(comparisons.rank)
 app.command("quickstart")(studies.quickstart)
 app.command("check")(image_sets.check)
 app.command("import")(image_sets.import_)
