@@ -19,7 +19,7 @@ types: $(VENV)/.dev
 	$(BIN)/mypy
 
 tests: $(VENV)/.dev
-	$(BIN)/pytest
+	$(BIN)/pytest -n auto --dist loadfile
 
 slow: $(VENV)/.dev
 	$(BIN)/pytest -m slow

@@ -28,8 +28,8 @@ from measuring import machine, shared_folder, spread
 from numpy.typing import NDArray
 from PIL import Image
 
-from detector_bench.perception.dlib_cnn_stages import DlibCnnOnnxFaces, DlibCnnTorchFaces
-from detector_bench.perception.dlib_faces import DlibCnnFaces
+from detector_bench.perception.faces.dlib_cnn_stages import DlibCnnOnnxFaces, DlibCnnTorchFaces
+from detector_bench.perception.faces.dlib_faces import DlibCnnFaces
 from detector_bench.perception.stage import Frame, StageFunction
 from detector_bench.weights import WeightsLocator
 

@@ -56,6 +56,7 @@ def write_run_record(
         },
         "stages": details["stage_fingerprints"],
         "weights": details["weights"],
+        "spending": details["spending"],
         "sessions": [*_earlier_sessions(path), session],
     }
     write_text(path, json.dumps(content, indent=2, ensure_ascii=False) + "\n")

@@ -6,6 +6,7 @@ import os
 from collections import Counter
 from collections.abc import Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
@@ -261,7 +262,7 @@ class Study(BaseModel):
             counts=result.counts,
             began=began,
         )
-        return result
+        return replace(result, spending=record.spending)
 
     def evaluate(
         self,

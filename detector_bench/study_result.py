@@ -23,12 +23,14 @@ class StudyResult:
         metrics: the long metric table, one row per number.
         tables: the paper's tables, by name.
         counts: images by detector, attribute and status (clear, filtered, error).
+        spending: by stage, what answers of paid services cost, those of earlier runs included.
     """
 
     out: Path
     metrics: pd.DataFrame
     tables: dict[str, Table]
     counts: dict[str, dict[str, dict[str, int]]] = field(default_factory=dict)
+    spending: dict[str, dict[str, float | str]] = field(default_factory=dict)
 
     def _repr_html_(self) -> str:
         return "\n".join(to_html(self.tables[name]) for name in _SHOWN_IN_NOTEBOOKS)

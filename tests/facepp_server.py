@@ -3,25 +3,19 @@
 from __future__ import annotations
 
 import json
-import socket
-import struct
-import threading
-import time
-from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from email import message_from_bytes
 from hashlib import sha256
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-import certifi
 import pytest
+from local_server import Behaviour, LocalHandler, LocalServer, prepare_environment, says, serving, stop
 from running import frames_of, noise
 
 from detector_bench.detectors import Detector, build_detector
-from detector_bench.perception.facepp_answers import FaceppAnswers
+from detector_bench.perception.answers.facepp_answers import FaceppAnswers
 from detector_bench.weights import WeightsLocator
 
 NOWHERE = WeightsLocator()
@@ -46,65 +40,25 @@ def answer(*faces: dict[str, Any]) -> str:
     )
 
 
-class Server(ThreadingHTTPServer):
-    """Answers with one face unless told otherwise, and keeps what it was sent.
-
-    Attributes:
-        script: what to do with the next requests, one entry each.
-        always: what to do with the others.
-        requests: the fields of each request.
-        times: when each came.
-        paid: how often each image, by the sha256 of its file, got a proper answer.
-    """
-
-    daemon_threads = True
-
-    def __init__(self, port: int = 0) -> None:
-        super().__init__(("127.0.0.1", port), Handler)
-        self.script: list[Callable[[Handler], None]] = []
-        self.always: Callable[[Handler], None] = faces(face(10, 20, 30, 30))
-        self.requests: list[dict[str, bytes]] = []
-        self.times: list[float] = []
-        self.paid: Counter[str] = Counter()
-        self.released = threading.Event()
-
-    @property
-    def endpoint(self) -> str:
-        return f"http://127.0.0.1:{self.server_address[1]}/facepp/v3/detect"
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """Keep quiet about clients that have gone."""
-
-
-class Handler(BaseHTTPRequestHandler):
-    server: Server
-    protocol_version = "HTTP/1.1"
-    wbufsize = -1  # head and body in one piece, or each answer waits 40 ms for the client's acknowledgement
-
-    def do_POST(self) -> None:
-        body = self.rfile.read(int(self.headers["Content-Length"]))
+class Handler(LocalHandler):
+    def read(self, body: bytes) -> dict[str, Any]:
         head = f"Content-Type: {self.headers['Content-Type']}\r\n\r\n".encode()
         fields: dict[str, bytes] = {"path": self.path.encode()}
         for part in message_from_bytes(head + body).get_payload():
             fields[part.get_param("name", header="Content-Disposition")] = part.get_payload(decode=True)
-        self.fields = fields
-        self.server.requests.append(fields)
-        self.server.times.append(time.monotonic())
-        (self.server.script.pop(0) if self.server.script else self.server.always)(self)
-
-    def reply(self, status: int, content: str, *, headers: dict[str, str] | None = None) -> None:
-        self.send_response(status)
-        for name, value in (headers or {}).items():
-            self.send_header(name, value)
-        self.send_header("Content-Length", str(len(content.encode())))
-        self.end_headers()
-        self.wfile.write(content.encode())
-
-    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
-        """Keep quiet."""
+        return fields
 
 
-Behaviour = Callable[[Handler], None]
+class Server(LocalServer):
+    """Answers with one face unless told otherwise; a request is its form's fields."""
+
+    def __init__(self, port: int = 0) -> None:
+        super().__init__(Handler, port)
+        self.always = faces(face(10, 20, 30, 30))
+
+    @property
+    def endpoint(self) -> str:
+        return f"{self.address}/facepp/v3/detect"
 
 
 def faces(*found: dict[str, Any]) -> Behaviour:
@@ -115,49 +69,14 @@ def faces(*found: dict[str, Any]) -> Behaviour:
     return behave
 
 
-def says(status: int, content: str, **headers: str) -> Behaviour:
-    named = {name.replace("_", "-"): value for name, value in headers.items()}
-    return lambda handler: handler.reply(status, content, headers=named)
-
-
 def fails(status: int, message: str, **headers: str) -> Behaviour:
     return says(status, json.dumps({"time_used": 5, "error_message": message, "request_id": "1"}), **headers)
-
-
-def stalls(handler: Handler) -> None:
-    handler.server.released.wait(10)
-    handler.close_connection = True
-
-
-def resets(handler: Handler) -> None:
-    # With no time to linger, closing sends a reset instead of an orderly end.
-    handler.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-    handler.connection.shutdown(socket.SHUT_RD)
-    handler.connection.close()
-    handler.close_connection = True
-
-
-def serving(server: Server) -> threading.Thread:
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
-    thread.start()
-    return thread
-
-
-def stop(server: Server, thread: threading.Thread) -> None:
-    server.released.set()
-    server.shutdown()
-    thread.join()
-    server.server_close()
 
 
 @contextmanager
 def playing(monkeypatch: pytest.MonkeyPatch, folder: Path) -> Iterator[Server]:
     """A running server, with key and secret in the environment."""
-    # A list of authorities that is quick to read; the server speaks no TLS anyway.
-    end = "-----END CERTIFICATE-----\n"
-    (folder / "one.pem").write_text(Path(certifi.where()).read_text(encoding="utf-8").split(end)[0] + end)
-    monkeypatch.setenv("SSL_CERT_FILE", str(folder / "one.pem"))
-    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    prepare_environment(monkeypatch, folder)
     monkeypatch.setenv("FACEPP_API_KEY", KEY)
     monkeypatch.setenv("FACEPP_API_SECRET", SECRET)
     running = Server()

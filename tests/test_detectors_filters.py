@@ -7,9 +7,9 @@ from pydantic import TypeAdapter, ValidationError
 
 from detector_bench.detectors.filters import FaceFilter, Filter, SingleSubjectFilter, first_reason
 from detector_bench.perception.boxes import boxes
-from detector_bench.perception.dlib_faces import DlibHogFaces
+from detector_bench.perception.faces.dlib_faces import DlibHogFaces
 from detector_bench.perception.stage import Frame
-from detector_bench.perception.yolo_persons import YoloPersons
+from detector_bench.perception.yolo.persons import YoloPersons
 
 FACES, PERSONS = DlibHogFaces(), YoloPersons()
 

@@ -15,9 +15,9 @@ from running import frames_of, judged, plain
 from detector_bench.detectors import Detector, build_detector
 from detector_bench.errors import ConfigError
 from detector_bench.perception.boxes import boxes
+from detector_bench.perception.faces.yunet import YuNetFaces
 from detector_bench.perception.stage import Batch
-from detector_bench.perception.yolo_persons import YoloPersons
-from detector_bench.perception.yunet import YuNetFaces
+from detector_bench.perception.yolo.persons import YoloPersons
 from detector_bench.vocabulary import Status
 from detector_bench.weights import WeightsLocator
 

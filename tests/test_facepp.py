@@ -14,8 +14,6 @@ from facepp_server import (
     IMAGE,
     KEY,
     SECRET,
-    Behaviour,
-    Handler,
     Server,
     answer,
     ask,
@@ -25,17 +23,15 @@ from facepp_server import (
     fails,
     hasty,
     playing,
-    resets,
-    says,
-    stalls,
 )
+from local_server import Behaviour, garbles, resets, says, stalls
 from PIL import Image
 from running import found_by, judged, noise, plain
 
 from detector_bench.detectors import build_detector
 from detector_bench.errors import ConfigError
-from detector_bench.perception.facepp_answers import MOST_BYTES, FaceppAnswers, read_faces
-from detector_bench.perception.facepp_client import _retry_after
+from detector_bench.perception.answers.facepp_answers import MOST_BYTES, FaceppAnswers, read_faces
+from detector_bench.perception.answers.paced_requests import retry_after
 from detector_bench.perception.stage import StageFailure, fingerprint
 from detector_bench.weights import WeightsLocator
 
@@ -163,12 +159,6 @@ def test_what_is_no_answer_is_an_error(server: Server, text: str, message: str) 
 
 
 def test_text_that_is_no_text_is_an_error(server: Server) -> None:
-    def garbles(handler: Handler) -> None:
-        handler.send_response(200)
-        handler.send_header("Content-Length", "2")
-        handler.end_headers()
-        handler.wfile.write(b"\xff\xfe")
-
     server.always = garbles
     assert failure(ask(server)[0]) == "api_failed: the answer is no text in UTF-8"
 
@@ -241,11 +231,11 @@ def test_server_that_asks_for_a_long_wait_is_left_alone(server: Server) -> None:
 
 
 def test_waits_that_headers_name() -> None:
-    assert _retry_after({}) == 0
-    assert _retry_after({"Retry-After": "7"}) == 7
+    assert retry_after({}) == 0
+    assert retry_after({"Retry-After": "7"}) == 7
     for useless in ("soon", "-3", "nan", "inf", "", formatdate(time.time() - 60, usegmt=True)):
-        assert _retry_after({"Retry-After": useless}) == 0
-    assert 58 < _retry_after({"Retry-After": formatdate(time.time() + 60, usegmt=True)}) <= 60
+        assert retry_after({"Retry-After": useless}) == 0
+    assert 58 < retry_after({"Retry-After": formatdate(time.time() + 60, usegmt=True)}) <= 60
 
 
 def test_waits_grow(server: Server) -> None:

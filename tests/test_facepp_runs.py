@@ -17,32 +17,14 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-from facepp_server import (
-    IMAGE,
-    KEY,
-    SECRET,
-    Behaviour,
-    Handler,
-    Server,
-    answer,
-    ask,
-    face,
-    facepp,
-    fails,
-    hasty,
-    playing,
-    resets,
-    says,
-    serving,
-    stalls,
-    stop,
-)
+from facepp_server import IMAGE, KEY, SECRET, Handler, Server, answer, ask, face, facepp, fails, hasty, playing
+from local_server import Behaviour, pulls_the_plug, resets, says, serving, stalls, stop
 from running import noise
 from small_parts import image_name, picture, small_run, write_tables
 
 from detector_bench.errors import ConfigError, DetectorBenchError, RunInterruptedError
-from detector_bench.perception.facepp_answers import FaceppAnswers
-from detector_bench.perception.facepp_credentials import Credentials
+from detector_bench.perception.answers.facepp_answers import FaceppAnswers
+from detector_bench.perception.answers.facepp_credentials import Credentials
 from detector_bench.runner.readiness import lacking
 from detector_bench.weights import WeightsLocator
 
@@ -134,10 +116,6 @@ def test_network_that_goes_down_in_the_middle(server: Server, tmp_path: Path) ->
     images, out = image_set(tmp_path, 9), tmp_path / "out"
     port = server.server_address[1]
     detector = facepp(server, retries=2)
-
-    def pulls_the_plug(handler: Handler) -> None:
-        server.socket.close()
-        resets(handler)
 
     server.script = [*[server.always] * 3, pulls_the_plug]
     began = time.monotonic()
@@ -255,7 +233,7 @@ def test_key_gets_nowhere(server: Server, tmp_path: Path, end: str) -> None:
         import logging, sys
         from pathlib import Path
         logging.basicConfig(level=logging.DEBUG)
-        from detector_bench.perception import facepp_client
+        from detector_bench.perception.answers import facepp_client
         from detector_bench.study import Study
         if {end == "crash"!r}:
             facepp_client._error_message = lambda response: 1 / 0
@@ -296,7 +274,7 @@ def test_key_is_not_in_logs_or_chains_of_exceptions(server: Server, caplog: pyte
     assert caplog.text
     for secret in (KEY, SECRET):
         assert secret not in caplog.text + repr(raised.value)
-        assert secret not in repr(Credentials.from_environment())
+        assert secret not in repr(Credentials.from_environment()) + repr(Credentials.from_environment().secrets)
 
 
 def test_key_is_no_part_of_the_fingerprint(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,19 +14,19 @@ import pytest
 from PIL import Image
 from running import Pixels, found_by, noise, plain, read_image
 
-from detector_bench.errors import MissingExtraError, WeightsError
-from detector_bench.perception.dlib_cnn_network import OnnxFaceNetwork, strips
-from detector_bench.perception.dlib_cnn_pyramid import (
+from detector_bench.errors import ConfigError, MissingExtraError, WeightsError
+from detector_bench.perception.faces.dlib_cnn_network import OnnxFaceNetwork, strips
+from detector_bench.perception.faces.dlib_cnn_pyramid import (
     Level,
-    double,
     find_boxes,
     plan_pyramid,
     resize_bilinear,
     tile,
 )
-from detector_bench.perception.dlib_cnn_stages import DlibCnnOnnxFaces, DlibCnnTorchFaces
-from detector_bench.perception.dlib_cnn_weights import DetectorWeights, read_detector
-from detector_bench.perception.dlib_faces import DlibCnnFaces
+from detector_bench.perception.faces.dlib_cnn_stages import DlibCnnOnnxFaces, DlibCnnTorchFaces
+from detector_bench.perception.faces.dlib_cnn_weights import DetectorWeights, read_detector
+from detector_bench.perception.faces.dlib_faces import DlibCnnFaces
+from detector_bench.perception.faces.dlib_resizing import double, resize, resize_to_longest, sides_for
 from detector_bench.perception.stage import Arrays, Stage
 from detector_bench.weights import WeightsLocator
 from detector_bench.weights.catalogue import DLIB_CNN_FACES
@@ -36,8 +36,11 @@ ANYWHERE = WeightsLocator(cache=Path("nowhere"))
 
 @pytest.fixture(scope="module")
 def file() -> Path:
-    pytest.importorskip("face_recognition_models")
-    return ANYWHERE.locate(DLIB_CNN_FACES)
+    # Importing the package that carries it needs setuptools, which may be missing; finding its files does not.
+    found = ANYWHERE.find(DLIB_CNN_FACES)
+    if found is None:
+        pytest.skip("the package face-recognition-models, which carries dlib's network, is not installed")
+    return found
 
 
 @pytest.fixture(scope="module")
@@ -189,12 +192,32 @@ def test_resizing_is_dlibs(weights: DetectorWeights, size: tuple[int, int]) -> N
 @pytest.mark.parametrize("image", [noise(70, 91), plain(201, 7, 255, height=130, width=60), noise(1, 1)])
 def test_doubling_is_dlibs(image: Pixels) -> None:
     height, width = image.shape[:2]
-    expected = dlib.resize_image(image, 2 * height + 1, 2 * width + 2).astype(int)
-    doubled = double(image)
-    assert doubled.shape == expected.shape
-    difference = np.abs(doubled - expected)
-    assert difference.max() <= 1
-    assert (difference > 0).mean() < 0.01
+    np.testing.assert_array_equal(double(image), dlib.resize_image(image, 2 * height + 1, 2 * width + 2))
+
+
+@pytest.mark.parametrize("side", [33, 47, 240, 301, 800])
+def test_pixels_are_resized_as_by_dlib(small_images: list[Pixels], side: int) -> None:
+    for image in (*small_images[1:4], noise(61, 200), plain(201, 7, 255, height=130, width=60)):
+        resized = resize_to_longest(image, side)
+        assert max(resized.shape) == side
+        expected = dlib.resize_image(np.ascontiguousarray(image), *resized.shape[:2])
+        np.testing.assert_array_equal(resized, expected)
+
+
+def test_pixels_are_resized_as_by_dlib_to_any_size() -> None:
+    sizes = np.random.default_rng(0).integers(2, 150, (60, 4))
+    for rows, columns, height, width in sizes:
+        image = noise(rows, columns)
+        np.testing.assert_array_equal(
+            resize(image, height=height, width=width), dlib.resize_image(image, int(height), int(width))
+        )
+
+
+def test_the_shorter_side_is_cut_off_to_whole_pixels() -> None:
+    assert sides_for(width=1000, height=667, longest_side=800) == (800, 533)
+    assert sides_for(width=667, height=1000, longest_side=800) == (533, 800)
+    assert sides_for(width=300, height=300, longest_side=800) == (800, 800)
+    assert sides_for(width=1, height=2000, longest_side=800) == (1, 800)
 
 
 # From scores to boxes
@@ -267,6 +290,14 @@ def test_a_missing_package_is_named(weights: DetectorWeights, monkeypatch: pytes
         DlibCnnTorchFaces().load(ANYWHERE)
 
 
+def test_a_missing_gpu_is_named(weights: DetectorWeights) -> None:
+    torch = pytest.importorskip("torch")
+    if torch.cuda.is_available():
+        pytest.skip("there is a GPU here")
+    with pytest.raises(ConfigError, match="device 'cuda' is asked for"):
+        DlibCnnTorchFaces(device="cuda").load(ANYWHERE)
+
+
 # The stages
 
 
@@ -289,6 +320,23 @@ def test_faces_of_doubled_images_are_dlibs(small_images: list[Pixels]) -> None:
     expected = found_by(DlibCnnFaces(upsample=1), tiny, weights=ANYWHERE)
     for stage in stages(upsample=1):
         assert_same_faces(found_by(stage, tiny, weights=ANYWHERE), expected)
+
+
+def test_faces_of_resized_images_are_dlibs_in_pixels_of_the_original(small_images: list[Pixels]) -> None:
+    longest_side = 230
+    images = [np.ascontiguousarray(image) for image in small_images[1:3]]
+    expected = []
+    for image in images:
+        height, width = image.shape[:2]
+        new_width, new_height = sides_for(width=width, height=height, longest_side=longest_side)
+        (found,) = found_by(DlibCnnFaces(), [dlib.resize_image(image, new_height, new_width)], weights=ANYWHERE)
+        factors = np.array([width / new_width, height / new_height] * 2)
+        expected.append({**found, "corners": found["corners"] * factors})
+    for stage in (*stages(longest_side=longest_side), DlibCnnFaces(longest_side=longest_side)):
+        for ours, theirs in zip(found_by(stage, images, weights=ANYWHERE), expected, strict=True):
+            assert len(theirs["scores"]) > 0
+            np.testing.assert_allclose(ours["corners"], theirs["corners"], atol=1e-3)
+            np.testing.assert_allclose(ours["scores"], theirs["scores"], atol=1e-4)
 
 
 def test_results_do_not_depend_on_the_other_images(small_images: list[Pixels]) -> None:

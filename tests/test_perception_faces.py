@@ -16,9 +16,9 @@ from running import Pixels, found_by, frames_of, noise, plain, portraits, read_i
 
 from detector_bench.errors import WeightsError
 from detector_bench.perception.boxes import areas
-from detector_bench.perception.dlib_faces import DlibCnnFaces, DlibHogFaces
+from detector_bench.perception.faces.dlib_faces import DlibCnnFaces, DlibHogFaces
+from detector_bench.perception.faces.yunet import YuNetFaces
 from detector_bench.perception.stage import Stage
-from detector_bench.perception.yunet import YuNetFaces
 from detector_bench.weights import CATALOGUE, WeightsLocator
 
 ANYWHERE = WeightsLocator(cache=Path("nowhere"))
@@ -106,7 +106,7 @@ def test_cnn_survives_images_that_damage_dlibs_memory() -> None:
     # dlib itself raises an error on the first of these, and aborts the process a little later.
     code = """
         import numpy as np
-        from detector_bench.perception.dlib_faces import DlibCnnFaces
+        from detector_bench.perception.faces.dlib_faces import DlibCnnFaces
         from detector_bench.perception.stage import Frame
         from detector_bench.weights import WeightsLocator
         small = {0: [(200, 5), (5, 200), (1, 1), (7, 7), (31, 60), (32, 60)], 1: [(3, 40), (16, 40)]}

@@ -12,11 +12,12 @@ from pydantic import BaseModel, ValidationError
 from running import plain
 
 from detector_bench.errors import ConfigError, WeightsError
-from detector_bench.perception.age_and_gender_networks import AgeAndGenderNetworks
 from detector_bench.perception.boxes import boxes
 from detector_bench.perception.crop import Crop
-from detector_bench.perception.dlib_faces import DlibCnnFaces, DlibHogFaces
-from detector_bench.perception.onnx_outputs import OnnxInput, OnnxOutputs
+from detector_bench.perception.faces.dlib_faces import DlibCnnFaces, DlibHogFaces
+from detector_bench.perception.faces.yunet import YuNetFaces
+from detector_bench.perception.networks.age_and_gender_networks import AgeAndGenderNetworks
+from detector_bench.perception.networks.onnx_outputs import OnnxInput, OnnxOutputs
 from detector_bench.perception.stage import (
     Arrays,
     Batch,
@@ -29,8 +30,7 @@ from detector_bench.perception.stage import (
     fingerprint,
     with_inputs,
 )
-from detector_bench.perception.yolo_persons import YoloPersons
-from detector_bench.perception.yunet import YuNetFaces
+from detector_bench.perception.yolo.persons import YoloPersons
 from detector_bench.weights import WeightsFile, WeightsLocator
 
 SHA256 = hashlib.sha256(b"one").hexdigest()

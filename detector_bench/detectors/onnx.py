@@ -13,7 +13,7 @@ from detector_bench.detectors.prediction import Prediction
 from detector_bench.detectors.reading import UNCERTAIN, Reading
 from detector_bench.errors import nearest_hint
 from detector_bench.perception.crop import Crop
-from detector_bench.perception.onnx_outputs import OnnxInput, OnnxOutputs
+from detector_bench.perception.networks.onnx_outputs import OnnxInput, OnnxOutputs
 from detector_bench.perception.stage import Batch, Frame, Stage
 from detector_bench.vocabulary import ATTRIBUTES
 from detector_bench.weights.files import WeightsField

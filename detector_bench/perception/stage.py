@@ -146,6 +146,15 @@ class Stage(BaseModel, ABC):
         """What the stage needs from the environment and does not find there, a line each."""
         return ()
 
+    @property
+    def calls_at_once(self) -> int:
+        """How many calls of the function may run at the same time, in threads: for what waits on a network."""
+        return 1
+
+    def spending(self, results: Iterable[Arrays]) -> Mapping[str, float | str]:  # noqa: ARG002
+        """What results cost, named numbers for the record of a run; empty where nothing is paid or counted."""
+        return {}
+
     @abstractmethod
     def load(self, weights: WeightsLocator) -> StageFunction:
         """Read the weights and return the function that does the work.
@@ -167,13 +176,23 @@ def _as_stage(name: str, found: Any) -> type[Stage]:
 
 STAGES: Registry[type[Stage]] = Registry("stage", entry_point_group="detector_bench.stages", adapt=_as_stage)
 for _name, _target in {
-    "dlib_hog_faces": "detector_bench.perception.dlib_faces:DlibHogFaces",
-    "dlib_cnn_faces": "detector_bench.perception.dlib_faces:DlibCnnFaces",
-    "dlib_cnn_onnx_faces": "detector_bench.perception.dlib_cnn_stages:DlibCnnOnnxFaces",
-    "dlib_cnn_torch_faces": "detector_bench.perception.dlib_cnn_stages:DlibCnnTorchFaces",
-    "yunet_faces": "detector_bench.perception.yunet:YuNetFaces",
-    "yolo_persons": "detector_bench.perception.yolo_persons:YoloPersons",
-    "facepp_answers": "detector_bench.perception.facepp_answers:FaceppAnswers",
+    "dlib_hog_faces": "detector_bench.perception.faces.dlib_faces:DlibHogFaces",
+    "dlib_cnn_faces": "detector_bench.perception.faces.dlib_faces:DlibCnnFaces",
+    "dlib_cnn_onnx_faces": "detector_bench.perception.faces.dlib_cnn_stages:DlibCnnOnnxFaces",
+    "dlib_cnn_torch_faces": "detector_bench.perception.faces.dlib_cnn_stages:DlibCnnTorchFaces",
+    "yunet_faces": "detector_bench.perception.faces.yunet:YuNetFaces",
+    "yolo_boxes": "detector_bench.perception.yolo.boxes:YoloBoxes",
+    "yolo_persons": "detector_bench.perception.yolo.persons:YoloPersons",
+    "yolo_faces": "detector_bench.perception.yolo.faces:YoloFaces",
+    "mivolo_outputs": "detector_bench.perception.networks.mivolo_outputs:MivoloOutputs",
+    "mediapipe_faces": "detector_bench.perception.faces.mediapipe_faces:MediapipeFaces",
+    "aligned_faces": "detector_bench.perception.faces.aligned_faces:AlignedFaces",
+    "fairface_outputs": "detector_bench.perception.networks.fairface_outputs:FairfaceOutputs",
+    "clip_image_embeddings": "detector_bench.perception.clip.similarities:ClipImageEmbeddings",
+    "clip_similarities": "detector_bench.perception.clip.similarities:ClipSimilarities",
+    "generated_answers": "detector_bench.perception.answers.generated_answers:GeneratedAnswers",
+    "chat_answers": "detector_bench.perception.answers.chat_answers:ChatAnswers",
+    "facepp_answers": "detector_bench.perception.answers.facepp_answers:FaceppAnswers",
 }.items():
     STAGES.register(_name, _target)
 

@@ -14,6 +14,7 @@ from detector_bench.detectors.base import Detector
 from detector_bench.detectors.prediction import Prediction
 from detector_bench.errors import DetectorBenchError
 from detector_bench.perception.stage import Arrays, Batch, Frame, Stage, StageFailure, StageFunction, with_inputs
+from detector_bench.runner.concurrent_calls import each_finished
 from detector_bench.runner.stage_cache import StageCache
 from detector_bench.vocabulary import Status
 from detector_bench.weights import WeightsLocator
@@ -71,15 +72,18 @@ class StageExecution:
 
     def _run_stage(self, stage: Stage, frames: Sequence[Frame], sha256: Sequence[str | None]) -> None:
         label = self.label(stage)
-        function = self._function(stage)
+        function = _checked(self._function(stage))
         step = stage.images_per_call or len(frames)
+        parts = [slice(start, start + step) for start in range(0, len(frames), step)]
         done: dict[str, Arrays] = {}
         began = time.perf_counter()
         try:
-            for start in range(0, len(frames), step):
-                part = frames[start : start + step]
-                results = each_or_failure(_checked(function), part, failed=_stage_failure)
-                for frame, content, result in zip(part, sha256[start : start + step], results, strict=True):
+            for part, results in each_finished(
+                lambda part: each_or_failure(function, frames[part], failed=_stage_failure),
+                parts,
+                at_once=stage.calls_at_once,
+            ):
+                for frame, content, result in zip(frames[part], sha256[part], results, strict=True):
                     frame.results[stage] = result
                     self.images[label] += 1
                     if content is not None and not isinstance(result, StageFailure):

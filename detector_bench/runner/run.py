@@ -70,6 +70,8 @@ class RunRecord:
     stage_fingerprints: dict[str, str] = field(default_factory=dict)
     identities: dict[str, Any] = field(default_factory=dict)
     weights: dict[str, dict[str, str]] = field(default_factory=dict)
+    spending: dict[str, dict[str, float | str]] = field(default_factory=dict)
+    """By stage, what its results for this image set cost, those of earlier sessions included."""
 
 
 def run_detectors(
@@ -178,7 +180,15 @@ class _Run:
             self._flush(force=True)
             raise
         self._complete_record(state, seconds=time.perf_counter() - began)
+        self._add_up_spending(contents)
         return self.record
+
+    def _add_up_spending(self, contents: Mapping[str, str | None]) -> None:
+        images = list({sha256 for sha256 in contents.values() if sha256 is not None})
+        for stage, own in self.fingerprints.items():
+            if type(stage).spending is not Stage.spending:
+                found = self.cache.get(own, images)
+                self.record.spending[self.execution.label(stage)] = dict(stage.spending(found.values()))
 
     def _store(self, detector: Detector, folder: Path) -> PredictionStore:
         # YAML brings along what JSON has no word for, such as dates.

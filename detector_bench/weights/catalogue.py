@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from detector_bench.weights.checkpoints import SAFE_FILES, Checkpoint
 from detector_bench.weights.files import WeightsFile
 
 _DLIB_MODELS = "https://github.com/davisking/dlib-models"
@@ -58,7 +59,80 @@ YOLOV8N_PERSONS = WeightsFile(
     source="https://github.com/ultralytics/ultralytics (YOLOv8n, COCO, exported to ONNX, int8)",
 )
 
-CATALOGUE: dict[str, WeightsFile] = {
+YOLOV8X_PERSONS_AND_FACES = WeightsFile(
+    path="yolov8x_person_face.pt",
+    licence="AGPL-3.0",
+    source="https://huggingface.co/iitolstykh/YOLO-Face-Person-Detector (YOLOv8x by MiVOLO's authors)",
+)
+
+CLIP_VIT_LARGE_PATCH14 = Checkpoint(
+    path="openai/clip-vit-large-patch14",
+    revision="32bd64288804d66eefd0ccbe215aa642df71cc41",
+    sha256={
+        "model.safetensors": "a2bf730a0c7debf160f7a6b50b3aaf3703e7e88ac73de7a314903141db026dcb",
+        "config.json": "8a09b467700c58138c29d53c605b34ebc69beaadd13274a8a2af8ad2c2f4032a",
+        "merges.txt": "9fd691f7c8039210e0fced15865466c65820d09b63988b0174bfe25de299051a",
+        "preprocessor_config.json": "910e70b3956ac9879ebc90b22fb3bc8a75b6a0677814500101a4c072bd7857bd",
+        "vocab.json": "5047b556ce86ccaf6aa22b3ffccfc52d391ea4accdab9c2f2407da5b742d4363",
+    },
+    files=("model.safetensors", "config.json", "preprocessor_config.json", "merges.txt", "vocab.json"),
+    licence="not stated by its authors",
+    source="https://huggingface.co/openai/clip-vit-large-patch14 (the code, github.com/openai/CLIP, is MIT)",
+)
+
+_FAIRFACE = "https://github.com/dchen236/FairFace (the folder that its README links under 'Download our models')"
+_FAIRFACE_LICENCE = "CC-BY-4.0 (stated for the data; none is stated for the weights)"
+
+# Their authors publish no sha256, and none could be confirmed elsewhere: what is found is used, and recorded.
+FAIRFACE_RACE7 = WeightsFile(
+    path="res34_fair_align_multi_7_20190809.pt", licence=_FAIRFACE_LICENCE, source=_FAIRFACE
+)
+FAIRFACE_RACE4 = WeightsFile(
+    path="fairface_alldata_4race_20191111.pt", licence=_FAIRFACE_LICENCE, source=_FAIRFACE
+)
+
+MIVOLO_IMDB = WeightsFile(
+    path="model_imdb_cross_person_4.22_99.46.pth.tar",
+    licence="not stated (the code: Apache-2.0; trained on IMDB-clean, whose pictures are for research only)",
+    source="https://github.com/WildChlamydia/MiVOLO (README, mivolo_d1 face_body on IMDB-cleaned)",
+)
+MIVOLO_V2 = Checkpoint(
+    path="iitolstykh/mivolo_v2",
+    revision="53393526c220e34cdd7b722b36d22b6f9e5f4241",
+    sha256={"model.safetensors": "96efb47051c038ebeec74b73b4253c5fd000433e5afcab7deee0bd8f3fa7bf18"},
+    files=(*SAFE_FILES, "*.py"),
+    licence="Apache-2.0 as its page says; trained on proprietary data among others",
+    source="https://huggingface.co/iitolstykh/mivolo_v2 (MiVOLO v2, 384 pixels)",
+)
+
+_MEDIAPIPE = "https://storage.googleapis.com/mediapipe-models/face_detector"
+MEDIAPIPE_FACES_SHORT_RANGE = WeightsFile(
+    path="blaze_face_short_range.tflite",
+    sha256="b4578f35940bf5a1a655214a1cce5cab13eba73c1297cd78e1a04c2380b0152f",
+    licence="Apache-2.0",
+    source="https://ai.google.dev/edge/mediapipe/solutions/vision/face_detector",
+    url=f"{_MEDIAPIPE}/blaze_face_short_range/float16/1/blaze_face_short_range.tflite",
+)
+MEDIAPIPE_FACES_FULL_RANGE = WeightsFile(
+    path="blaze_face_full_range.tflite",
+    sha256="3698b18f063835bc609069ef052228fbe86d9c9a6dc8dcb7c7c2d69aed2b181b",
+    licence="Apache-2.0",
+    source="https://ai.google.dev/edge/mediapipe/solutions/vision/face_detector",
+    url=f"{_MEDIAPIPE}/blaze_face_full_range/float16/1/blaze_face_full_range.tflite",
+)
+
+BLIP2_OPT_2_7B = Checkpoint(
+    path="Salesforce/blip2-opt-2.7b",
+    revision="59a1ef6c1e5117b3f65523d1c6066825bcf315e3",
+    sha256={
+        "model-00001-of-00002.safetensors": "b81228c9ac1b3dee1731ee71d51fe3b2c34f915019c44c25a793b51300ae24fc",
+        "model-00002-of-00002.safetensors": "536bd73b8f1de7d94f503b23fea2eaa4f7f3ea5f74f8f874fcb21d6df1555a19",
+    },
+    licence="MIT",
+    source="https://huggingface.co/Salesforce/blip2-opt-2.7b",
+)
+
+CATALOGUE: dict[str, WeightsFile | Checkpoint] = {
     file.name: file
     for file in (
         AGE_NETWORK,
@@ -67,6 +141,15 @@ CATALOGUE: dict[str, WeightsFile] = {
         DLIB_CNN_FACES,
         YUNET_FACES,
         YOLOV8N_PERSONS,
+        YOLOV8X_PERSONS_AND_FACES,
+        CLIP_VIT_LARGE_PATCH14,
+        FAIRFACE_RACE7,
+        FAIRFACE_RACE4,
+        MIVOLO_IMDB,
+        MIVOLO_V2,
+        MEDIAPIPE_FACES_SHORT_RANGE,
+        MEDIAPIPE_FACES_FULL_RANGE,
+        BLIP2_OPT_2_7B,
     )
 }
-"""By file name. A file without `url` and `package` must be put into the weights folder by the user."""
+"""By name. A file without `url` and `package` must be put into the weights folder by the user."""

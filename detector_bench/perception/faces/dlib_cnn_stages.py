@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
 from detector_bench.perception.boxes import boxes
-from detector_bench.perception.dlib_cnn_network import FaceNetwork, OnnxFaceNetwork, TorchFaceNetwork
-from detector_bench.perception.dlib_cnn_pyramid import double, find_boxes, plan_pyramid
-from detector_bench.perception.dlib_cnn_weights import DetectorWeights, read_detector
+from detector_bench.perception.faces.dlib_cnn_network import FaceNetwork, OnnxFaceNetwork, TorchFaceNetwork
+from detector_bench.perception.faces.dlib_cnn_pyramid import find_boxes, plan_pyramid
+from detector_bench.perception.faces.dlib_cnn_weights import DetectorWeights, read_detector
+from detector_bench.perception.faces.dlib_resizing import LongestSide, double, resize_to_longest, scaled
 from detector_bench.perception.stage import Arrays, Frame, Stage, StageFunction
+from detector_bench.perception.torch_settings import Device
 from detector_bench.weights import WeightsFile, WeightsLocator
 from detector_bench.weights.catalogue import DLIB_CNN_FACES
 from detector_bench.weights.files import WeightsField
@@ -36,6 +38,7 @@ class DlibCnnOnnxFaces(Stage):
 
     upsample: int = Field(default=0, ge=0, le=3)
     """How many times the image is doubled in size first, to find smaller faces."""
+    longest_side: LongestSide = None
     network: WeightsField = DLIB_CNN_FACES
 
     def weights(self) -> tuple[WeightsFile, ...]:
@@ -45,7 +48,12 @@ class DlibCnnOnnxFaces(Stage):
     def load(self, weights: WeightsLocator) -> StageFunction:
         """Read the network; see `Stage.load`."""
         detector = read_detector(weights.locate(self.network))
-        return _stage_function(OnnxFaceNetwork(detector, extra=self.extra), detector, upsample=self.upsample)
+        return _stage_function(
+            OnnxFaceNetwork(detector, extra=self.extra),
+            detector,
+            upsample=self.upsample,
+            longest_side=self.longest_side,
+        )
 
 
 class DlibCnnTorchFaces(Stage):
@@ -60,9 +68,9 @@ class DlibCnnTorchFaces(Stage):
 
     upsample: int = Field(default=0, ge=0, le=3)
     """How many times the image is doubled in size first, to find smaller faces."""
+    longest_side: LongestSide = None
     network: WeightsField = DLIB_CNN_FACES
-    device: Literal["auto", "cpu", "cuda"] = "auto"
-    """Where to compute; `auto` takes the GPU where there is one."""
+    device: Device = "auto"
 
     def weights(self) -> tuple[WeightsFile, ...]:
         """The network's file."""
@@ -72,31 +80,36 @@ class DlibCnnTorchFaces(Stage):
         """Read the network; see `Stage.load`."""
         detector = read_detector(weights.locate(self.network))
         network = TorchFaceNetwork(detector, device=self.device, extra=self.extra)
-        return _stage_function(network, detector, upsample=self.upsample)
+        return _stage_function(network, detector, upsample=self.upsample, longest_side=self.longest_side)
 
 
-def _stage_function(network: FaceNetwork, detector: DetectorWeights, *, upsample: int) -> StageFunction:
+def _stage_function(
+    network: FaceNetwork, detector: DetectorWeights, *, upsample: int, longest_side: int | None
+) -> StageFunction:
     def detect(frames: Sequence[Frame]) -> list[Arrays]:
+        images = [resize_to_longest(frame.pixels, longest_side) for frame in frames]
         results = [boxes([], []) for _ in frames]
-        for places in _by_size(frames):
-            height, width = frames[places[0]].pixels.shape[:2]
+        for places in _by_size(images):
+            height, width = images[places[0]].shape[:2]
             if min(height, width) * 2**upsample < _SMALLEST_SIDE:
                 continue
-            images = [_enlarged(frames[place].pixels, upsample) for place in places]
-            height, width = images[0].shape[:2]
+            enlarged = [_enlarged(images[place], upsample) for place in places]
+            height, width = enlarged[0].shape[:2]
             pyramid = plan_pyramid(width=width, height=height)
-            for place, scores in zip(places, network.scores(images, pyramid), strict=True):
-                results[place] = boxes(*find_boxes(scores, pyramid, detector, upsample=upsample))
+            for place, scores in zip(places, network.scores(enlarged, pyramid), strict=True):
+                corners, found = find_boxes(scores, pyramid, detector, upsample=upsample)
+                back = scaled(corners, seen=images[place], wanted=frames[place].pixels)
+                results[place] = boxes(back, found)
         return results
 
     return detect
 
 
-def _by_size(frames: Sequence[Frame]) -> list[list[int]]:
-    """Which frames have images of the same size."""
+def _by_size(images: Sequence[NDArray[np.uint8]]) -> list[list[int]]:
+    """Which images have the same size."""
     found: dict[tuple[int, ...], list[int]] = {}
-    for place, frame in enumerate(frames):
-        found.setdefault(frame.pixels.shape, []).append(place)
+    for place, image in enumerate(images):
+        found.setdefault(image.shape, []).append(place)
     return list(found.values())
 
 

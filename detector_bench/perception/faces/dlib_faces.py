@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
+import numpy as np
 from pydantic import Field
 
 from detector_bench.extras import require
 from detector_bench.perception.boxes import boxes
+from detector_bench.perception.faces.dlib_resizing import LongestSide, resize_to_longest, scaled
 from detector_bench.perception.stage import Arrays, Frame, Stage, StageFunction
 from detector_bench.weights import WeightsFile, WeightsLocator
 from detector_bench.weights.catalogue import DLIB_CNN_FACES
@@ -63,6 +65,7 @@ class DlibCnnFaces(Stage):
 
     upsample: int = Field(default=0, ge=0, le=3)
     """How many times the image is doubled in size first, to find smaller faces."""
+    longest_side: LongestSide = None
     network: WeightsField = DLIB_CNN_FACES
 
     def weights(self) -> tuple[WeightsFile, ...]:
@@ -77,13 +80,16 @@ class DlibCnnFaces(Stage):
         def detect(frames: Sequence[Frame]) -> list[Arrays]:
             results = []
             for frame in frames:
+                pixels = resize_to_longest(frame.pixels, self.longest_side)
                 # On an image a few pixels high or wide dlib fails and damages the memory of the process, while no
                 # image of this size can show a face of 80 pixels.
-                if min(frame.pixels.shape[:2]) * 2**self.upsample < _SMALLEST_FOR_CNN:
+                if min(pixels.shape[:2]) * 2**self.upsample < _SMALLEST_FOR_CNN:
                     results.append(boxes([], []))
                     continue
-                found = detector(frame.pixels, self.upsample)
-                results.append(boxes([_corners(face.rect) for face in found], [face.confidence for face in found]))
+                found = detector(pixels, self.upsample)
+                corners = np.array([_corners(face.rect) for face in found], np.float32).reshape(-1, 4)
+                back = scaled(corners, seen=pixels, wanted=frame.pixels)
+                results.append(boxes(back, [face.confidence for face in found]))
             return results
 
         return detect

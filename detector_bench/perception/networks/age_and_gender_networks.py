@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from detector_bench.extras import require
-from detector_bench.perception.dlib_faces import DlibHogFaces
-from detector_bench.perception.face_chips import aligned_chips
-from detector_bench.perception.onnx_session import open_session
+from detector_bench.perception.faces.dlib_faces import DlibHogFaces
+from detector_bench.perception.faces.face_chips import aligned_chips
+from detector_bench.perception.networks.onnx_session import open_session
 from detector_bench.perception.stage import Arrays, Frame, Stage, StageField, StageFunction
 from detector_bench.weights import WeightsFile, WeightsLocator
 from detector_bench.weights.catalogue import AGE_NETWORK, FACE_LANDMARKS_5, GENDER_NETWORK

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from detector_bench.perception.dlib_cnn_weights import DetectorWeights, Floats
+from detector_bench.perception.faces.dlib_cnn_weights import DetectorWeights, Floats
 
 _SHRINKING = 6  # each level has 5/6 of the width and height of the one before
 _LOWEST_LEVEL = 5  # pixels
@@ -27,7 +27,6 @@ _STEP = 8  # pixels of the tiled image from one output of the network to the nex
 _FIRST_CENTRE = 14  # where the first output's window has its centre
 _POINT_SHIFT = 0.3  # dlib's estimate of how far its shrinking moves the picture
 _DOUBLING_SHIFT = (1.25, 0.75)  # likewise for doubling, in x and y
-_ROWS_AT_ONCE = 64
 
 Resize = Callable[[Floats, int, int], Floats]
 """Resizes planes (channels, height, width) to the given height and width as `resize_bilinear` does."""
@@ -152,44 +151,6 @@ def _neighbours(size: int, resized: int) -> tuple[NDArray[Any], NDArray[Any], ND
     position = np.arange(resized) * ((size - 1) / max(resized - 1, 1))
     before = np.minimum(position.astype(np.intp), size - 1)
     return before, np.minimum(before + 1, size - 1), position - before
-
-
-def double(pixels: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """Double an image in size as dlib does, to 2 width + 2 and 2 height + 1 pixels.
-
-    Values are cut off to whole numbers, not rounded. That makes a plain surface depend on the last bit of each
-    weight, so that the weights follow dlib's arithmetic: float32, columns counted up four at a time.
-    """
-    height, width = pixels.shape[:2]
-    top, bottom, down = _neighbours(height, 2 * height + 1)
-    left, right, across = _neighbours_four_at_a_time(width, 2 * width + 2)
-    near_top, near_bottom = (1 - down).astype(np.float32), down.astype(np.float32)
-    near_left, near_right = np.repeat(np.float32(1) - across, 3), np.repeat(across, 3)
-    left_values, right_values = (3 * places[:, None] + np.arange(3) for places in (left, right))
-    result = np.empty((len(top), 3 * len(left)), np.uint8)
-    for start in range(0, len(top), _ROWS_AT_ONCE):
-        rows = slice(start, start + _ROWS_AT_ONCE)
-        first = top[start]
-        source = pixels[first : bottom[rows][-1] + 1].reshape(-1, 3 * width).astype(np.float32)
-        at_left, at_right = (np.take(source, places.reshape(-1), axis=1) for places in (left_values, right_values))
-        total = np.outer(near_top[rows], near_left) * at_left[top[rows] - first]
-        total += np.outer(near_top[rows], near_right) * at_right[top[rows] - first]
-        total += np.outer(near_bottom[rows], near_left) * at_left[bottom[rows] - first]
-        total += np.outer(near_bottom[rows], near_right) * at_right[bottom[rows] - first]
-        result[rows] = total
-    return result.reshape(len(top), len(left), 3)
-
-
-def _neighbours_four_at_a_time(size: int, resized: int) -> tuple[NDArray[Any], NDArray[Any], Floats]:
-    scale = np.float32((size - 1) / max(resized - 1, 1))
-    position = np.empty((-(-resized // 4), 4), np.float32)
-    current = np.arange(4, dtype=np.float32) * scale - 4 * scale
-    for row in position:
-        current += 4 * scale
-        row[:] = current
-    places = position.reshape(-1)[:resized].clip(min=0)
-    before = np.minimum(places.astype(np.intp), size - 1)
-    return before, np.minimum(before + 1, size - 1), places - before.astype(np.float32)
 
 
 def find_boxes(

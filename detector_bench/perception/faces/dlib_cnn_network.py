@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 
 from detector_bench.errors import WeightsError
 from detector_bench.extras import require
-from detector_bench.perception.dlib_cnn_pyramid import TiledPyramid, tile
-from detector_bench.perception.dlib_cnn_weights import DetectorWeights, Floats
+from detector_bench.perception.faces.dlib_cnn_pyramid import TiledPyramid, tile
+from detector_bench.perception.faces.dlib_cnn_weights import DetectorWeights, Floats
+from detector_bench.perception.torch_settings import Device, chosen_device
 
 PIXELS_AT_ONCE = 8_000_000
 """How many pixels of tiled images go through the network together."""
@@ -190,31 +191,30 @@ class TorchFaceNetwork:
 
     Args:
         weights: the detector's weights.
-        device: `cpu`, `cuda`, or another of PyTorch's; `auto` takes the GPU where there is one.
+        device: where to compute.
         extra: the extra to name if PyTorch is missing.
         pixels_at_once: bounds the memory, and with it how many images go through together.
 
     Raises:
         MissingExtraError: PyTorch is not installed.
+        ConfigError: a GPU is asked for, and there is none.
     """
 
     def __init__(
         self,
         weights: DetectorWeights,
         *,
-        device: str = "auto",
+        device: Device = "auto",
         extra: str | None = "torch",
         pixels_at_once: int = PIXELS_AT_ONCE,
     ) -> None:
         self._pixels_at_once = pixels_at_once
         torch = require("torch", extra=extra)
-        if device == "auto":
-            device = "cuda" if torch.cuda.is_available() else "cpu"
         self._torch = torch
-        self._device = device
+        self._device = chosen_device(torch, device)
         # A batch lies as pixels x channels on both kinds of device: three times as fast on a CPU.
-        self.module = torch_module(weights).to(device, memory_format=torch.channels_last)
-        self._mean = torch.tensor(weights.mean_colour, device=device).reshape(1, 3, 1, 1)
+        self.module = torch_module(weights).to(self._device, memory_format=torch.channels_last)
+        self._mean = torch.tensor(weights.mean_colour, device=self._device).reshape(1, 3, 1, 1)
 
     def scores(self, images: Sequence[NDArray[np.uint8]], pyramid: TiledPyramid) -> list[Floats]:
         """See `FaceNetwork.scores`."""

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import hashlib
-import io
 from collections.abc import Sequence
-from typing import Any, ClassVar, Literal, NamedTuple
-from urllib.parse import urlsplit
+from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image
 from pydantic import BaseModel, Field, FiniteFloat, ValidationError, field_validator
 
 from detector_bench.extras import require
+from detector_bench.perception.answers.encoded_images import ImageFormat, encoded
+from detector_bench.perception.answers.facepp_credentials import Credentials, missing_credentials
+from detector_bench.perception.answers.service_address import require_safe_address
+from detector_bench.perception.answers.stored_text import text_array, text_in
 from detector_bench.perception.boxes import boxes, largest
-from detector_bench.perception.facepp_credentials import Credentials, missing_credentials
 from detector_bench.perception.stage import DESCRIPTIVE, Arrays, Frame, Stage, StageFailure, StageFunction
 from detector_bench.weights import WeightsLocator
 
@@ -23,8 +23,6 @@ SHORTEST_SIDE = 48
 LONGEST_SIDE = 4096
 MOST_BYTES = 1_990_000
 """The API's limit of 2 MB holds for the whole request; the rest is for its other fields."""
-
-_LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
 class FaceppFace(NamedTuple):
@@ -100,7 +98,7 @@ def _face(box: _Rectangle, attributes: _Attributes) -> FaceppFace:
 
 def answer_text(result: Arrays) -> str:
     """The answer in a result of `FaceppAnswers`, as the API gave it."""
-    return np.asarray(result["answer"], np.uint8).tobytes().decode()
+    return text_in(result["answer"])
 
 
 class FaceppAnswers(Stage):
@@ -125,7 +123,7 @@ class FaceppAnswers(Stage):
 
     endpoint: str = "https://api-us.faceplusplus.com/facepp/v3/detect"
     """Address of the Detect API; api-cn instead of api-us for accounts of the Chinese console."""
-    image_format: Literal["jpeg", "png"] = "jpeg"
+    image_format: ImageFormat = "jpeg"
     """PNG is exact, and leaves more images to be shrunk below 2 MB."""
     jpeg_quality: int = Field(default=95, ge=1, le=100)
     requests_per_second: float = Field(default=1.0, gt=0, json_schema_extra=DESCRIPTIVE)
@@ -142,13 +140,7 @@ class FaceppAnswers(Stage):
     @field_validator("endpoint")
     @classmethod
     def _carries_no_secret(cls, endpoint: str) -> str:
-        parts = urlsplit(endpoint)
-        if parts.scheme not in ("https", "http") or not parts.hostname:
-            raise ValueError("an endpoint is an address that begins with https://")
-        if parts.scheme == "http" and parts.hostname not in _LOOPBACK:
-            raise ValueError("an endpoint begins with https://, for the key would travel readable by anyone")
-        if parts.username is not None or parts.query or parts.fragment:
-            raise ValueError("an endpoint has no user name, query or fragment; the key comes from the environment")
+        require_safe_address(endpoint)
         return endpoint
 
     def __eq__(self, other: object) -> bool:
@@ -167,7 +159,8 @@ class FaceppAnswers(Stage):
     def load(self, weights: WeightsLocator) -> StageFunction:  # noqa: ARG002
         """Read key and secret and open a connection; see `Stage.load`."""
         require("tenacity", extra=self.extra)
-        from detector_bench.perception.facepp_client import FaceppClient, FaceppFailure, Pace
+        from detector_bench.perception.answers.facepp_client import FaceppClient
+        from detector_bench.perception.answers.paced_requests import Pace, RequestFailure
 
         pace = Pace(
             requests_per_second=self.requests_per_second,
@@ -191,7 +184,7 @@ class FaceppAnswers(Stage):
             try:
                 answer = paid.get(content) or client.detect(image, media_type=f"image/{self.image_format}")
                 result = _result(answer, scale=scale)
-            except FaceppFailure as failure:
+            except RequestFailure as failure:
                 return StageFailure("api_failed", str(failure))
             except ValueError as error:
                 return StageFailure("invalid_answer", str(error))
@@ -213,22 +206,11 @@ class FaceppAnswers(Stage):
             size = (round(width * shrink), round(height * shrink))
             if min(size) < SHORTEST_SIDE:
                 return None
-            content = self._encoded(pixels, size=size)
+            content = encoded(pixels, image_format=self.image_format, jpeg_quality=self.jpeg_quality, size=size)
             if len(content) <= MOST_BYTES:
                 return content, (width / size[0], height / size[1])
             # Bytes grow about with the area; a little more than that, so that few attempts are needed.
             shrink *= 0.97 * (MOST_BYTES / len(content)) ** 0.5
-
-    def _encoded(self, pixels: NDArray[np.uint8], *, size: tuple[int, int]) -> bytes:
-        image = Image.fromarray(pixels)
-        if size != image.size:
-            image = image.resize(size, Image.Resampling.LANCZOS)
-        options: dict[str, Any] = {}
-        if self.image_format == "jpeg":
-            options = {"quality": self.jpeg_quality, "subsampling": 0}
-        stream = io.BytesIO()
-        image.save(stream, format=self.image_format, **options)
-        return stream.getvalue()
 
 
 def _result(answer: str, *, scale: Sequence[float]) -> Arrays:
@@ -243,4 +225,4 @@ def _result(answer: str, *, scale: Sequence[float]) -> Arrays:
     judged = largest(found)
     if judged is not None and (faces[judged].gender is None or faces[judged].years is None):
         raise ValueError("the answer leaves gender or age of the largest face out")
-    return {"answer": np.frombuffer(answer.encode(), np.uint8), **found}
+    return {"answer": text_array(answer), **found}

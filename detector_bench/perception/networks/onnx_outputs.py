@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from detector_bench.errors import ConfigError, nearest_hint
 from detector_bench.extras import require
 from detector_bench.perception.crop import Crop
-from detector_bench.perception.onnx_session import open_session
+from detector_bench.perception.networks.onnx_session import open_session
 from detector_bench.perception.stage import Arrays, Frame, Stage, StageFunction
 from detector_bench.weights import WeightsFile, WeightsLocator
 from detector_bench.weights.files import WeightsField

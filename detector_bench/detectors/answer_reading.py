@@ -1,0 +1,267 @@
+"""Reads a label out of a sentence that a vision-language model gave as its answer. Pure functions."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterable
+from functools import lru_cache
+from itertools import chain
+from typing import NamedTuple
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+from detector_bench.detectors.prediction import Prediction
+from detector_bench.perception.stage import Frame
+from detector_bench.vocabulary import ATTRIBUTES
+
+NO_ANSWER = "no_answer"
+"""The reason for an answer without any of the words that are looked for."""
+
+AMBIGUOUS = "ambiguous"
+"""The reason for an answer with the words of several labels."""
+
+UNKNOWN = "unknown"
+"""The reason for an answer that says that it cannot be told."""
+
+_NEGATIONS = frozenset(
+    "not no neither nor never without isn't aren't wasn't doesn't don't didn't won't cannot can't".split()  # noqa: SIM905
+)
+_BETWEEN = frozenset(
+    "a an any the be is look looks looking like appear appears seem seems to as really clearly".split()  # noqa: SIM905
+)
+"""Words that a negation reaches across: "does not look like a man"."""
+
+_STOP = "|"
+_WORD = re.compile(r"[^\W_]+(?:'[^\W_]+)*|[.,;:!?\n|]|\+")
+_THINKING = re.compile(r"<think>.*?(?:</think>|\Z)", re.DOTALL | re.IGNORECASE)
+_END_OF_THINKING = re.compile(r"\A.*</think>", re.DOTALL | re.IGNORECASE)  # some servers swallow the beginning
+
+
+class AnswerReading(NamedTuple):
+    """A label, or the reason why the answer gives none; exactly one of the two."""
+
+    label: str | None = None
+    reason: str | None = None
+
+
+class AnswerSet(BaseModel):
+    """Which words of an answer mean which label, and which mean that there is none.
+
+    Whole words and phrases count, whatever their case, hyphens and punctuation; longer phrases before the shorter
+    ones in them, so that "southeast asian" is not "asian". What a model thinks aloud in `<think>` tags does not
+    count. A label needs exactly one voice:
+
+    - a phrase from `reasons` anywhere filters with that reason: a model that says "unclear, perhaps a man" has not
+      answered;
+    - words of several labels ("a man and a woman") filter as `ambiguous`;
+    - a word right behind a negation ("not a man") does not count, and does not mean the other label either;
+    - no word at all filters as `no_answer`.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    labels: dict[str, tuple[str, ...]] = Field(min_length=1)
+    """Words and phrases by label."""
+    reasons: dict[str, tuple[str, ...]] = Field(default_factory=dict)
+    """Words and phrases by the reason for which they filter, the strongest reason first."""
+
+    @field_validator("reasons")
+    @classmethod
+    def _reasons_are_words(cls, reasons: dict[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
+        for reason in reasons:
+            if not re.fullmatch(r"[a-z][a-z_]*", reason):
+                raise ValueError(f"a reason is one word in snake_case; got {reason!r}")
+        return reasons
+
+    @model_validator(mode="after")
+    def _each_phrase_has_one_meaning(self) -> AnswerSet:
+        taken: dict[str, str] = {}
+        for meaning, phrases in chain(self.labels.items(), self.reasons.items()):
+            if not phrases:
+                raise ValueError(f"{meaning!r} has no words")
+            for phrase in phrases:
+                plain = _plain(phrase)
+                if not plain or _STOP in plain.split():
+                    raise ValueError(f"{phrase!r} of {meaning!r} is no word or phrase")
+                if taken.setdefault(plain, meaning) != meaning:
+                    raise ValueError(f"{phrase!r} means both {taken[plain]!r} and {meaning!r}")
+        return self
+
+    def read(self, answer: str) -> AnswerReading:
+        """The label that an answer gives, or why it gives none. Never raises."""
+        text = _plain(_END_OF_THINKING.sub("", _THINKING.sub(" ", answer)))
+        labels, reasons = (_meanings(words) for words in (self.labels, self.reasons))
+        found: dict[str, None] = {}
+        for match in _pattern((*labels, *reasons)).finditer(text):
+            if match[0] in reasons or not _negated(text[: match.start()]):
+                found[match[0]] = None
+        for reason in self.reasons:
+            if any(reasons.get(phrase) == reason for phrase in found):
+                return AnswerReading(reason=reason)
+        named = {labels[phrase] for phrase in found}
+        if len(named) == 1:
+            return AnswerReading(label=named.pop())
+        return AnswerReading(reason=AMBIGUOUS if named else NO_ANSWER)
+
+
+def prediction_from(answer: str, frame: Frame, attribute: str, *, answers: AnswerSet) -> Prediction:
+    """The verdict that an answer gives on an image; the answer itself is kept as `raw`."""
+    label, reason = answers.read(answer)
+    if label is None:
+        return Prediction.filtered(frame, attribute, reason or NO_ANSWER, raw=answer)
+    return Prediction.clear(frame, attribute, label, raw=answer)
+
+
+def require_classes(attribute: str, answers: AnswerSet) -> None:
+    """Check that the labels are classes of the attribute.
+
+    Raises:
+        ValueError: one is not.
+    """
+    classes = ATTRIBUTES[attribute].classes
+    for label in answers.labels:
+        if label not in classes:
+            raise ValueError(f"unknown class {label!r} of {attribute!r} (accepted: {', '.join(classes)})")
+
+
+def _meanings(words: dict[str, tuple[str, ...]]) -> dict[str, str]:
+    return {_plain(phrase): meaning for meaning, phrases in words.items() for phrase in phrases}
+
+
+@lru_cache(maxsize=256)
+def _pattern(phrases: tuple[str, ...]) -> re.Pattern[str]:
+    longest_first = sorted(phrases, key=len, reverse=True)
+    return re.compile(r"(?<!\S)(?:" + "|".join(map(re.escape, longest_first)) + r")(?!\S)")
+
+
+def _plain(text: str) -> str:
+    """Words in lower case with single spaces between them, and `|` where a clause ends."""
+    text = unicodedata.normalize("NFKC", text).casefold().replace("\N{RIGHT SINGLE QUOTATION MARK}", "'")
+    return " ".join(_plain_words(_WORD.findall(text)))
+
+
+def _plain_words(words: Iterable[str]) -> Iterable[str]:
+    for word in words:
+        if word == "+":
+            yield "plus"
+        elif not word[0].isalnum():
+            yield _STOP
+        else:
+            yield word.removesuffix("'s")
+
+
+def _negated(before: str) -> bool:
+    for word in reversed(before.split()):
+        if word not in _BETWEEN:
+            return word in _NEGATIONS
+    return False
+
+
+_UNSURE = (
+    "unknown",
+    "unclear",
+    "unsure",
+    "uncertain",
+    "undetermined",
+    "indeterminate",
+    "ambiguous",
+    "neither",
+    "none",
+    "n/a",
+    "not clear",
+    "not sure",
+    "not certain",
+    "not visible",
+    "not possible",
+    "impossible to say",
+    "impossible to tell",
+    "impossible to determine",
+    "hard to say",
+    "hard to tell",
+    "difficult to say",
+    "difficult to tell",
+    "difficult to determine",
+    "can't tell",
+    "can't say",
+    "can't see",
+    "can't determine",
+    "can't identify",
+    "cannot tell",
+    "cannot say",
+    "cannot see",
+    "cannot determine",
+    "cannot identify",
+    "cannot be determined",
+    "can't be determined",
+    "unable to tell",
+    "unable to say",
+    "unable to determine",
+    "unable to identify",
+    "do not know",
+    "don't know",
+    "not know",
+)
+_NOBODY = ("nobody", "no one", "no person", "no people", "no human", "no humans")
+
+
+def _reasons(*unknown: str, ambiguous: tuple[str, ...] = ()) -> dict[str, tuple[str, ...]]:
+    either = {AMBIGUOUS: ambiguous} if ambiguous else {}
+    return {"no_person": _NOBODY, **either, UNKNOWN: (*_UNSURE, *unknown)}
+
+
+GENDER_ANSWERS = AnswerSet(
+    labels={
+        "male": tuple(
+            "male males man men boy boys guy guys gentleman gentlemen lad masculine he him his himself father dad "  # noqa: SIM905
+            "grandfather husband son brother uncle king".split()
+        ),
+        "female": tuple(
+            "female females woman women girl girls lady ladies gentlewoman feminine she her hers herself mother "  # noqa: SIM905
+            "mom mum grandmother wife daughter sister aunt queen".split()
+        ),
+    },
+    reasons=_reasons(
+        "androgynous", "non-binary", "nonbinary", "genderless", "gender-neutral", ambiguous=("both", "either")
+    ),
+)
+"""Gender, in words of people."""
+
+AGE_ANSWERS = AnswerSet(
+    labels={
+        "young": (
+            *("young", "younger", "child", "children", "kid", "baby", "infant", "toddler", "youth"),
+            *("teen", "teenage", "teenager", "adolescent", "0-30", "0 to 30", "under 30", "below 30"),
+        ),
+        "middle_aged": ("middle-aged", "middle aged", "middle age", "30-60", "30 to 60", "between 30 and 60"),
+        "elderly": (
+            *("elderly", "elder", "senior", "senior citizen", "60+", "over 60", "above 60"),
+            *("60 or older", "60 and older", "60 or over", "60 and over", "60 or above", "60 and above"),
+        ),
+    },
+    reasons=_reasons(),
+)
+"""Age groups as BIGbench cuts them: 0 to 30, 30 to 60, 60 and more years. A bare number of years is no answer."""
+
+RACE_ANSWERS = AnswerSet(
+    labels={
+        "white": ("white", "caucasian", "european"),
+        "black": ("black", "african", "african american"),
+        "latino_hispanic": ("latino", "latina", "latinx", "latin american", "hispanic"),
+        "east_asian": ("east asian", "chinese", "japanese", "korean"),
+        "southeast_asian": (
+            *("southeast asian", "south east asian", "south eastern asian", "southeastern asian"),
+            *("thai", "vietnamese", "filipino", "filipina", "indonesian", "malay", "malaysian"),
+        ),
+        "south_asian": ("south asian", "indian", "pakistani", "bangladeshi", "sri lankan"),
+        "middle_eastern": ("middle eastern", "arab", "arabic", "persian", "north african"),
+    },
+    reasons=_reasons(
+        *("native american", "american indian", "indigenous", "pacific islander"),
+        ambiguous=("mixed", "multiracial"),
+    ),
+)
+"""FairFace's seven classes (Indian is `south_asian` here). "Asian" alone is no answer."""
+
+ANSWERS: dict[str, AnswerSet] = {"gender": GENDER_ANSWERS, "age": AGE_ANSWERS, "race": RACE_ANSWERS}
+"""By attribute."""

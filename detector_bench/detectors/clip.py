@@ -1,0 +1,121 @@
+"""CLIP as a classifier: whichever prompt an image is most similar to names its class."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from detector_bench.detectors.base import Card, detector
+from detector_bench.detectors.filters import Filter, first_reason
+from detector_bench.detectors.prediction import Prediction
+from detector_bench.detectors.reading import UNCERTAIN, ClassReading, Verdict
+from detector_bench.errors import nearest_hint
+from detector_bench.perception.clip.encoders import ClipEncoder, TransformersClip
+from detector_bench.perception.clip.similarities import ClipImageEmbeddings, ClipSimilarities
+from detector_bench.perception.crop import Crop
+from detector_bench.perception.stage import Batch, Frame, Stage
+from detector_bench.vocabulary import ATTRIBUTES
+
+GENDER_PROMPTS = {"male": "a photo of a male", "female": "a photo of a female"}
+"""Lyu 2025, supplementary material, after Cho 2023 and others."""
+
+CLIP_LICENCE = "weights: not stated by their authors; code: MIT (OpenAI's CLIP), Apache-2.0 (transformers)"
+CLIP_SOURCE = "https://huggingface.co/openai/clip-vit-large-patch14"
+CLIP_HARDWARE = "a GPU; on 2 CPU cores about 1.5 s per image with ViT-L/14"
+CLIP_STAGES = (ClipImageEmbeddings(), ClipSimilarities(prompts=tuple(GENDER_PROMPTS.values())))
+
+
+@detector(
+    "clip",
+    attributes=("gender", "age", "race"),
+    stages=CLIP_STAGES,
+    extra="clip",
+    card=Card(
+        summary="CLIP ViT-L/14 with one prompt per class, the most similar wins; filters nothing",
+        licence=CLIP_LICENCE,
+        source=CLIP_SOURCE,
+        paper="Radford et al. 2021 (arXiv 2103.00020); as a gender detector in Lyu 2025, supplementary material",
+        hardware=CLIP_HARDWARE,
+    ),
+)
+class Clip(BaseModel):
+    """Judges an image by the prompt it is most similar to; the score is the softmax over the prompts.
+
+    As Lyu 2025 has it, every image is clear: no filters, the whole image. With `filters`, `crop`, `min_score` and
+    a prompt for `uncertain` it is the general form, of which other CLIP detectors are cases.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    encoder: ClipEncoder = Field(default_factory=TransformersClip)
+    attribute: str = "gender"
+    prompts: dict[str, str] = Field(default_factory=lambda: dict(GENDER_PROMPTS), min_length=2)
+    """By class of the attribute; an image that the prompt of `uncertain` wins is filtered."""
+    crop: Crop = Field(default_factory=Crop)
+    filters: tuple[Filter, ...] = ()
+    min_score: float = Field(default=0.0, ge=0, le=1)
+    """A winner below this probability is `uncertain`: the image is filtered."""
+
+    @model_validator(mode="after")
+    def _prompts_are_for_classes(self) -> Clip:
+        check_prompts(self.attribute, self.prompts)
+        return self
+
+    @property
+    def attributes(self) -> tuple[str, ...]:
+        """The one attribute that the prompts are about."""
+        return (self.attribute,)
+
+    @property
+    def similarities(self) -> ClipSimilarities:
+        """The stage that compares images and prompts."""
+        return ClipSimilarities(encoder=self.encoder, crop=self.crop, prompts=tuple(self.prompts.values()))
+
+    @property
+    def stages(self) -> tuple[Stage, ...]:
+        """The similarities, and what filters and crop read."""
+        return (self.similarities, *(each.stage() for each in self.filters), *self.crop.inputs())
+
+    def predict(self, batch: Batch) -> Iterator[Prediction]:
+        """Judge a batch; see `Predicts.predict`."""
+        similarities = self.similarities
+        reading = prompt_reading(self.prompts, min_score=self.min_score)
+        for frame in batch:
+            found = frame[similarities]
+            reason = first_reason(self.filters, frame)
+            if reason is None and not found:
+                reason = self.crop.missing_reason
+            if reason is not None:
+                yield Prediction.filtered(frame, self.attribute, reason)
+            else:
+                yield prediction_of(frame, self.attribute, reading.verdict(found["logits"]))
+
+
+def check_prompts(attribute: str, prompts: Mapping[str, str]) -> None:
+    """Check that prompts are for classes of an attribute, or for `uncertain`.
+
+    Raises:
+        ValueError: unknown attribute or class, or only one class: then every image shows it.
+    """
+    if attribute not in ATTRIBUTES:
+        raise ValueError(f"unknown attribute {attribute!r}: {nearest_hint(attribute, ATTRIBUTES)}")
+    classes = ATTRIBUTES[attribute].classes
+    unknown = [label for label in prompts if label not in (*classes, UNCERTAIN)]
+    if unknown:
+        accepted = ", ".join((*classes, UNCERTAIN))
+        raise ValueError(f"a prompt for {unknown[0]!r}, which is no class of {attribute!r} (accepted: {accepted})")
+    if len(set(prompts) - {UNCERTAIN}) < 2:
+        raise ValueError(f"prompts for at least two classes of {attribute!r} are needed; got {list(prompts)}")
+
+
+def prompt_reading(prompts: Mapping[str, str], *, min_score: float = 0.0) -> ClassReading:
+    """How logits, in the prompts' order, become a verdict: softmax, and the largest wins."""
+    return ClassReading(output="logits", classes=tuple(prompts), activation="softmax", min_score=min_score)
+
+
+def prediction_of(frame: Frame, attribute: str, verdict: Verdict) -> Prediction:
+    """A clear prediction, or one filtered as `uncertain`."""
+    if verdict.uncertain:
+        return Prediction.filtered(frame, attribute, UNCERTAIN, score=verdict.score)
+    return Prediction.clear(frame, attribute, verdict.label, score=verdict.score, value=verdict.value)

@@ -1,0 +1,155 @@
+"""`vlm_judge`: any vision-language model as a detector, behind a server or on this machine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+
+from detector_bench.detectors.answer_reading import ANSWERS, AnswerSet, prediction_from, require_classes
+from detector_bench.detectors.base import Card, detector
+from detector_bench.detectors.prediction import Prediction
+from detector_bench.errors import nearest_hint
+from detector_bench.perception.answers.chat_answers import ChatAnswers, ChatEndpoint, was_refused
+from detector_bench.perception.answers.generated_answers import GeneratedAnswers, Generation, answer_of
+from detector_bench.perception.stage import Batch, Frame, Stage
+from detector_bench.vocabulary import ATTRIBUTES
+from detector_bench.weights.checkpoints import CheckpointField
+
+REFUSED = "refused"
+"""The reason for an image that the model, or a filter before it, declined to judge."""
+
+QUESTIONS: dict[str, str] = {
+    attribute: f"Look at the most prominent person in this image. {asked} Answer with one of these only: "
+    f"{offered}, unknown. Say unknown if nobody is to be seen or it cannot be told."
+    for attribute, asked, offered in (
+        ("gender", "Does this person look male or female?", "male, female"),
+        (
+            "age",
+            "How old does this person look?",
+            "young (0-30 years), middle-aged (30-60 years), elderly (60+ years)",
+        ),
+        (
+            "race",
+            "Which of these groups does this person look like?",
+            "White, Black, Latino, East Asian, Southeast Asian, South Asian, Middle Eastern",
+        ),
+    )
+}
+"""The default question about each attribute, about what is perceived, never about who somebody is."""
+
+
+class OpenAiModel(ChatEndpoint):
+    """A model behind a server that speaks OpenAI's chat completions protocol: hosted, vLLM, Ollama."""
+
+    kind: Literal["openai"]
+
+    def asking(self, question: str) -> ChatAnswers:
+        """The stage that asks a question."""
+        how = {name: getattr(self, name) for name in ChatEndpoint.model_fields}
+        return ChatAnswers(**how, question=question)
+
+
+class TransformersModel(Generation):
+    """An image-text-to-text checkpoint of transformers on this machine."""
+
+    kind: Literal["transformers"]
+    checkpoint: CheckpointField
+    chat: bool = True
+    """Put the question into the checkpoint's chat template; see `GeneratedAnswers`."""
+
+    def asking(self, question: str) -> GeneratedAnswers:
+        """The stage that asks a question."""
+        how = {name: getattr(self, name) for name in Generation.model_fields}
+        return GeneratedAnswers(**how, checkpoint=self.checkpoint, question=question, chat=self.chat)
+
+
+class Question(BaseModel):
+    """What is asked about an attribute, and how the answer is read."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    question: str = Field(min_length=1)
+    answers: AnswerSet
+
+
+def _questions(value: Any) -> Any:
+    """Fill in the default question and answers: `[gender, age]`, `{gender: "Which ...?"}`, `{gender: {...}}`."""
+    if isinstance(value, str):
+        value = [value]
+    if isinstance(value, list | tuple) and all(isinstance(name, str) for name in value):
+        value = dict.fromkeys(value)
+    if not isinstance(value, Mapping):
+        return value
+    filled: dict[str, Any] = {}
+    for name, given in value.items():
+        if name not in ATTRIBUTES:
+            raise ValueError(f"unknown attribute {name!r}: {nearest_hint(str(name), ATTRIBUTES)}")
+        defaults = {"question": QUESTIONS.get(name), "answers": ANSWERS.get(name)}
+        own = {} if given is None else {"question": given} if isinstance(given, str) else given
+        filled[name] = {**defaults, **own} if isinstance(own, Mapping) else own
+    return filled
+
+
+@detector(
+    "vlm_judge",
+    attributes=("gender", "age", "race"),
+    extra="judge",
+    needs_parameters=True,
+    card=Card(
+        summary="any vision-language model, asked about the most prominent person; 'unknown' means filtered",
+        licence="that of the model, or the server's terms",
+        source="`model` in the study file: an OpenAI-compatible server, or a transformers checkpoint (extra vlm)",
+        paper="judges of this kind: Luo et al., BIGbench; ImageBiTe",
+        hardware="network (every answer may cost money), or a GPU for a checkpoint of your own",
+    ),
+)
+class VlmJudge(BaseModel):
+    """Asks a vision-language model about each attribute and looks for a label in its words.
+
+    Each attribute is a question, and a request, of its own: so the answer about one cannot lean on the answer
+    about another, and a changed question about age leaves the paid answers about gender alone. Asking for all in
+    one request would send each image once instead.
+
+    A model that declines is `refused`; words of several labels are `ambiguous`; see `AnswerSet`. `raw` holds the
+    answer as it came.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    model: Annotated[OpenAiModel | TransformersModel, Field(discriminator="kind")]
+    questions: Annotated[dict[str, Question], BeforeValidator(_questions), Field(min_length=1)] = Field(
+        default=("gender",), validate_default=True
+    )
+    """By attribute: by default gender alone. `[gender, age, race]` takes the default questions and answers; a text
+    takes another question, a mapping also other answers."""
+
+    @model_validator(mode="after")
+    def _labels_are_known(self) -> VlmJudge:
+        for attribute, asked in self.questions.items():
+            require_classes(attribute, asked.answers)
+        return self
+
+    @property
+    def attributes(self) -> tuple[str, ...]:
+        """The attributes that it is asked about."""
+        return tuple(self.questions)
+
+    @property
+    def stages(self) -> tuple[Stage, ...]:
+        """The answers to each question."""
+        return tuple(self.model.asking(each.question) for each in self.questions.values())
+
+    def predict(self, batch: Batch) -> Iterator[Prediction]:
+        """Judge a batch; see `Predicts.predict`."""
+        for (attribute, asked), stage in zip(self.questions.items(), self.stages, strict=True):
+            for frame in batch:
+                yield _judge(frame, attribute, stage, asked.answers)
+
+
+def _judge(frame: Frame, attribute: str, stage: Stage, answers: AnswerSet) -> Prediction:
+    raw = answer_of(frame[stage])
+    if isinstance(stage, ChatAnswers) and was_refused(frame[stage]):
+        return Prediction.filtered(frame, attribute, REFUSED, raw=raw)
+    return prediction_from(raw, frame, attribute, answers=answers)

@@ -1,0 +1,184 @@
+"""Asks any server that speaks OpenAI's chat completions protocol: hosted models, vLLM, Ollama, llama.cpp.
+
+What a response means:
+
+| status | here |
+|---|---|
+| 200 with an answer, a refusal by the model, or one cut off by a content filter | a result |
+| 200 with anything else | an error of this image; not asked again, for it may have been paid for |
+| 401, 403: the key; 402, or `insufficient_quota`: the money | the run stops |
+| 404, 405, redirects: the address or the model's name | the run stops |
+| 400 and the like for a request field that the model does not know | the run stops |
+| 408, 409, 425, 429, 5xx, a lost connection, a timeout | asked again |
+| 400, 413, 422, ... | an error of this image |
+
+If nobody at all answers the first request, the run stops as well; later, that is an error of the image.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import Any, NamedTuple
+
+import httpx
+from pydantic import BaseModel, Field, ValidationError
+
+from detector_bench.errors import ConfigError, DetectorBenchError
+from detector_bench.perception.answers.hidden_secrets import Secrets
+from detector_bench.perception.answers.paced_requests import Pace, PacedRequests, RequestFailure
+
+_BUSY = frozenset(
+    {
+        HTTPStatus.REQUEST_TIMEOUT,
+        HTTPStatus.CONFLICT,
+        HTTPStatus.TOO_EARLY,
+        HTTPStatus.TOO_MANY_REQUESTS,
+    }
+)
+_DENIED = frozenset({HTTPStatus.UNAUTHORIZED, HTTPStatus.PAYMENT_REQUIRED, HTTPStatus.FORBIDDEN})
+_NOT_THERE = frozenset({HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED})
+_WRONG_REQUEST = frozenset(
+    {"unsupported_parameter", "unknown_parameter", "unsupported_value", "model_not_found", "invalid_model"}
+)
+_KEPT = "what was judged before is kept: mend it and run the same command again"
+
+
+class Completion(NamedTuple):
+    """An answer.
+
+    Attributes:
+        text: the model's words; of a refusal, the refusal's.
+        refused: the model or a content filter declined to answer.
+        prompt_tokens: what the question and the image cost; None if the server does not say.
+        completion_tokens: what the answer cost.
+    """
+
+    text: str
+    refused: bool
+    prompt_tokens: int | None
+    completion_tokens: int | None
+
+
+class _Part(BaseModel):
+    text: str = ""
+
+
+class _Message(BaseModel):
+    content: str | list[_Part] | None = None
+    refusal: str | None = None
+
+
+class _Choice(BaseModel):
+    message: _Message
+    finish_reason: str | None = None
+
+
+class _Usage(BaseModel):
+    prompt_tokens: int | None = Field(default=None, ge=0)
+    completion_tokens: int | None = Field(default=None, ge=0)
+
+
+class _Response(BaseModel):
+    choices: list[_Choice] = Field(min_length=1)
+    usage: _Usage | None = None
+
+
+def read_completion(content: bytes) -> Completion:
+    """Read the body of a response with status 200.
+
+    Raises:
+        ValueError: it is no chat completion, or it ended before the first word.
+    """
+    try:
+        response = _Response.model_validate_json(content)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        place = ".".join(str(part) for part in first["loc"])
+        problem = ValueError(f"{place + ': ' if place else ''}{first['msg']}")
+    else:
+        return _completion(response.choices[0], response.usage or _Usage())
+    raise problem
+
+
+def _completion(choice: _Choice, usage: _Usage) -> Completion:
+    found = choice.message.content
+    text = found if isinstance(found, str) else "".join(part.text for part in found or ())
+    if choice.finish_reason == "length" and not text:
+        raise ValueError("the answer ended before its first word; allow it more tokens (max_tokens)")
+    refused = choice.message.refusal is not None or choice.finish_reason == "content_filter"
+    return Completion(choice.message.refusal or text, refused, usage.prompt_tokens, usage.completion_tokens)
+
+
+class ChatClient:
+    """A connection to one server; several threads may share it.
+
+    Args:
+        base_url: the address up to `/v1`.
+        key: sent as a bearer token; None sends none.
+        key_variable: where the key came from, for messages.
+        pace: how often and how patiently to ask.
+    """
+
+    def __init__(self, base_url: str, *, key: str | None, key_variable: str | None, pace: Pace) -> None:
+        self._base_url = base_url
+        self._headers = {} if key is None else {"Authorization": f"Bearer {key}"}
+        self._secrets = Secrets(() if key is None else (key,))
+        self._key_shown = f"the key in {key_variable}" if key is not None else "a request without a key"
+        self._requests = PacedRequests(f"{base_url}/chat/completions", pace=pace, secrets=self._secrets)
+
+    def complete(self, request: Mapping[str, Any]) -> Completion:
+        """Ask once; see `PacedRequests.ask`.
+
+        Args:
+            request: the body, without `stream`.
+
+        Raises:
+            RequestFailure: there is no answer about this image.
+            ValueError: the answer is none.
+            DetectorBenchError: there would be none about any image.
+        """
+        try:
+            return self._requests.ask(self._completion_in, json=dict(request), headers=self._headers)
+        except RequestFailure as failure:
+            if self._requests.ever_reached:
+                raise
+            reason = str(failure)
+        raise DetectorBenchError(f"nobody answers at {self._base_url}: {reason}; {_KEPT}")
+
+    def _completion_in(self, response: httpx.Response) -> Completion:
+        status = response.status_code
+        message, codes = _complaint(response)
+        reason = self._requests.shown(f"{message} (HTTP {status})")
+        if status in _DENIED or "insufficient_quota" in codes:
+            raise DetectorBenchError(f"{self._base_url} refuses {self._key_shown}: {reason}; {_KEPT}")
+        if status in _NOT_THERE:
+            raise ConfigError(f"{self._base_url} has no such model, or is no chat completions API: {reason}")
+        if response.is_redirect:
+            target = self._requests.shown(response.headers["Location"])
+            raise ConfigError(f"{self._base_url} redirects to {target!r}, where no key is sent: {reason}")
+        if codes & _WRONG_REQUEST:
+            raise ConfigError(f"{self._base_url} does not take such requests: {reason}")
+        if status in _BUSY or status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+            raise self._requests.busy(response, reason)
+        if status != HTTPStatus.OK:
+            raise RequestFailure(reason)
+        found = read_completion(response.content)
+        return found._replace(text=self._secrets.hidden_in(found.text))
+
+
+def _complaint(response: httpx.Response) -> tuple[str, frozenset[str]]:
+    """The message of a response that is no answer, and the words by which it names its cause."""
+    try:
+        content: Any = json.loads(response.content)
+    except ValueError:  # also no text at all
+        content = None
+    found = content.get("error", content) if isinstance(content, Mapping) else None
+    if isinstance(found, str):
+        return found, frozenset()
+    if not isinstance(found, Mapping):
+        return response.reason_phrase or "no message", frozenset()
+    message = found.get("message")
+    codes = frozenset(value for name in ("code", "type") if isinstance(value := found.get(name), str))
+    return message if isinstance(message, str) else response.reason_phrase or "no message", codes

@@ -1,0 +1,1 @@
+"""CLIP: image embeddings, prompts, and the three kinds of encoder."""

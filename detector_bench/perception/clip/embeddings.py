@@ -1,0 +1,84 @@
+"""What every CLIP encoder gives: unit vectors for images and prompts. Shared by the backends."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from detector_bench.errors import WeightsError
+
+Pixels = NDArray[np.uint8]
+
+ImageEncoder = Callable[[Sequence[Pixels]], NDArray[np.float32]]
+"""Turns at least one RGB image, (height, width, 3), of any size, into unit vectors, (images, dimensions)."""
+
+R = TypeVar("R")
+
+_LARGEST_ASPECT = 200
+_THREADS = min(8, os.cpu_count() or 1)
+
+
+class TextEmbeddings(NamedTuple):
+    """What the text encoder makes of some prompts.
+
+    Attributes:
+        vectors: (prompts, dimensions), each of length 1.
+        scale: the learnt factor that turns cosines into logits; about 100 in published networks.
+    """
+
+    vectors: NDArray[np.float32]
+    scale: float
+
+
+def unit_vectors(features: Any) -> NDArray[np.float32]:
+    """Bring each row to length 1, as float32.
+
+    Raises:
+        ValueError: a row holds numbers that are not finite, or only zeros.
+    """
+    features = np.asarray(features, np.float32)
+    if not np.isfinite(features).all():
+        raise ValueError("the encoder gives values that are not finite")
+    lengths = np.linalg.norm(features, axis=1, keepdims=True)
+    if not lengths.all():
+        raise ValueError("the encoder gives zeros only")
+    return np.asarray(features / lengths, np.float32)
+
+
+def text_embeddings(features: Any, *, scale: float, source: str) -> TextEmbeddings:
+    """Put the text encoder's features into the common form.
+
+    Raises:
+        WeightsError: features or scale are not finite; prompts do not depend on images, so the weights are wrong.
+    """
+    try:
+        vectors = unit_vectors(features)
+    except ValueError as error:
+        raise WeightsError(f"the text encoder of {source} is damaged: {error}") from error
+    if not np.isfinite(scale):
+        raise WeightsError(f"the logit scale of {source} is not finite")
+    return TextEmbeddings(vectors, scale)
+
+
+def prepared(prepare: Callable[[Pixels], R], images: Sequence[Pixels]) -> list[R]:
+    """Prepare images in a few threads, since resizing would keep a fast GPU waiting.
+
+    Raises:
+        ValueError: an image is more than 200 times as long as wide: resized by its shorter side, as CLIP does it,
+            it would not fit into memory.
+    """
+    for image in images:
+        height, width = image.shape[:2]
+        if max(height, width) > _LARGEST_ASPECT * min(height, width):
+            raise ValueError(
+                f"the image or crop is {width} pixels wide and {height} high: too narrow to be resized for CLIP"
+            )
+    if len(images) == 1 or _THREADS == 1:
+        return [prepare(image) for image in images]
+    with ThreadPoolExecutor(_THREADS) as pool:
+        return list(pool.map(prepare, images))

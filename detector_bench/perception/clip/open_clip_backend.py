@@ -1,0 +1,181 @@
+"""CLIP through the package open_clip."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+from pydantic import BaseModel, ConfigDict, model_validator
+
+from detector_bench.errors import ConfigError, WeightsError, nearest_hint
+from detector_bench.extras import require
+from detector_bench.perception.clip.embeddings import (
+    ImageEncoder,
+    Pixels,
+    TextEmbeddings,
+    prepared,
+    text_embeddings,
+    unit_vectors,
+)
+from detector_bench.perception.torch_settings import (
+    Device,
+    Precision,
+    chosen_device,
+    chosen_precision,
+    shorten_products,
+)
+from detector_bench.weights import Weights, WeightsLocator
+from detector_bench.weights.checkpoints import CheckpointField
+from detector_bench.weights.files import WeightsField
+
+_SETTINGS = "open_clip_config.json"
+_PREFERRED_WEIGHTS = "open_clip_model.safetensors"
+_TEXT_PARTS = ("transformer", "token_embedding", "text", "text_decoder")
+
+
+class OpenClip(BaseModel):
+    """Any network of open_clip: a `checkpoint`, or an `architecture` with its `weights`.
+
+    Images are prepared by the network's own transform, prompts by its own tokenizer, which cuts off what is too
+    long. Prompts are always embedded on the CPU in float32. For OpenAI's weights, take an architecture whose name
+    ends in `-quickgelu`.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    extra: ClassVar[str] = "open-clip"
+    modules: ClassVar[tuple[str, ...]] = ("torch", "open_clip")
+
+    backend: Literal["open_clip"] = "open_clip"
+    checkpoint: CheckpointField | None = None
+    """A folder with `open_clip_config.json` and `open_clip_model.safetensors`, or its name on the hub. Beside
+    safetensors files of other names, no other weights are read."""
+    architecture: str | None = None
+    """A name that `open_clip.list_models()` gives, such as `ViT-B-32`."""
+    weights_file: WeightsField | None = None
+    """The architecture's weights: `.safetensors`, or a `.pt` file of tensors alone (read with `weights_only`)."""
+    precision: Precision = "auto"
+    """Of the image tower; see `torch_settings`."""
+    device: Device = "auto"
+
+    @model_validator(mode="after")
+    def _one_source(self) -> OpenClip:
+        pair = (self.architecture, self.weights_file)
+        if (self.checkpoint is None) == (pair == (None, None)) or (self.checkpoint is None and None in pair):
+            raise ValueError("give a `checkpoint`, or an `architecture` with its `weights_file`")
+        return self
+
+    @property
+    def source(self) -> Weights:
+        """What the weights are read from."""
+        found = self.checkpoint or self.weights_file
+        assert found is not None  # noqa: S101 - the validator saw to it
+        return found
+
+    def weights(self) -> tuple[Weights, ...]:
+        """The checkpoint, or the file."""
+        return (self.source,)
+
+    def image_encoder(self, weights: WeightsLocator) -> ImageEncoder:
+        """Read the network, and keep its image tower.
+
+        Raises:
+            MissingExtraError, WeightsError: see `Stage.load`.
+            ConfigError: an unknown architecture, or a folder without its settings.
+        """
+        torch, library = (require(name, extra=self.extra) for name in self.modules)
+        transforms = require("open_clip.transform", extra=self.extra)
+        device = chosen_device(torch, self.device)
+        dtype = chosen_precision(torch, self.precision, device=device)
+        model = self._read(library, weights)
+        for part in _TEXT_PARTS:
+            if hasattr(model, part):
+                setattr(model, part, None)
+        model = model.to(device)
+        computing = shorten_products(torch, model, dtype)
+        settings = transforms.PreprocessCfg(**model.visual.preprocess_cfg)
+        transform = transforms.image_transform_v2(settings, is_train=False)
+
+        def embed(images: Sequence[Pixels]) -> NDArray[np.float32]:
+            values = torch.stack(prepared(lambda image: transform(Image.fromarray(image)), images))
+            with torch.inference_mode(), computing():
+                features = model.encode_image(values.to(device))
+                return unit_vectors(features.float().cpu().numpy())
+
+        return embed
+
+    def embed_prompts(self, prompts: Sequence[str], weights: WeightsLocator) -> TextEmbeddings:
+        """Read the network, embed prompts, and forget it again; see `image_encoder` for what it raises."""
+        torch, library = (require(name, extra=self.extra) for name in self.modules)
+        model = self._read(library, weights)
+        try:
+            tokenizer = library.get_tokenizer(self._name(weights))
+        except Exception as error:  # transformers, which reads some tokenizers, raises many sorts
+            raise WeightsError(f"open_clip cannot read the tokenizer of {self.source.name}: {error}") from error
+        with torch.inference_mode():
+            features = model.encode_text(tokenizer(list(prompts)))
+            # A logit bias, as SigLIP has one, is the same for all prompts and changes no softmax.
+            scale = float(model.logit_scale.double().exp())
+        return text_embeddings(features.numpy(), scale=scale, source=self.source.name)
+
+    def _name(self, weights: WeightsLocator) -> str:
+        """What open_clip calls the network."""
+        if self.checkpoint is None:
+            return str(self.architecture)
+        return f"local-dir:{weights.locate(self.checkpoint)}"
+
+    def _read(self, library: Any, weights: WeightsLocator) -> Any:
+        known = library.list_models()
+        if self.architecture is not None and self.architecture not in known:
+            raise ConfigError(
+                f"open_clip has no architecture {self.architecture!r}: {nearest_hint(self.architecture, known)}"
+            )
+        file = self._weights_in(weights)
+        try:
+            # Left to itself, open_clip might take other weights in the folder, or the text tower's from the hub.
+            with _without_warnings():
+                model = library.create_model(
+                    self._name(weights),
+                    load_weights=False,
+                    pretrained_text=False,
+                    precision="fp32",
+                    device="cpu",
+                )
+            library.load_checkpoint(model, str(file), weights_only=True)
+        except Exception as error:  # open_clip, torch and safetensors raise many sorts
+            raise WeightsError(f"open_clip cannot read {str(file)!r}: {error}") from error
+        return model.eval()
+
+    def _weights_in(self, weights: WeightsLocator) -> Path:
+        if self.checkpoint is None:
+            return weights.locate(self.source)
+        folder = weights.locate(self.checkpoint)
+        found = {path.name: path for path in self.checkpoint.found_in(folder)}
+        if _SETTINGS not in found:
+            raise ConfigError(f"{str(folder)!r} is no checkpoint of open_clip: it lacks {_SETTINGS}")
+        candidates = [path for name, path in found.items() if name.endswith(".safetensors")]
+        if _PREFERRED_WEIGHTS in found or len(candidates) > 1:
+            candidates = [path for path in candidates if path.name == _PREFERRED_WEIGHTS]
+        if not candidates:
+            raise ConfigError(
+                f"{str(folder)!r} holds several .safetensors files, none of them {_PREFERRED_WEIGHTS}: name the "
+                "right one in the checkpoint's `files`, beside '*.json' and '*.txt'"
+            )
+        return candidates[0]
+
+
+@contextmanager
+def _without_warnings() -> Iterator[None]:
+    """Without open_clip's warning that the network is random, as it is for a moment."""
+    before = logging.root.manager.disable
+    logging.disable(logging.WARNING)
+    try:
+        yield
+    finally:
+        logging.disable(before)

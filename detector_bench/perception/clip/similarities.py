@@ -1,0 +1,121 @@
+"""CLIP as two stages, so that a changed prompt costs no look at an image."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, ClassVar
+
+import numpy as np
+from pydantic import Field, StringConstraints
+
+from detector_bench.errors import ConfigError
+from detector_bench.perception.clip.encoders import ClipEncoder, TransformersClip
+from detector_bench.perception.crop import Crop
+from detector_bench.perception.stage import Arrays, Frame, Stage, StageFunction
+from detector_bench.weights import Weights, WeightsLocator
+
+
+class ClipImageEmbeddings(Stage):
+    """CLIP's embedding of a crop of each image.
+
+    Gives `embedding`, (dimensions,), float32, of length 1; no array at all for an image without a crop. Every
+    detector with this encoder and crop shares it, whatever its prompts are.
+    """
+
+    kind: ClassVar[str] = "clip_image_embeddings"
+
+    encoder: ClipEncoder = Field(default_factory=TransformersClip)
+    crop: Crop = Field(default_factory=Crop)
+
+    @property
+    def extra(self) -> str:  # type: ignore[override]
+        """The extra that the encoder's backend needs."""
+        return self.encoder.extra
+
+    @property
+    def modules(self) -> tuple[str, ...]:  # type: ignore[override]
+        """The packages that the encoder's backend needs."""
+        return self.encoder.modules
+
+    def inputs(self) -> tuple[Stage, ...]:
+        """The crop's box stage, if there is one."""
+        return self.crop.inputs()
+
+    def weights(self) -> tuple[Weights, ...]:
+        """The encoder's."""
+        return self.encoder.weights()
+
+    def load(self, weights: WeightsLocator) -> StageFunction:
+        """Read the image encoder; see `Stage.load`."""
+        embed = self.encoder.image_encoder(weights)
+
+        def run(frames: Sequence[Frame]) -> list[Arrays]:
+            cut = [self.crop.cut(frame) for frame in frames]
+            crops = [crop for crop in cut if crop is not None]
+            rows = iter(embed(crops) if crops else ())
+            # A copy of the row: a view would keep the whole batch in memory.
+            return [{} if crop is None else {"embedding": np.array(next(rows))} for crop in cut]
+
+        return run
+
+
+class ClipSimilarities(Stage):
+    """How similar CLIP finds a crop of each image to some prompts.
+
+    Gives `similarities`, the cosine with each prompt, in [-1, 1], and `logits`, the cosines times the network's
+    learnt scale, whose softmax is CLIP's probability of each prompt; both (prompts,), higher is more similar. No
+    array at all for an image without a crop. Quick to compute from the embeddings, so nothing is kept on disk.
+    """
+
+    kind: ClassVar[str] = "clip_similarities"
+    cached: ClassVar[bool] = False
+    needs_pixels: ClassVar[bool] = False
+
+    encoder: ClipEncoder = Field(default_factory=TransformersClip)
+    crop: Crop = Field(default_factory=Crop)
+    prompts: tuple[Annotated[str, StringConstraints(pattern=r"\S")], ...] = Field(min_length=1)
+
+    @property
+    def extra(self) -> str:  # type: ignore[override]
+        """The extra that the encoder's backend needs."""
+        return self.encoder.extra
+
+    @property
+    def modules(self) -> tuple[str, ...]:  # type: ignore[override]
+        """The packages that the encoder's backend needs."""
+        return self.encoder.modules
+
+    @property
+    def embeddings(self) -> ClipImageEmbeddings:
+        """The stage that looks at the images."""
+        return ClipImageEmbeddings(encoder=self.encoder, crop=self.crop)
+
+    def inputs(self) -> tuple[Stage, ...]:
+        """The image embeddings."""
+        return (self.embeddings,)
+
+    def weights(self) -> tuple[Weights, ...]:
+        """The encoder's."""
+        return self.encoder.weights()
+
+    def load(self, weights: WeightsLocator) -> StageFunction:
+        """Embed the prompts; see `Stage.load`."""
+        vectors, scale = self.encoder.embed_prompts(self.prompts, weights)
+        embeddings = self.embeddings
+
+        def compare(found: Arrays) -> Arrays:
+            if not found:
+                return {}
+            embedding = found["embedding"]
+            if len(embedding) != vectors.shape[1]:
+                raise ConfigError(
+                    f"the image encoder gives {len(embedding)} dimensions, the text encoder {vectors.shape[1]}: "
+                    "they do not belong to one network"
+                )
+            similarities = (vectors @ embedding).clip(-1, 1)
+            return {"similarities": similarities, "logits": np.float32(scale) * similarities}
+
+        def run(frames: Sequence[Frame]) -> list[Arrays]:
+            return [compare(frame[embeddings]) for frame in frames]
+
+        return run

@@ -1,0 +1,1 @@
+"""Face boxes and aligned faces."""

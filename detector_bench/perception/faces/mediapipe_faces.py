@@ -1,0 +1,87 @@
+"""Face boxes by MediaPipe's BlazeFace."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from detector_bench.errors import WeightsError
+from detector_bench.extras import require
+from detector_bench.perception.boxes import boxes
+from detector_bench.perception.stage import Arrays, Frame, Stage, StageFunction
+from detector_bench.weights import WeightsFile, WeightsLocator
+from detector_bench.weights.catalogue import MEDIAPIPE_FACES_FULL_RANGE, MEDIAPIPE_FACES_SHORT_RANGE
+from detector_bench.weights.files import WeightsField
+
+
+class MediapipeFaces(Stage):
+    """MediaPipe's face detector, as in CLIP-Prob (Lyu 2025): BlazeFace through the package's tasks API.
+
+    `short` is for faces within 2 metres of the camera, `full` for those within 5. The network sees the whole image
+    fitted into a small square (128 and 192 pixels), so faces that are small in the image are missed. Scores lie in
+    [0, 1]. Boxes are whole pixels, from the eyebrows to the chin; landmarks are the eyes (the person's right one
+    first), the tip of the nose, the mouth and the tragions of the ears. The package brings no network along since
+    its version 0.10.30; `weights fetch` downloads it.
+    """
+
+    kind: ClassVar[str] = "mediapipe_faces"
+    extra: ClassVar[str | None] = "mediapipe"
+    modules: ClassVar[tuple[str, ...]] = ("mediapipe",)
+
+    range: Literal["short", "full"] = "short"
+    """Which of Google's two networks; the other fields being equal, `short` is what MediaPipe takes by default."""
+    min_confidence: float = Field(default=0.5, ge=0, le=1)
+    """Lowest score that counts as a face."""
+    overlap_threshold: float = Field(default=0.3, ge=0, le=1)
+    """Of boxes that overlap by more than this (intersection over union), the network's own rule makes one."""
+    network: WeightsField | None = None
+    """Another network with this interface; by default the one of `range`."""
+
+    def weights(self) -> tuple[WeightsFile, ...]:
+        """The network's file."""
+        published = {"short": MEDIAPIPE_FACES_SHORT_RANGE, "full": MEDIAPIPE_FACES_FULL_RANGE}[self.range]
+        return (self.network or published,)
+
+    def load(self, weights: WeightsLocator) -> StageFunction:
+        """Read the network; see `Stage.load`."""
+        mediapipe = require("mediapipe", extra=self.extra)
+        (file,) = self.weights()
+        path = weights.locate(file)
+        options = mediapipe.tasks.vision.FaceDetectorOptions(
+            base_options=mediapipe.tasks.BaseOptions(model_asset_path=str(path)),
+            min_detection_confidence=self.min_confidence,
+            min_suppression_threshold=self.overlap_threshold,
+        )
+        create = mediapipe.tasks.vision.FaceDetector.create_from_options
+        try:
+            create(options).close()
+        except Exception as error:  # it raises several sorts, for a damaged file and for another network
+            raise WeightsError(f"MediaPipe cannot read {str(path)!r} as a face detector: {error}") from error
+
+        def detect(frames: Sequence[Frame]) -> list[Arrays]:
+            results = []
+            # One for each batch costs some milliseconds; one left to the end of the process prints errors there.
+            with create(options) as detector:
+                for frame in frames:
+                    pixels = np.ascontiguousarray(frame.pixels)
+                    image = mediapipe.Image(image_format=mediapipe.ImageFormat.SRGB, data=pixels)
+                    results.append(boxes_of(detector.detect(image).detections, pixels))
+            return results
+
+        return detect
+
+
+def boxes_of(detections: Sequence[Any], pixels: NDArray[np.uint8]) -> Arrays:
+    """Turn MediaPipe's detections on an image (height, width, 3) into boxes."""
+    height, width = pixels.shape[:2]
+    corners, scores, landmarks = [], [], []
+    for found in detections:
+        box = found.bounding_box
+        corners.append((box.origin_x, box.origin_y, box.origin_x + box.width, box.origin_y + box.height))
+        scores.append(found.categories[0].score)
+        landmarks.append([(point.x * width, point.y * height) for point in found.keypoints or ()])
+    return boxes(corners, scores, np.asarray(landmarks, np.float32))

@@ -1,0 +1,1 @@
+"""Networks that judge crops: any ONNX file, and those of particular detectors."""

@@ -1,0 +1,1 @@
+"""Person and face boxes by YOLO networks."""
