@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from matplotlib.colors import Colormap
 
 _BIN = 0.1
+_FEW = 60
+_POINT = "#D55E00"
 _METRIC = "prompt_bias_score_difference"
 
 
@@ -41,8 +43,9 @@ class _Pairs(NamedTuple):
 def draw(study: FinishedStudy, *, width: Width) -> Drawing:
     """Draw how many outputs (prompt and T2I model) have which actual and which detected score.
 
-    On the diagonal the detector is right. Squares are 0.1 wide, centred on -1, -0.9, ..., 1; their shade is the
-    number of outputs, on a logarithmic scale. Below the name: the mean distance, with its interval.
+    Points are outputs; on the diagonal the detector is right. Squares are 0.1 wide, centred on -1, -0.9, ..., 1;
+    their shade is the number of outputs, on a logarithmic scale. Below the name: the mean distance and its
+    interval.
 
     Raises:
         ConfigError: the attribute has more than two classes.
@@ -114,6 +117,8 @@ def _draw_panel(axes: Axes, pairs: _Pairs, *, reach: float, most: int) -> None:
     frame(axes)
     if pairs.actual:
         axes.plot([-1, 1], [-1, 1], color="black", linewidth=0.5, linestyle=(0, (4, 2)))
+        size = 7 if len(pairs.actual) <= _FEW else 1.5
+        axes.scatter(pairs.actual, pairs.detected, s=size, color=_POINT, linewidths=0)
     else:
         say_instead(axes, "no output\nhas both scores")
 
@@ -158,8 +163,8 @@ def _caption(study: FinishedStudy, numbers: list[tuple[str, Estimate]], pairs: d
         "the human "
         "labels; on the dashed line they are equal.",
         f"n = {counted(outputs, 'output')} ({counted(len(study.prompts), 'prompt')}, "
-        f"{counted(len(study.t2i_models), 'T2I model')}); squares are {_BIN} wide, their shade is the "
-        "number of outputs.",
+        f"{counted(len(study.t2i_models), 'T2I model')}); points are outputs; squares are {_BIN} "
+        "wide, their shade is the number of outputs.",
         "Below each name: prompt bias score difference (mean distance); a detector's score is divided by "
         f"{keeps[study.lookup.n_clear]}.",
         interval_sentence(study, [number for _, number in numbers], drawn_as="In parentheses"),

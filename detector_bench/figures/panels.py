@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+_BAND = "#F4F4F4"
+"""Behind every other row."""
 _LONGEST_NAME: dict[Width, float] = {"single": 0.85, "double": 1.4}
 """Room for a detector's name beside a panel, in inches."""
 
@@ -88,7 +90,7 @@ def name_rows(axes: Axes, detectors: Sequence[str], *, width: Width) -> None:
     axes.set_ylim(len(detectors) - 0.5, -0.5)
     axes.tick_params(axis="y", length=0)
     for row in range(1, len(detectors), 2):
-        axes.axhspan(row - 0.5, row + 0.5, color="#F4F4F4", linewidth=0, zorder=0)
+        axes.axhspan(row - 0.5, row + 0.5, color=_BAND, linewidth=0, zorder=0)
 
 
 def row_height(series: int) -> float:
@@ -153,6 +155,7 @@ def mark_missing(axes: Axes, reasons: Sequence[str], *, row: int) -> None:
                 size=DENSE_TEXT_SIZE,
                 va="center_baseline",
                 zorder=4,
+                bbox={"facecolor": "white" if row % 2 == 0 else _BAND, "edgecolor": "none", "pad": 0.4},
             )
 
 
