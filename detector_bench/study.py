@@ -21,6 +21,7 @@ from detector_bench.dataset import ImageSet
 from detector_bench.detectors.base import Detector, build_detector
 from detector_bench.errors import ConfigError, DetectorBenchError, IncompletePredictionsError, nearest_hint
 from detector_bench.evaluation import evaluate, read_predictions, write_metrics
+from detector_bench.evaluation.intervals import Intervals
 from detector_bench.perception.decoding import DEFAULT_MAX_PIXELS
 from detector_bench.perception.stage import with_inputs
 from detector_bench.report import study_tables, write_tables
@@ -71,6 +72,8 @@ class Study(BaseModel):
     formula 2, which reads as the former, while the size of Table 2's values fits the latter."""
     max_error_share: float = Field(default=0.1, ge=0, le=1)
     """Tables show a dash where a detector failed on more than this share of a T2I model's images."""
+    intervals: Intervals = Intervals()
+    """How confidence intervals are found."""
     batch_size: int = Field(default=32, ge=1, le=4096)
     max_pixels: int = Field(default=DEFAULT_MAX_PIXELS, ge=1)
     """Larger images become errors instead of being decoded."""
@@ -207,6 +210,7 @@ class Study(BaseModel):
         cache_dir: Path | str | None = None,
         use_cache: bool = True,
         progress: ProgressListener | None = None,
+        tables_with_intervals: bool = False,
     ) -> StudyResult:
         """Judge what is not judged yet, evaluate, and write everything to `out`.
 
@@ -219,6 +223,7 @@ class Study(BaseModel):
             cache_dir: where stage results are kept, by default in the user's cache folder; studies share them.
             use_cache: False keeps no stage results.
             progress: is told after every batch; the command line passes a progress bar.
+            tables_with_intervals: show confidence intervals in the tables, too.
 
         Raises:
             DetectorBenchError: anything the user can mend; the message says how.
@@ -247,7 +252,7 @@ class Study(BaseModel):
             for name, table in read_predictions(out / "predictions").items()
             if any(detector.name == name for detector in detectors)
         }
-        result = self._evaluate(image_set, predictions, out)
+        result = self._evaluate(image_set, predictions, out, tables_with_intervals=tables_with_intervals)
         self._write_study(out)
         write_run_record(
             out / "run.json",
@@ -259,13 +264,21 @@ class Study(BaseModel):
         )
         return replace(result, spending=record.spending)
 
-    def evaluate(self, predictions: Path | str, out: Path | str, *, allow_incomplete: bool = False) -> StudyResult:
+    def evaluate(
+        self,
+        predictions: Path | str,
+        out: Path | str,
+        *,
+        allow_incomplete: bool = False,
+        tables_with_intervals: bool = False,
+    ) -> StudyResult:
         """Compute metrics and tables from stored predictions, without running a detector.
 
         Args:
             predictions: a result folder, or its folder `predictions`.
             out: where metrics and tables are written.
             allow_incomplete: leave out images without a prediction, and count them, instead of refusing.
+            tables_with_intervals: show confidence intervals in the tables, too.
 
         Raises:
             IncompletePredictionsError: images without a prediction.
@@ -287,7 +300,11 @@ class Study(BaseModel):
         self._check_labels(image_set)
         out = Path(out)
         result = self._evaluate(
-            image_set, {name: stored[name] for name in names}, out, allow_incomplete=allow_incomplete
+            image_set,
+            {name: stored[name] for name in names},
+            out,
+            allow_incomplete=allow_incomplete,
+            tables_with_intervals=tables_with_intervals,
         )
         self._write_study(out)
         return result
@@ -299,6 +316,7 @@ class Study(BaseModel):
         out: Path,
         *,
         allow_incomplete: bool = False,
+        tables_with_intervals: bool = False,
     ) -> StudyResult:
         in_order = {entry.name: predictions[entry.name] for entry in self.detectors}
         metrics = evaluate(
@@ -307,6 +325,7 @@ class Study(BaseModel):
             attributes=self.attributes,
             n_clear=self.n_clear,
             allow_incomplete=allow_incomplete,
+            intervals=self.intervals,
         )
         with ThreadPoolExecutor(1) as beside:
             writing = beside.submit(write_metrics, metrics, out)
@@ -316,6 +335,7 @@ class Study(BaseModel):
                 n_clear=self.n_clear,
                 max_error_share=self.max_error_share,
                 prompts=image_set.prompts,
+                intervals=tables_with_intervals,
             )
         writing.result()
         write_tables(tables, out / "tables")

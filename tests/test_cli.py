@@ -102,12 +102,19 @@ def test_every_command_has_a_help_text_with_an_example(command: Command, path: l
 
 def test_the_commands_are_those_of_the_documentation() -> None:
     assert sorted(" ".join(path) for path in all_commands()) == [
+        "agreement",
+        "causes",
         "check",
+        "compare",
         "detectors",
         "evaluate",
+        "figures",
         "import",
         "quickstart",
+        "rank",
+        "reproduce",
         "run",
+        "sweep",
         "weights",
         "weights fetch",
         "weights list",

@@ -51,6 +51,7 @@ n_clear: human
 max_error_share: 0.5
 batch_size: 7
 max_pixels: 1000
+intervals: {method: bca, level: 0.9, resamples: 500, unit: prompt, seed: 3, prompts: true}
 detectors:
   - test-age-and-gender
   - {name: strict, kind: test-colour, green: 90}
@@ -64,6 +65,14 @@ detectors:
         "max_error_share": 0.5,
         "batch_size": 7,
         "max_pixels": 1000,
+        "intervals": {
+            "method": "bca",
+            "level": 0.9,
+            "resamples": 500,
+            "unit": "prompt",
+            "seed": 3,
+            "prompts": True,
+        },
         "detectors": (
             {"name": "test-age-and-gender", "kind": "test-age-and-gender", "parameters": {}},
             {"name": "strict", "kind": "test-colour", "parameters": {"green": 90}},
@@ -112,7 +121,7 @@ MISTAKES: dict[str, tuple[str, list[str]]] = {
         SET + "detectors: [test-colour]\nzzz: 3\n",
         [
             "mine.yaml: zzz: unknown key 'zzz': known: attributes, batch_size, detectors, image_set, "
-            "max_error_share, max_pixels, n_clear, name"
+            "intervals, max_error_share, max_pixels, n_clear, name"
         ],
     ),
     "unknown parameter of a model": (

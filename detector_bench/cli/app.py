@@ -9,7 +9,18 @@ from typing import Annotated
 import typer
 
 from detector_bench import __version__
-from detector_bench.cli import detectors, image_sets, studies, weights
+from detector_bench.cli import (
+    agreement,
+    causes,
+    comparisons,
+    detectors,
+    figures,
+    image_sets,
+    reproduce,
+    studies,
+    sweep,
+    weights,
+)
 from detector_bench.cli.console import errors
 from detector_bench.errors import DetectorBenchError, RunInterruptedError
 
@@ -26,6 +37,13 @@ app = typer.Typer(
 )
 app.command("run")(studies.run)
 app.command("evaluate")(studies.evaluate)
+app.command("compare")(comparisons.compare)
+app.command("rank")(comparisons.rank)
+app.command("causes")(causes.causes)
+app.command("sweep")(sweep.sweep)
+app.command("agreement")(agreement.agreement)
+app.command("figures")(figures.figures)
+app.command("reproduce")(reproduce.reproduce)
 app.command("quickstart")(studies.quickstart)
 app.command("check")(image_sets.check)
 app.command("import")(image_sets.import_)

@@ -49,6 +49,9 @@ Without = Annotated[
     list[str] | None,
     typer.Option("--without", metavar="NAME", help="Leave this detector of the study out; may be repeated."),
 ]
+IntervalsOption = Annotated[
+    bool, typer.Option("--intervals", help="Show confidence intervals in the tables; metrics.csv always has them.")
+]
 Plugins = Annotated[
     list[Path] | None,
     typer.Option("--plugin", metavar="FILE.py", help="Python file with @detector classes; may be repeated."),
@@ -66,6 +69,7 @@ def run(
     n_clear: NClear = None,
     only: Only = None,
     without: Without = None,
+    intervals: IntervalsOption = False,
     plugin: Plugins = None,
 ) -> None:
     """Run a study's detectors over its image set, evaluate them, and print the comparison.
@@ -78,7 +82,9 @@ def run(
     """
     study = _load(study_file, image_set=image_set, n_clear=n_clear, plugin=plugin)
     study = study.with_detectors(only=only or (), without=without or ())
-    _run_and_print(study, out, weights_dir=weights_dir, cache_dir=cache_dir, use_cache=not no_cache)
+    _run_and_print(
+        study, out, weights_dir=weights_dir, cache_dir=cache_dir, use_cache=not no_cache, intervals=intervals
+    )
 
 
 def evaluate(
@@ -95,15 +101,17 @@ def evaluate(
     ] = False,
     only: Only = None,
     without: Without = None,
+    intervals: IntervalsOption = False,
     plugin: Plugins = None,
 ) -> None:
     """Compute metrics and tables from stored predictions; no detector runs.
 
-    Example: `detector-bench evaluate STUDY.yaml --predictions results/one --out results/two --n-clear human`
+    Examples: `detector-bench evaluate STUDY.yaml --predictions results/one --out results/two --n-clear human`,
+    `detector-bench evaluate STUDY.yaml --predictions results/one --out results/three --intervals`
     """
     study = _load(study_file, image_set=image_set, n_clear=n_clear, plugin=plugin)
     study = study.with_detectors(only=only or (), without=without or ())
-    result = study.evaluate(predictions, out, allow_incomplete=allow_incomplete)
+    result = study.evaluate(predictions, out, allow_incomplete=allow_incomplete, tables_with_intervals=intervals)
     _print(result, ["metrics.csv", "tables/"])
 
 
@@ -136,13 +144,24 @@ def _load(study_file: Path, *, image_set: Path | None, n_clear: str | None, plug
 
 
 def _run_and_print(
-    study: Study, out: Path, *, weights_dir: Path | None, cache_dir: Path | None, use_cache: bool
+    study: Study,
+    out: Path,
+    *,
+    weights_dir: Path | None,
+    cache_dir: Path | None,
+    use_cache: bool,
+    intervals: bool = False,
 ) -> None:
     from detector_bench.cli.run_progress import RunProgressDisplay
 
     with RunProgressDisplay(errors) as display:
         result = study.run(
-            out, weights_dir=weights_dir, cache_dir=cache_dir, use_cache=use_cache, progress=display
+            out,
+            weights_dir=weights_dir,
+            cache_dir=cache_dir,
+            use_cache=use_cache,
+            progress=display,
+            tables_with_intervals=intervals,
         )
     _print(result, ["metrics.csv", "tables/", "predictions/", "run.json"])
 

@@ -2,8 +2,23 @@
 
 from __future__ import annotations
 
+from detector_bench.evaluation.comparison import PairedTest, compare_detectors
 from detector_bench.evaluation.counting import Counts, LabelledImages, count_verdicts
 from detector_bench.evaluation.files import read_predictions, write_metrics
+from detector_bench.evaluation.intervals import Intervals
 from detector_bench.evaluation.metric_table import evaluate
+from detector_bench.evaluation.ranking import RankedDetector, rank_detectors
 
-__all__ = ["Counts", "LabelledImages", "count_verdicts", "evaluate", "read_predictions", "write_metrics"]
+__all__ = [
+    "Counts",
+    "Intervals",
+    "LabelledImages",
+    "PairedTest",
+    "RankedDetector",
+    "compare_detectors",
+    "count_verdicts",
+    "evaluate",
+    "rank_detectors",
+    "read_predictions",
+    "write_metrics",
+]

@@ -18,6 +18,7 @@ from detector_bench.errors import ConfigError, DataError, Problem
 from detector_bench.evaluation.encoding import NULL, UNKNOWN, as_arrow, codes, words_in_order
 from detector_bench.evaluation.prediction_checks import Missing, Mistakes, incomplete_error
 from detector_bench.metrics import Scopes
+from detector_bench.metrics.joint_verdicts import JointVerdicts
 from detector_bench.vocabulary import ALL, GROUND_TRUTH, Attribute, Status, attribute_named
 
 IntArray = NDArray[np.int64]
@@ -66,6 +67,8 @@ class Counts:
     """Images without a human label for the attribute, `[t2i_model, prompt]`."""
     not_run: IntArray
     """Labelled images without a prediction, `[detector, t2i_model, prompt]`."""
+    joint: JointVerdicts
+    """The same labelled images one by one, for questions about several detectors at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +174,7 @@ def count_attribute(
     """As `count_verdicts`, with an index that serves several attributes."""
     check_names(image_set, predictions, attributes=[attribute])
     kind = attribute_named(attribute)
-    truth = _human_labels(image_set, index, kind)
+    truth = human_label_codes(image_set, index, kind)
     labels = len(kind.labels)
 
     def judge(name: str) -> _Judged | None:
@@ -196,6 +199,7 @@ def count_attribute(
         human=human[..., :labels],
         unlabelled=human[..., labels],
         not_run=_stacked([each.not_run for each in judged], index.shape),
+        joint=_joint_verdicts(index, truth, [each.codes for each in judged], kind),
     )
 
 
@@ -217,7 +221,12 @@ def check_names(
             raise ConfigError(f"no detector may be called {reserved!r}: metric tables use that name themselves")
 
 
-def _human_labels(image_set: LabelledImages, index: ImageIndex, attribute: Attribute) -> IntArray:
+def human_label_codes(image_set: LabelledImages, index: ImageIndex, attribute: Attribute) -> IntArray:
+    """Position of each image's human label in `attribute.labels`; `NULL` where there is none.
+
+    Raises:
+        DataError: a label that the attribute does not have.
+    """
     labels = image_set.truth(attribute.name)
     if not _chunked(as_arrow(labels["image_id"]).cast(index.image_ids.type)).equals(_chunked(index.image_ids)):
         raise ValueError("the human labels are not in the order of the images")
@@ -241,6 +250,8 @@ class _Judged(NamedTuple):
     detector: str
     verdicts: IntArray
     not_run: IntArray
+    codes: NDArray[np.int8]
+    """The verdict on every image of the set; no verdict where there is no prediction."""
     missing: Missing | None
     problems: list[Problem]
 
@@ -249,10 +260,10 @@ def _judge(
     index: ImageIndex, truth: IntArray, table: pa.Table, *, detector: str, attribute: Attribute
 ) -> _Judged | None:
     """Count one detector's verdicts; None if it does not judge the attribute."""
-    rows = _of_attribute(table, attribute.name)
+    rows = rows_of_attribute(table, attribute.name)
     if rows.num_rows == 0 and table.num_rows > 0:
         return None
-    verdict, problems = _verdict_of_image(index, rows, detector=detector, attribute=attribute)
+    verdict, problems = verdict_codes(index, rows, detector=detector, attribute=attribute)
     absent = (truth != NULL) & (verdict == NULL)
     missing = None
     if absent.any():
@@ -262,15 +273,32 @@ def _judge(
     counts = index.count((truth, labels), (verdict, labels))[..., :labels, :]
     verdicts, not_run = counts[..., :labels].copy(), counts[..., labels]
     verdicts[..., -1] += not_run
-    return _Judged(detector, verdicts, not_run.sum(axis=-1), missing, problems)
+    codes_of_images = np.where(verdict == NULL, labels - 1, verdict).astype(np.int8)
+    return _Judged(detector, verdicts, not_run.sum(axis=-1), codes_of_images, missing, problems)
 
 
-def _of_attribute(table: pa.Table, attribute: str) -> pa.Table:
+def _joint_verdicts(
+    index: ImageIndex, truth: IntArray, verdicts: Sequence[NDArray[np.int8]], attribute: Attribute
+) -> JointVerdicts:
+    labelled = truth != NULL
+    stacked = np.stack(verdicts) if verdicts else np.zeros((0, len(truth)), dtype=np.int8)
+    return JointVerdicts(
+        truth=truth[labelled].astype(np.int8),
+        verdicts=stacked[:, labelled],
+        pair=index.cells[labelled],
+        t2i_models=len(index.t2i_models),
+        scopes=index.scopes,
+        classes=len(attribute.classes),
+    )
+
+
+def rows_of_attribute(table: pa.Table, attribute: str) -> pa.Table:
+    """The rows of a prediction table that judge an attribute."""
     wanted = codes(table["attribute"], [attribute]) == 0
     return table if wanted.all() else table.filter(pa.array(wanted))
 
 
-def _verdict_of_image(
+def verdict_codes(
     index: ImageIndex, table: pa.Table, *, detector: str, attribute: Attribute
 ) -> tuple[IntArray, list[Problem]]:
     """The verdict on every image, `NULL` where there is none; and what is wrong with the predictions."""

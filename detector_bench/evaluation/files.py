@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pandas as pd
@@ -19,11 +20,12 @@ _REPEATED_WORDS = ["detector", "attribute", "status", "label"]
 _NEEDS_QUOTES = ('"', ",", "\n", "\r")
 
 
-def read_predictions(folder: Path | str) -> dict[str, pa.Table]:
+def read_predictions(folder: Path | str, *, also: Sequence[str] = ()) -> dict[str, pa.Table]:
     """Read all detectors' stored predictions.
 
     Args:
         folder: holds a folder for each detector, named after it, with any number of `.parquet` files.
+        also: further columns of `schema.PREDICTIONS`; they are null where a file lacks them.
 
     Returns:
         By detector, in alphabetical order: image_id, attribute, status and label of every row, in file order. Of
@@ -41,14 +43,14 @@ def read_predictions(folder: Path | str) -> dict[str, pa.Table]:
             f"no predictions in {str(folder)!r}: expected a folder for each detector, with .parquet files"
         )
     problems: list[Problem] = []
-    predictions = {each.name: _read_detector(each, problems) for each in folders}
+    predictions = {each.name: _read_detector(each, problems, also=also) for each in folders}
     if problems:
         raise DataError(problems)
     return predictions
 
 
-def _read_detector(folder: Path, problems: list[Problem]) -> pa.Table:
-    kept = [name for name in _NEEDED_COLUMNS if name != "detector"]
+def _read_detector(folder: Path, problems: list[Problem], *, also: Sequence[str]) -> pa.Table:
+    kept = [name for name in (*_NEEDED_COLUMNS, *also) if name != "detector"]
     tables = []
     paths = newest_first(folder.glob("*.parquet"))
     for path in paths:
@@ -60,7 +62,7 @@ def _read_detector(folder: Path, problems: list[Problem]) -> pa.Table:
                 problems += [Problem(place, f"column {name} is missing", accepted=accepted) for name in lacking]
                 continue
             with pq.ParquetFile(path, read_dictionary=_REPEATED_WORDS) as file:
-                table = file.read(columns=_NEEDED_COLUMNS)
+                table = _with_columns(file.read(columns=[*_NEEDED_COLUMNS, *also]), also)
         except (OSError, pa.ArrowException) as error:
             problems.append(Problem(place, f"cannot be read ({error})", accepted="a Parquet file"))
             continue
@@ -76,6 +78,13 @@ def _read_detector(folder: Path, problems: list[Problem]) -> pa.Table:
     rows = pa.concat_tables(tables)
     # Parts of a run that was cut short may repeat each other; in other files a repetition is a mistake.
     return without_repeats(rows) if any(part_number(path) is not None for path in paths) else rows
+
+
+def _with_columns(table: pa.Table, names: Sequence[str]) -> pa.Table:
+    for name in names:
+        if name not in table.column_names:
+            table = table.append_column(name, pa.nulls(table.num_rows, PREDICTIONS.field(name).type))
+    return table
 
 
 def write_metrics(metrics: pd.DataFrame, folder: Path) -> None:

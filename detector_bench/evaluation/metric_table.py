@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple, get_args
 
 import numpy as np
@@ -18,6 +19,7 @@ from detector_bench.evaluation.counting import (
     check_names,
     count_attribute,
 )
+from detector_bench.evaluation.intervals import Intervals, IntervalScores
 from detector_bench.evaluation.scores import (
     ScoreTable,
     detector_prompt_scores,
@@ -32,7 +34,7 @@ from detector_bench.vocabulary import ALL, GROUND_TRUTH
 IntArray = NDArray[np.int64]
 
 _WORD_COLUMNS = ("detector", "attribute", "t2i_model", "category", "prompt_id", "metric", "n_clear")
-_NUMBER_COLUMNS = ("value", "n", "n_left_out")
+_NUMBER_COLUMNS = ("value", "ci_low", "ci_high", "n", "n_left_out")
 _BOTH_DEFINITIONS = get_args(NClear)
 _DEPENDS_ON_N_CLEAR = ("prompt_bias_score", "prompt_bias_score_difference")
 
@@ -52,6 +54,7 @@ def evaluate(
     attributes: Sequence[str] | None = None,
     n_clear: NClear = "detector",
     allow_incomplete: bool = False,
+    intervals: Intervals | None = None,
 ) -> pd.DataFrame:
     """Compare detectors with the human labels.
 
@@ -73,10 +76,11 @@ def evaluate(
         n_clear: whose count of clear images is the denominator of a detector's prompt bias score.
         allow_incomplete: leave images without a prediction out of a detector's numbers, instead of raising; they
             are in the metric `images_not_run` and in n_left_out.
+        intervals: how ci_low and ci_high are found; None leaves them NaN.
 
     Returns:
         Columns as in `schema.METRIC_COLUMNS`. Words are categoricals; n_clear is missing for the metrics that it
-        does not alter. value is NaN where a denominator is empty; ci_low and ci_high are NaN.
+        does not alter. value is NaN where a denominator is empty; ci_low and ci_high where there is no interval.
 
     Raises:
         ConfigError: an attribute without labels, a reserved detector name, or an unknown n_clear.
@@ -93,29 +97,31 @@ def evaluate(
         counts = count_attribute(
             image_set, index, predictions, attribute=attribute, allow_incomplete=allow_incomplete
         )
-        _add_attribute(rows, counts, n_clear=n_clear)
+        _add_attribute(rows, counts, n_clear=n_clear, intervals=intervals or Intervals(method="none"))
     return rows.table()
 
 
-def _add_attribute(rows: _Rows, counts: Counts, *, n_clear: NClear) -> None:
+def _add_attribute(rows: _Rows, counts: Counts, *, n_clear: NClear, intervals: Intervals) -> None:
     attribute = counts.attribute.name
-    human, detectors = human_scope_scores(counts), detector_scope_scores(counts, n_clear=n_clear)
     images = counts.human.sum(axis=-1) + counts.unlabelled
+    t2i_model, prompt = np.nonzero(images)
+    at = (t2i_model, prompt)
+    with ThreadPoolExecutor(1) as beside:
+        drawing = beside.submit(IntervalScores.of_counts, counts, intervals, n_clear=n_clear)
+        human, detectors = human_scope_scores(counts), detector_scope_scores(counts, n_clear=n_clear)
+        human_prompts = human_prompt_scores(counts, at=at)
+        detector_prompts = detector_prompt_scores(counts, at=at, n_clear=n_clear)
+    doubt = drawing.result()
+    human, detectors = doubt.of_human(human), doubt.of_detectors(detectors)
     for cells in _scope_levels(counts.scopes.sums(images, prompt_axis=-1)):
         chosen = (slice(None), cells.t2i_model, cells.category)
         rows.add(human.at(chosen), cells, attribute=attribute, detectors=[GROUND_TRUTH])
         rows.add(detectors.at(chosen), cells, attribute=attribute, detectors=counts.detectors)
-    t2i_model, prompt = np.nonzero(images)
     cells = Cells(1 + t2i_model, 1 + counts.scopes.category_of_prompt[prompt], 1 + prompt)
-    rows.add(
-        human_prompt_scores(counts, at=(t2i_model, prompt)), cells, attribute=attribute, detectors=[GROUND_TRUTH]
-    )
-    rows.add(
-        detector_prompt_scores(counts, at=(t2i_model, prompt), n_clear=n_clear),
-        cells,
-        attribute=attribute,
-        detectors=counts.detectors,
-    )
+    human_prompts = doubt.of_human_prompts(human_prompts, at=at)
+    detector_prompts = doubt.of_detector_prompts(detector_prompts, at=at)
+    rows.add(human_prompts, cells, attribute=attribute, detectors=[GROUND_TRUTH])
+    rows.add(detector_prompts, cells, attribute=attribute, detectors=counts.detectors)
 
 
 def _scope_levels(images: IntArray) -> list[Cells]:
@@ -180,8 +186,7 @@ class _Rows:
             for name in _WORD_COLUMNS
         }
         numbers = {name: joined[name] for name in _NUMBER_COLUMNS}
-        limits = {name: np.full(len(joined["value"]), np.nan) for name in ("ci_low", "ci_high")}
-        columns = words | numbers | limits
+        columns = words | numbers
         return pd.DataFrame({name: columns[name] for name in METRIC_COLUMNS}, copy=False)
 
     def _metric_code(self, name: str) -> int:

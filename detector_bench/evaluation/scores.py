@@ -27,10 +27,14 @@ class ScoreTable(NamedTuple):
     value: NDArray[np.float64]
     n: NDArray[np.int64]
     n_left_out: NDArray[np.int64]
+    ci_low: NDArray[np.float64]
+    ci_high: NDArray[np.float64]
+    """NaN where there is no interval."""
 
     def at(self, place: tuple[Any, ...]) -> ScoreTable:
         """The same metrics in some cells only; `place` indexes all axes but the last."""
-        return ScoreTable(self.metrics, self.value[place], self.n[place], self.n_left_out[place])
+        names, *arrays = self
+        return ScoreTable(names, *(array[place] for array in arrays))
 
 
 _NamedScores = list[tuple[str, Score]]
@@ -48,6 +52,8 @@ def detector_scope_scores(counts: Counts, *, n_clear: NClear) -> ScoreTable:
             ("model_bias_score", metrics.model_bias_score(verdicts, scopes=scopes)),
             ("model_bias_score_actual", metrics.model_bias_score_actual(verdicts, scopes=scopes)),
             ("model_bias_score_deviation", metrics.model_bias_score_deviation(verdicts, scopes=scopes)),
+            ("model_bias_score_corrected", metrics.model_bias_score_corrected(verdicts, scopes=scopes)),
+            ("model_bias_score_if_fair", metrics.model_bias_score_if_fair(verdicts, scopes=scopes)),
             (
                 "prompt_bias_score_difference",
                 metrics.prompt_bias_score_difference(verdicts, n_clear=n_clear, scopes=scopes),
@@ -81,6 +87,8 @@ def human_scope_scores(counts: Counts) -> ScoreTable:
         [
             *_label_counts(metrics.pool(human, scopes=scopes), unlabelled, counts.attribute),
             ("model_bias_score", metrics.model_bias_score(human, scopes=scopes)),
+            ("model_bias_score_corrected", metrics.model_bias_score_corrected(human, scopes=scopes)),
+            ("model_bias_score_if_fair", metrics.model_bias_score_if_fair(human, scopes=scopes)),
         ]
     )
 
@@ -151,9 +159,12 @@ def _number_of(images: CountArray, *, among: CountArray) -> Score:
 
 
 def _side_by_side(named: _NamedScores) -> ScoreTable:
+    values = np.stack([score.value for _, score in named], axis=-1)
     return ScoreTable(
         tuple(name for name, _ in named),
-        np.stack([score.value for _, score in named], axis=-1),
+        values,
         np.stack([score.n for _, score in named], axis=-1).astype(np.int64),
         np.stack([score.n_left_out for _, score in named], axis=-1).astype(np.int64),
+        np.full(values.shape, np.nan),
+        np.full(values.shape, np.nan),
     )

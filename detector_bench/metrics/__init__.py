@@ -37,6 +37,12 @@ from detector_bench.metrics.counts import (
     human_class_counts,
     images_without_verdict,
 )
+from detector_bench.metrics.estimands import (
+    concentration_corrected,
+    concentration_if_fair,
+    model_bias_score_corrected,
+    model_bias_score_if_fair,
+)
 from detector_bench.metrics.filtering import (
     FilterConfusion,
     f1,
@@ -46,6 +52,7 @@ from detector_bench.metrics.filtering import (
     recall,
     recall_per_class,
 )
+from detector_bench.metrics.joint_verdicts import JointVerdicts
 from detector_bench.metrics.label_shares import label_shares
 from detector_bench.metrics.scopes import Scopes, pool
 
@@ -54,6 +61,7 @@ __all__ = [
     "CountArray",
     "FilterConfusion",
     "FloatArray",
+    "JointVerdicts",
     "MetricInfo",
     "NClear",
     "Scopes",
@@ -62,6 +70,8 @@ __all__ = [
     "accuracy_per_class",
     "class_count",
     "concentration",
+    "concentration_corrected",
+    "concentration_if_fair",
     "count_images",
     "detector_class_counts",
     "f1",
@@ -74,7 +84,9 @@ __all__ = [
     "metric_info",
     "model_bias_score",
     "model_bias_score_actual",
+    "model_bias_score_corrected",
     "model_bias_score_deviation",
+    "model_bias_score_if_fair",
     "pool",
     "precision",
     "prompt_bias_score",

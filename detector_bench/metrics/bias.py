@@ -102,7 +102,7 @@ def prompt_bias_score_error(counts: CountArray, *, n_clear: NClear = "detector")
         )
         actual_shares = divide(human, human.sum(axis=-1, keepdims=True))
         value = np.abs(detector_shares - actual_shares).sum(axis=-1)
-    return _one_prompt_each(value, counts)
+    return one_prompt_each(value, counts)
 
 
 def prompt_bias_score_difference(
@@ -112,7 +112,7 @@ def prompt_bias_score_difference(
 
     `Score.n` counts the prompts used, `Score.n_left_out` those without a detector's or an actual score.
     """
-    return _mean_over_prompts(prompt_bias_score_error(counts, n_clear=n_clear), scopes)
+    return mean_over_prompts(prompt_bias_score_error(counts, n_clear=n_clear), scopes)
 
 
 def model_bias_score(counts: CountArray, *, scopes: Scopes | None = None) -> Score:
@@ -123,12 +123,12 @@ def model_bias_score(counts: CountArray, *, scopes: Scopes | None = None) -> Sco
     of the mean and counted in `Score.n_left_out`. The denominator of a term is the detector's own count by
     definition, whatever `n_clear`.
     """
-    return _mean_over_prompts(_one_prompt_each(concentration(detector_class_counts(counts)), counts), scopes)
+    return mean_over_prompts(one_prompt_each(concentration(detector_class_counts(counts)), counts), scopes)
 
 
 def model_bias_score_actual(counts: CountArray, *, scopes: Scopes | None = None) -> Score:
     """Model bias score by the human labels, in [0, 1]; prompts without a clear image are left out and counted."""
-    return _mean_over_prompts(_one_prompt_each(concentration(human_class_counts(counts)), counts), scopes)
+    return mean_over_prompts(one_prompt_each(concentration(human_class_counts(counts)), counts), scopes)
 
 
 def model_bias_score_deviation(counts: CountArray, *, scopes: Scopes | None = None) -> Score:
@@ -160,13 +160,15 @@ def _clear_images(counts: CountArray, *, n_clear: NClear) -> CountArray:
     raise ValueError(f"n_clear: {n_clear!r} (accepted: {', '.join(get_args(NClear))})")
 
 
-def _one_prompt_each(value: FloatArray, counts: CountArray) -> Score:
+def one_prompt_each(value: FloatArray, counts: CountArray) -> Score:
+    """Terms of a mean over prompts: n and n_left_out say whether a prompt with images has a value."""
     defined = ~np.isnan(value)
     left_out = (count_images(counts) > 0) & ~defined
     return Score(value, defined.astype(np.int64), left_out.astype(np.int64))
 
 
-def _mean_over_prompts(per_prompt: Score, scopes: Scopes | None) -> Score:
+def mean_over_prompts(per_prompt: Score, scopes: Scopes | None) -> Score:
+    """Mean of the values that are there, over all T2I models and prompts, or those of each scope."""
     # A plain sum of the defined terms and their number, so that any scope is one more sum.
     terms = np.where(np.isnan(per_prompt.value), 0.0, per_prompt.value)
     parts = (terms, per_prompt.n, per_prompt.n_left_out)

@@ -10,6 +10,7 @@ from detector_bench.report.bias_tables import (
     model_bias_scores,
     prompt_bias_score_difference,
 )
+from detector_bench.report.estimate_table import model_bias_estimates
 from detector_bench.report.image_tables import filtering_and_accuracy, label_shares
 from detector_bench.report.metric_lookup import DEFAULT_MAX_ERROR_SHARE
 from detector_bench.report.prompt_table import prompt_bias_scores
@@ -30,6 +31,7 @@ __all__ = [
     "Table",
     "filtering_and_accuracy",
     "label_shares",
+    "model_bias_estimates",
     "model_bias_scores",
     "prompt_bias_score_difference",
     "prompt_bias_scores",

@@ -16,7 +16,7 @@ from detector_bench.report.metric_lookup import (
     best_of,
 )
 from detector_bench.report.table import Cell, Column, Row, Table
-from detector_bench.report.wording import deviating_score_cell, score_cell, whole
+from detector_bench.report.wording import deviating_score_cell, score_cell, whole, with_interval
 from detector_bench.vocabulary import GROUND_TRUTH
 
 _DETECTOR = Column("detector", "Detector", kind="name")
@@ -27,7 +27,11 @@ _N_CLEAR_IN_WORDS: dict[NClear, str] = {
 
 
 def model_bias_scores(
-    metrics: pd.DataFrame, *, attribute: str = "gender", max_error_share: float = DEFAULT_MAX_ERROR_SHARE
+    metrics: pd.DataFrame,
+    *,
+    attribute: str = "gender",
+    max_error_share: float = DEFAULT_MAX_ERROR_SHARE,
+    intervals: bool = False,
 ) -> Table:
     """The paper's Table 1: each T2I model's bias by the human labels, and as each detector reports it.
 
@@ -39,22 +43,27 @@ def model_bias_scores(
         metrics: a metric table (`schema.METRIC_COLUMNS`).
         attribute: gender, age or race.
         max_error_share: a detector that fails on a larger share of a T2I model's images gets a dash there.
+        intervals: also show each score's confidence interval, where the metric table has one.
 
     Raises:
         ConfigError: no metrics of this attribute, or `max_error_share` is no fraction.
     """
     lookup = MetricLookup.of_table(metrics, attribute=attribute, max_error_share=max_error_share)
-    rows = [_ground_truth_row(lookup), *_detector_rows(lookup)]
+    rows = [_ground_truth_row(lookup, intervals=intervals), *_detector_rows(lookup, intervals=intervals)]
     return Table(
         name="model_bias_scores",
         caption=(
             f"Model bias scores of perceived {attribute}. In parentheses: deviation from the ground truth; ↑ the "
             "detector overestimates the bias, ↓ it underestimates it. Bold: smallest deviation."
+            f"{' In brackets: confidence interval.' if intervals else ''}"
         ),
         attribute=attribute,
         columns=(
             _DETECTOR,
-            *(Column(model, model, deviation_key=f"{model}_deviation") for model in lookup.t2i_models),
+            *(
+                Column(model, model, deviation_key=f"{model}_deviation", has_intervals=intervals)
+                for model in lookup.t2i_models
+            ),
         ),
         rows=tuple(rows),
         notes=lookup.notes,
@@ -67,6 +76,7 @@ def prompt_bias_score_difference(
     attribute: str = "gender",
     n_clear: NClear | None = None,
     max_error_share: float = DEFAULT_MAX_ERROR_SHARE,
+    intervals: bool = False,
 ) -> Table:
     """The paper's Table 2: how far a detector's prompt bias scores lie from the actual ones, on average.
 
@@ -78,6 +88,7 @@ def prompt_bias_score_difference(
         n_clear: whose count of clear images divides a detector's prompt bias score. The paper leaves it open;
             its own table fits "human" better. None: the one that the metric table holds, "detector" if both.
         max_error_share: a detector that fails on a larger share of a T2I model's images gets a dash there.
+        intervals: also show each number's confidence interval, where the metric table has one.
 
     Raises:
         ConfigError: no metrics of this attribute, or `max_error_share` is no fraction.
@@ -90,7 +101,10 @@ def prompt_bias_score_difference(
     rows = []
     for detector in lookup.detectors:
         numbers = {model: shown[detector, model] for model in lookup.t2i_models}
-        cells = [score_cell(number.value, bold=detector in best[model]) for model, number in numbers.items()]
+        cells = [
+            _with_interval(score_cell(number.value, bold=detector in best[model]), number, shown=intervals)
+            for model, number in numbers.items()
+        ]
         notes = _notes(lookup, detector, numbers, reason="no clear image by the detector or the humans")
         rows.append(Row(detector, (Cell(detector), *cells), tuple(notes)))
     return Table(
@@ -99,9 +113,10 @@ def prompt_bias_score_difference(
             f"Prompt bias score difference of perceived {attribute}: mean distance between a detector's and the "
             f"actual prompt bias score. A detector's score is divided by {_N_CLEAR_IN_WORDS[n_clear]} "
             f"(n_clear: {n_clear}). Bold: smallest difference."
+            f"{' In brackets: confidence interval.' if intervals else ''}"
         ),
         attribute=attribute,
-        columns=(_DETECTOR, *(Column(model, model) for model in lookup.t2i_models)),
+        columns=(_DETECTOR, *(Column(model, model, has_intervals=intervals) for model in lookup.t2i_models)),
         rows=tuple(rows),
         notes=lookup.notes,
     )
@@ -120,17 +135,21 @@ def _shown_numbers(
     }
 
 
-def _ground_truth_row(lookup: MetricLookup) -> Row:
+def _with_interval(cell: Cell, number: Number, *, shown: bool) -> Cell:
+    return with_interval(cell, number.ci_low, number.ci_high) if shown else cell
+
+
+def _ground_truth_row(lookup: MetricLookup, *, intervals: bool) -> Row:
     numbers = {
         model: lookup.number("model_bias_score", detector=GROUND_TRUTH, t2i_model=model)
         for model in lookup.t2i_models
     }
     notes = _left_out_notes(lookup, numbers, reason="no clear image")
-    cells = [score_cell(number.value) for number in numbers.values()]
+    cells = [_with_interval(score_cell(number.value), number, shown=intervals) for number in numbers.values()]
     return Row("Ground truth", (Cell("Ground truth", key=GROUND_TRUTH), *cells), tuple(notes))
 
 
-def _detector_rows(lookup: MetricLookup) -> list[Row]:
+def _detector_rows(lookup: MetricLookup, *, intervals: bool) -> list[Row]:
     scores = _shown_numbers(lookup, "model_bias_score")
     deviations = _shown_numbers(lookup, "model_bias_score_deviation")
     best = _best_by_model(lookup, deviations, metric="model_bias_score_deviation")
@@ -139,7 +158,11 @@ def _detector_rows(lookup: MetricLookup) -> list[Row]:
         numbers = {model: scores[detector, model] for model in lookup.t2i_models}
         of_truth = {model: deviations[detector, model].value for model in lookup.t2i_models}
         cells = [
-            deviating_score_cell(number.value, of_truth[model], bold=detector in best[model])
+            _with_interval(
+                deviating_score_cell(number.value, of_truth[model], bold=detector in best[model]),
+                number,
+                shown=intervals,
+            )
             for model, number in numbers.items()
         ]
         notes = _notes(lookup, detector, numbers, reason="no image kept")

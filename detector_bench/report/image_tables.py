@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pandas as pd
 
@@ -17,8 +18,10 @@ from detector_bench.report.metric_lookup import (
     best_of,
 )
 from detector_bench.report.table import DASH, Cell, Column, Row, Table
-from detector_bench.report.wording import count_cell, in_words, per_cent_cell
+from detector_bench.report.wording import count_cell, in_words, per_cent_cell, with_interval
 from detector_bench.vocabulary import ALL, GROUND_TRUTH, LOW_QUALITY, OTHERS
+
+_IN_BRACKETS = " In brackets: confidence interval."
 
 _WHY_UNDEFINED = {
     "precision": "the detector kept no image",
@@ -35,6 +38,7 @@ def filtering_and_accuracy(
     attribute: str = "gender",
     max_error_share: float = DEFAULT_MAX_ERROR_SHARE,
     per_t2i_model: bool = False,
+    intervals: bool = False,
 ) -> Table:
     """The paper's Table 3: how well each detector filters low-quality images and names the class of clear ones.
 
@@ -49,12 +53,13 @@ def filtering_and_accuracy(
         attribute: gender, age or race.
         max_error_share: a detector that fails on a larger share of a T2I model's images could not run on it.
         per_t2i_model: one block of rows for each T2I model in place of one row over all images.
+        intervals: also show each number's confidence interval, where the metric table has one.
 
     Raises:
         ConfigError: no metrics of this attribute, or `max_error_share` is no fraction.
     """
     lookup = MetricLookup.of_table(metrics, attribute=attribute, max_error_share=max_error_share)
-    columns = _metric_columns(lookup)
+    columns = _metric_columns(lookup, intervals=intervals)
     models: tuple[str, ...] = lookup.t2i_models if per_t2i_model else (ALL,)
     rows = [row for model in models for row in _detector_rows(lookup, columns, model)]
     names = [Column("detector", "Detector", kind="name")]
@@ -65,7 +70,7 @@ def filtering_and_accuracy(
         caption=(
             f"Filtering of low-quality images, and accuracy of perceived {attribute} on clear images, in per cent"
             f"{', for each T2I model' if per_t2i_model else ''}. Recall for each class is an addition to the "
-            "paper. Bold: best value."
+            f"paper. Bold: best value.{_IN_BRACKETS if intervals else ''}"
         ),
         attribute=attribute,
         columns=(*names, *columns),
@@ -75,7 +80,7 @@ def filtering_and_accuracy(
     )
 
 
-def label_shares(metrics: pd.DataFrame, *, attribute: str = "gender") -> Table:
+def label_shares(metrics: pd.DataFrame, *, attribute: str = "gender", intervals: bool = False) -> Table:
     """The paper's Table 5: what the humans said about each T2I model's images, in per cent of the labelled ones.
 
     `others` has a column of its own, even when it is empty. Images without a label are counted, where there are
@@ -84,6 +89,7 @@ def label_shares(metrics: pd.DataFrame, *, attribute: str = "gender") -> Table:
     Args:
         metrics: a metric table (`schema.METRIC_COLUMNS`).
         attribute: gender, age or race.
+        intervals: also show each share's confidence interval, where the metric table has one.
 
     Raises:
         ConfigError: no metrics of this attribute.
@@ -101,32 +107,45 @@ def label_shares(metrics: pd.DataFrame, *, attribute: str = "gender") -> Table:
     for model in models:
         name = "Total" if model == ALL else model
         images = of_humans("images", model)
-        shares = [per_cent_cell(of_humans(f"label_share_{label}", model)) for label in labels]
+        numbers = [
+            lookup.number(f"label_share_{label}", detector=GROUND_TRUTH, t2i_model=model) for label in labels
+        ]
+        shares = [_per_cent_cell(number, intervals=intervals) for number in numbers]
         counts = [count_cell(of_humans(metric, model)) for metric in counted]
         notes = (f"{DASH}: no labelled image",) if math.isnan(images) or images == 0 else ()
         rows.append(Row(name, (Cell(name, key=model), *shares, *counts), notes))
     headings = {"images": "Labelled", "images_unlabelled": "Unlabelled"} if unlabelled else {"images": "Images"}
     return Table(
         name="label_shares",
-        caption=f"Human labels of perceived {attribute}, in per cent of the labelled images.",
+        caption=f"Human labels of perceived {attribute}, in per cent of the labelled images."
+        f"{_IN_BRACKETS if intervals else ''}",
         attribute=attribute,
         columns=(
             Column("t2i_model", "T2I model", kind="name"),
-            *(Column(f"label_share_{label}", in_words(label), group="Share (%)") for label in labels),
+            *(
+                Column(f"label_share_{label}", in_words(label), group="Share (%)", has_intervals=intervals)
+                for label in labels
+            ),
             *(Column(metric, headings[metric], group="Images" if unlabelled else "") for metric in counted),
         ),
         rows=tuple(rows),
     )
 
 
-def _metric_columns(lookup: MetricLookup) -> list[Column]:
+def _per_cent_cell(number: Number, *, intervals: bool, bold: bool = False) -> Cell:
+    cell = per_cent_cell(number.value, bold=bold)
+    return with_interval(cell, number.ci_low, number.ci_high, per_cent=True) if intervals else cell
+
+
+def _metric_columns(lookup: MetricLookup, *, intervals: bool) -> list[Column]:
     filtering = (("precision", "Precision"), ("recall", "Recall"), ("f1", "F1"), ("filter_rate", "Filter rate"))
-    return [
+    columns = [
         *(Column(metric, heading, group="Filtering (%)") for metric, heading in filtering),
         *_class_columns("recall", lookup.classes),
         *_class_columns("accuracy", lookup.classes),
         Column("accuracy", "Overall", group="Accuracy (%)", full_heading="Accuracy"),
     ]
+    return [replace(column, has_intervals=intervals) for column in columns]
 
 
 def _class_columns(metric: str, classes: Sequence[str]) -> list[Column]:
@@ -166,7 +185,7 @@ def _detector_rows(lookup: MetricLookup, columns: Sequence[Column], model: str) 
     rows = []
     for detector in lookup.detectors:
         cells = [
-            per_cent_cell(number.value, bold=detector in best[index])
+            _per_cent_cell(number, intervals=columns[index].has_intervals, bold=detector in best[index])
             for index, number in enumerate(numbers[detector])
         ]
         notes = _verdict_notes(lookup, detector, covered, failed[detector])

@@ -29,6 +29,8 @@ class Number:
     value: float
     n: float
     n_left_out: float
+    ci_low: float = math.nan
+    ci_high: float = math.nan
 
     @property
     def missing(self) -> bool:
@@ -79,10 +81,10 @@ class MetricLookup:
         rows = rows[(rows["category"] == ALL) & (rows["prompt_id"] == ALL)]
         rows = rows.assign(n_clear=rows["n_clear"].astype(object).fillna(""))
         numbers = {
-            (detector, t2i_model, metric, n_clear): Number(value, n, left_out)
-            for detector, t2i_model, metric, n_clear, value, n, left_out in zip(
+            (detector, t2i_model, metric, n_clear): Number(*numbers)
+            for detector, t2i_model, metric, n_clear, *numbers in zip(
                 *(rows[name] for name in ("detector", "t2i_model", "metric", "n_clear")),
-                *(rows[name].astype(float) for name in ("value", "n", "n_left_out")),
+                *(rows[name].astype(float) for name in ("value", "n", "n_left_out", "ci_low", "ci_high")),
                 strict=True,
             )
         }

@@ -14,7 +14,8 @@ def to_csv(table: Table) -> str:
 
     Numbers are fractions, scores and counts at full precision, never percentages. Without a number the cell
     is empty, and the last column, `note`, says why. Tables of model bias scores hold a column
-    `<t2i_model>_deviation` after each score: a signed fraction of the actual score.
+    `<t2i_model>_deviation` after each score: a signed fraction of the actual score. Tables with confidence
+    intervals hold `<column>_ci_low` and `<column>_ci_high` after each number.
     """
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
@@ -28,13 +29,19 @@ def to_csv(table: Table) -> str:
 
 
 def _names(column: Column) -> list[str]:
-    return [column.key, column.deviation_key] if column.deviation_key else [column.key]
+    limits = [f"{column.key}_ci_low", f"{column.key}_ci_high"] if column.has_intervals else []
+    return [column.key, *limits, *([column.deviation_key] if column.deviation_key else [])]
 
 
 def _values(column: Column, cell: Cell) -> list[str]:
     if column.kind == "name":
         return [cell.key or cell.text]
-    return [_number(cell.value), _number(cell.deviation)] if column.deviation_key else [_number(cell.value)]
+    numbers = [cell.value]
+    if column.has_intervals:
+        numbers += [cell.ci_low, cell.ci_high]
+    if column.deviation_key:
+        numbers.append(cell.deviation)
+    return [_number(number) for number in numbers]
 
 
 def _number(value: float | None) -> str:

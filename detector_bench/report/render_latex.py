@@ -36,6 +36,8 @@ _SPECIAL = {
 }
 _SPECIAL_PATTERN = re.compile("|".join(re.escape(character) for character in _SPECIAL))
 
+_MINUS_IN_INTERVAL = re.compile(r"(?<=[} ])-(?=[0-9])")
+
 _TEXT_WIDTH = 345.0
 """Points: LaTeX's own article class. Other one-column papers have up to 480, a two-column page 505."""
 
@@ -190,7 +192,9 @@ def _cell(cell: Cell) -> str:
     text = cell.written(escape=escape_latex, up=r"$\uparrow$", down=r"$\downarrow$")
     if not is_missing(cell.value) and text.startswith("-"):
         text = f"$-${text[1:]}"
-    elif cell.value is not None and text == DASH:
+    if cell.interval_text:
+        text = _MINUS_IN_INTERVAL.sub("$-$", text)
+    if cell.value is not None and text == DASH:
         text = "--"
     return f"\\textbf{{{text}}}" if cell.bold else text
 

@@ -37,6 +37,8 @@ class Column:
     """Names are repeated when a wide table is broken up; numbers are not."""
     deviation_key: str = ""
     """Name of the extra CSV column that holds `Cell.deviation`; empty: the column has no deviations."""
+    has_intervals: bool = False
+    """The CSV form has two more columns, `<key>_ci_low` and `<key>_ci_high`, after that of the value."""
 
     @property
     def align(self) -> Literal["left", "right"]:
@@ -61,19 +63,26 @@ class Cell:
     """The best value of its column."""
     key: str = ""
     """In the CSV form, the name that the cell stands for where `text` is not that name itself."""
+    ci_low: float | None = None
+    """Lower confidence limit, in the unit of `value`; NaN where there is no interval, None: not shown."""
+    ci_high: float | None = None
+    interval_text: str = ""
+    """The interval for people, such as `[88.2, 94.0]`; empty: not shown."""
 
     def written(self, *, escape: Callable[[str], str] = str, up: str = "↑", down: str = "↓") -> str:
-        """Put text, deviation and arrow together, such as `0.686 (8.78 % ↓)`; boldness is the caller's.
+        """Put text, interval, deviation and arrow together: `0.686 [0.67, 0.70] (8.78 % ↓)`; boldness is the
+        caller's.
 
         Args:
             escape: makes text safe for the target format.
             up: the arrow for an overestimate, in the target format.
             down: the arrow for an underestimate, in the target format.
         """
+        text = escape(f"{self.text} {self.interval_text}" if self.interval_text else self.text)
         if not self.deviation_text:
-            return escape(self.text)
+            return text
         arrow = {Arrow.UP: f" {up}", Arrow.DOWN: f" {down}", Arrow.NONE: ""}[self.arrow]
-        return f"{escape(self.text)} ({escape(self.deviation_text)}{arrow})"
+        return f"{text} ({escape(self.deviation_text)}{arrow})"
 
 
 @dataclass(frozen=True, slots=True)

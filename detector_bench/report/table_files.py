@@ -11,6 +11,7 @@ import pandas as pd
 from detector_bench.atomic_files import write_text
 from detector_bench.metrics import NClear
 from detector_bench.report.bias_tables import model_bias_scores, prompt_bias_score_difference
+from detector_bench.report.estimate_table import model_bias_estimates
 from detector_bench.report.image_tables import filtering_and_accuracy, label_shares
 from detector_bench.report.metric_lookup import DEFAULT_MAX_ERROR_SHARE
 from detector_bench.report.prompt_table import prompt_bias_scores
@@ -29,8 +30,9 @@ def study_tables(
     n_clear: NClear | None = None,
     max_error_share: float = DEFAULT_MAX_ERROR_SHARE,
     prompts: pd.DataFrame | None = None,
+    intervals: bool = False,
 ) -> dict[str, Table]:
-    """Build all five tables of every attribute.
+    """Build all five tables of every attribute; with intervals, a sixth of the model bias scores' meanings.
 
     The first attribute's tables bear their plain names; those of further attributes get a suffix, such as
     `filtering_and_accuracy_age`.
@@ -41,6 +43,7 @@ def study_tables(
         n_clear: see `prompt_bias_score_difference`.
         max_error_share: see `model_bias_scores`.
         prompts: columns `prompt_id, word`; without it `prompt_bias_scores` shows the prompts' ids.
+        intervals: show confidence intervals, and `model_bias_estimates`.
 
     Returns:
         By name, in the order in which a reader wants them.
@@ -51,15 +54,24 @@ def study_tables(
     tables: dict[str, Table] = {}
     for position, attribute in enumerate(attributes):
         suffix = "" if position == 0 else f"_{attribute}"
-        for table in (
-            filtering_and_accuracy(metrics, attribute=attribute, max_error_share=max_error_share),
-            model_bias_scores(metrics, attribute=attribute, max_error_share=max_error_share),
+        built = [
+            filtering_and_accuracy(
+                metrics, attribute=attribute, max_error_share=max_error_share, intervals=intervals
+            ),
+            model_bias_scores(metrics, attribute=attribute, max_error_share=max_error_share, intervals=intervals),
             prompt_bias_score_difference(
-                metrics, attribute=attribute, n_clear=n_clear, max_error_share=max_error_share
+                metrics,
+                attribute=attribute,
+                n_clear=n_clear,
+                max_error_share=max_error_share,
+                intervals=intervals,
             ),
             prompt_bias_scores(metrics, attribute=attribute, prompts=prompts),
-            label_shares(metrics, attribute=attribute),
-        ):
+            label_shares(metrics, attribute=attribute, intervals=intervals),
+        ]
+        if intervals:
+            built.append(model_bias_estimates(metrics, attribute=attribute, max_error_share=max_error_share))
+        for table in built:
             # The name is the LaTeX label too, which has to differ between attributes.
             tables[table.name + suffix] = replace(table, name=table.name + suffix)
     return tables

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 from detector_bench.report.table import DASH, Arrow, Cell
 from detector_bench.vocabulary import LOW_QUALITY
@@ -44,6 +45,26 @@ def deviating_score_cell(value: float, deviation: float, *, bold: bool = False) 
     size = DASH if math.isnan(deviation) else fixed(100 * abs(deviation), decimals=2) + " %"
     arrow = Arrow.UP if deviation > 0 else Arrow.DOWN if deviation < 0 else Arrow.NONE
     return Cell(fixed(value, decimals=3), value, deviation, deviation_text=size, arrow=arrow, bold=bold)
+
+
+def with_interval(cell: Cell, low: float, high: float, *, per_cent: bool = False) -> Cell:
+    """A cell with its confidence interval: `91.5 [88.2, 94.0]`; a value without an interval stays alone.
+
+    Per cent are printed with one decimal beside an interval, as its width leaves no meaning to a second.
+
+    Args:
+        cell: a number.
+        low: lower limit, in the unit of the cell's value; NaN where there is no interval.
+        high: upper limit.
+        per_cent: whether the cell is printed in per cent.
+    """
+    value = math.nan if cell.value is None else cell.value
+    factor, decimals = (100, 1) if per_cent else (1, 3)
+    text = fixed(factor * value, decimals=decimals) if per_cent else cell.text
+    if math.isnan(value) or math.isnan(low) or math.isnan(high):
+        return replace(cell, text=text, ci_low=math.nan, ci_high=math.nan)
+    limits = ", ".join(fixed(factor * limit, decimals=decimals) for limit in (low, high))
+    return replace(cell, text=text, ci_low=low, ci_high=high, interval_text=f"[{limits}]")
 
 
 def whole(value: float) -> str:

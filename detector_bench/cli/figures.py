@@ -1,0 +1,64 @@
+"""`figures`."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, cast
+
+import typer
+from rich.markup import escape
+
+from detector_bench.cli.console import errors, output
+
+if TYPE_CHECKING:
+    from detector_bench.figures import Format, Width
+
+
+_MOST_WORKERS = 4
+"""More processes spend their time on starting."""
+
+
+def figures(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Result folder of `run` or `evaluate`.")],
+    *,
+    only: Annotated[
+        list[str] | None, typer.Option("--only", metavar="NAME", help="Only this figure; may be repeated.")
+    ] = None,
+    formats: Annotated[
+        str, typer.Option("--format", metavar="FORMATS", help="pdf, png, svg; several with commas.")
+    ] = "pdf,png",
+    width: Annotated[
+        str | None,
+        typer.Option("--width", metavar="single|double", help="3.3 or 7 inches; by default both."),
+    ] = None,
+    attribute: Annotated[
+        str | None, typer.Option("--attribute", help="gender, age or race; by default the study's first.")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", metavar="DIR", help="Where to write; by default DIR/figures.")
+    ] = None,
+) -> None:
+    """Draw the paper's figures from a finished study, each with its caption as a text file.
+
+    Examples: `detector-bench figures results/mine`,
+    `detector-bench figures results/mine --only filter_plane --format pdf --width single`
+    """
+    from detector_bench.figures import FIGURES, WIDTHS, FinishedStudy, write_figures
+
+    folder_out = folder / "figures" if out is None else out
+    written = write_figures(
+        FinishedStudy.load(folder, attribute=attribute),
+        folder_out,
+        names=tuple(only or FIGURES),
+        widths=WIDTHS if width is None else (cast("Width", width),),
+        formats=tuple(cast("Format", kind.strip()) for kind in formats.split(",")),
+        workers=min(os.cpu_count() or 1, _MOST_WORKERS),
+    )
+    for name, reason in written.not_drawn.items():
+        errors.print(f"{name}: not drawn: {reason}", style="yellow", soft_wrap=True, markup=False, highlight=False)
+    output.print(
+        f"{len(written.files)} files are in [bold]{escape(str(folder_out))}[/bold]",
+        highlight=False,
+        soft_wrap=True,
+    )

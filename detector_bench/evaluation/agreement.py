@@ -1,0 +1,218 @@
+"""Agreement between annotators, and between each detector and each human, laid out as a long table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import combinations
+from typing import NamedTuple, Protocol
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from detector_bench.dataset.consensus import ADJUDICATOR
+from detector_bench.evaluation.counting import ImageIndex, IntArray, LabelledImages, human_label_codes
+from detector_bench.evaluation.encoding import NULL, codes
+from detector_bench.evaluation.image_verdicts import image_verdicts
+from detector_bench.metrics import Score
+from detector_bench.metrics.agreement import (
+    cohen_kappa,
+    fleiss_kappa,
+    krippendorff_alpha,
+    one_against_rest,
+    percent_agreement,
+)
+from detector_bench.vocabulary import ALL, GROUND_TRUTH, Attribute, attribute_named
+
+AGREEMENT_COLUMNS = (
+    "attribute",
+    "raters",
+    "first",
+    "second",
+    "t2i_model",
+    "category",
+    "label",
+    "statistic",
+    "value",
+    "n",
+    "n_left_out",
+)
+"""One row per number. `raters` is one of the constants below; `first` and `second` are empty for all annotators
+together. `label` is "all", or the one label that is told apart from all the others. `n` counts images."""
+
+ALL_ANNOTATORS = "all_annotators"
+TWO_ANNOTATORS = "two_annotators"
+DETECTOR_AND_HUMAN = "detector_and_human"
+
+DEFAULT_MIN_SHARED = 10
+"""Pairs with fewer images in common are left out: crowd workers share a handful by chance."""
+
+
+class AnnotatedImages(LabelledImages, Protocol):
+    """An image set with every annotator's labels."""
+
+    @property
+    def labels(self) -> pd.DataFrame:
+        """One row per image, annotator and attribute: image_id, annotator, attribute, label."""
+
+
+class _Scope(NamedTuple):
+    t2i_model: str
+    category: str
+    images: NDArray[np.bool_]
+
+
+class _Pair(NamedTuple):
+    raters: str
+    first: str
+    second: str
+    first_labels: IntArray
+    second_labels: IntArray
+
+
+def agreement(
+    image_set: AnnotatedImages,
+    predictions: Mapping[str, pa.Table] | None = None,
+    *,
+    attribute: str = "gender",
+    min_shared: int = DEFAULT_MIN_SHARED,
+) -> pd.DataFrame:
+    """Measure agreement over everything, for each T2I model, and for each prompt category.
+
+    All annotators together: percent agreement, Fleiss' kappa and Krippendorff's alpha. Pairs: percent agreement
+    and Cohen's kappa; every two annotators, and every detector with every annotator and, where there are several
+    annotators, with the consensus (`ground_truth`). The label that a detector gives a filtered image is
+    `low_quality`; an image without a verdict, or without a person's label, is missing. The adjudicator, who has
+    seen the others' labels, is no annotator here.
+
+    Args:
+        image_set: images, prompts and labels.
+        predictions: by detector, with the columns `reason` and `score`; None for people alone.
+        attribute: which one.
+        min_shared: pairs with fewer images in common have no row.
+
+    Returns:
+        Columns as in `AGREEMENT_COLUMNS`. A value is NaN where only one label was given.
+
+    Raises:
+        ConfigError, DataError: as in `count_verdicts`. Images without a prediction are simply missing.
+    """
+    index, kind = ImageIndex.of(image_set), attribute_named(attribute)
+    annotators = _annotators(image_set, index, kind)
+    detectors = _detectors(image_set, index, predictions or {}, attribute=attribute)
+    humans = dict(annotators)
+    if len(annotators) > 1:
+        humans[GROUND_TRUTH] = human_label_codes(image_set, index, kind)
+    pairs = [
+        _Pair(TWO_ANNOTATORS, *names, *(annotators[name] for name in names))
+        for names in combinations(annotators, 2)
+    ]
+    pairs += [
+        _Pair(DETECTOR_AND_HUMAN, detector, human, detectors[detector], humans[human])
+        for detector in detectors
+        for human in humans
+    ]
+    shared = [pair for pair in pairs if _shared(pair).sum() >= min_shared]
+    counts = _label_counts(annotators, labels=len(kind.labels), images=len(index.cells))
+    rows: list[dict[str, object]] = []
+    for scope in _scopes(index):
+        place = {"attribute": attribute, "t2i_model": scope.t2i_model, "category": scope.category}
+        if len(annotators) > 1:
+            names = {"raters": ALL_ANNOTATORS, "first": "", "second": ""}
+            rows += [place | names | row for row in _group_rows(counts[scope.images], kind)]
+        for pair in shared:
+            names = {"raters": pair.raters, "first": pair.first, "second": pair.second}
+            rows += [place | names | row for row in _pair_rows(pair, scope, kind)]
+    return pd.DataFrame(rows, columns=list(AGREEMENT_COLUMNS))
+
+
+def _annotators(image_set: AnnotatedImages, index: ImageIndex, attribute: Attribute) -> dict[str, IntArray]:
+    """Every annotator's label of each image, `NULL` where there is none; annotators in alphabetical order."""
+    labels = image_set.labels
+    labels = labels[(labels["attribute"] == attribute.name) & (labels["annotator"] != ADJUDICATOR)]
+    names = sorted(labels["annotator"].unique())
+    annotator = codes(labels["annotator"], names)
+    position = index.positions(pa.chunked_array([pa.array(labels["image_id"], pa.string())]))
+    given = np.full((len(names), len(index.cells)), NULL, dtype=np.int64)
+    given[annotator, position] = codes(labels["label"], attribute.labels)
+    return dict(zip(names, given, strict=True))
+
+
+def _detectors(
+    image_set: AnnotatedImages, index: ImageIndex, predictions: Mapping[str, pa.Table], *, attribute: str
+) -> dict[str, IntArray]:
+    """Every detector's label of each image: a class, low_quality if filtered, `NULL` without a verdict."""
+    found = {}
+    for name, table in predictions.items():
+        verdicts = image_verdicts(
+            image_set, index, table, detector=name, attribute=attribute, allow_incomplete=True
+        )
+        if verdicts is not None:
+            # Filtered has the code that low_quality has among the labels: the one after the classes.
+            found[name] = np.where(verdicts.clear | verdicts.filtered, verdicts.verdict, NULL)
+    return found
+
+
+def _scopes(index: ImageIndex) -> Iterator[_Scope]:
+    model, prompt = np.divmod(index.cells, len(index.prompt_ids))
+    category = index.scopes.category_of_prompt[prompt]
+    yield _Scope(ALL, ALL, np.ones(len(index.cells), dtype=bool))
+    for position, name in enumerate(index.t2i_models):
+        yield _Scope(name, ALL, model == position)
+    for position, name in enumerate(index.scopes.categories):
+        if (category == position).any():
+            yield _Scope(ALL, name, category == position)
+
+
+def _label_counts(annotators: Mapping[str, IntArray], *, labels: int, images: int) -> IntArray:
+    counts = np.zeros((images, labels + 1), dtype=np.int64)
+    for given in annotators.values():
+        counts[np.arange(images), given] += 1  # an image without a label is counted in the last place
+    return counts[:, :labels]
+
+
+def _shared(pair: _Pair) -> NDArray[np.bool_]:
+    return np.not_equal(pair.first_labels, NULL) & np.not_equal(pair.second_labels, NULL)
+
+
+def _group_rows(counts: IntArray, attribute: Attribute) -> Iterator[dict[str, object]]:
+    statistics = {
+        "percent_agreement": percent_agreement,
+        "fleiss_kappa": fleiss_kappa,
+        "krippendorff_alpha": krippendorff_alpha,
+    }
+    for label, position in _labels(attribute):
+        told_apart = counts if position is None else one_against_rest(counts, label=position)
+        for name, statistic in statistics.items():
+            yield _row(label, name, statistic(told_apart))
+
+
+def _pair_rows(pair: _Pair, scope: _Scope, attribute: Attribute) -> Iterator[dict[str, object]]:
+    labels = len(attribute.labels)
+    both = _shared(pair) & scope.images
+    flat = pair.first_labels[both] * labels + pair.second_labels[both]
+    contingency = np.bincount(flat, minlength=labels * labels).reshape(labels, labels)
+    left_out = np.asarray(scope.images.sum() - both.sum())
+    for label, position in _labels(attribute):
+        told_apart = (
+            contingency if position is None else one_against_rest(contingency, label=position, axes=(-1, -2))
+        )
+        kappa = cohen_kappa(told_apart)._replace(n_left_out=left_out)
+        agreed = np.trace(told_apart) / kappa.n if kappa.n else np.nan
+        yield _row(label, "percent_agreement", kappa._replace(value=np.asarray(agreed)))
+        yield _row(label, "cohen_kappa", kappa)
+
+
+def _labels(attribute: Attribute) -> list[tuple[str, int | None]]:
+    return [(ALL, None), *((label, position) for position, label in enumerate(attribute.labels))]
+
+
+def _row(label: str, statistic: str, score: Score) -> dict[str, object]:
+    return {
+        "label": label,
+        "statistic": statistic,
+        "value": float(score.value),
+        "n": int(score.n),
+        "n_left_out": int(score.n_left_out),
+    }

@@ -1,0 +1,227 @@
+"""Filtering, accuracy and bias error of one detector at many thresholds, from its stored scores; nothing runs
+again.
+
+At a threshold t the detector keeps an image that has a class and a score of at least t, and filters it otherwise.
+An image that the run filtered comes back only if its class is stored beside its score, which the built-in
+detectors do not do: `Prediction.filtered` holds a score but no class. So below the threshold that the run itself
+used, the sweep knows less than a run would show. `Sweep.known_above` says where that begins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from detector_bench import metrics
+from detector_bench.errors import ConfigError
+from detector_bench.evaluation.counting import ImageIndex, IntArray, LabelledImages
+from detector_bench.evaluation.encoding import NULL
+from detector_bench.evaluation.image_verdicts import ImageVerdicts, image_verdicts
+from detector_bench.metrics import CountArray, NClear, Scopes, Score
+from detector_bench.vocabulary import ALL, Attribute
+
+SWEEP_COLUMNS = (
+    "detector",
+    "attribute",
+    "t2i_model",
+    "threshold",
+    "known",
+    "metric",
+    "n_clear",
+    "value",
+    "n",
+    "n_left_out",
+)
+"""One row per number; `known` is False where a run with that threshold could keep more images than the sweep
+can."""
+
+SWEPT_METRICS = (
+    "images_clear",
+    "filter_rate",
+    "recall",
+    "precision",
+    "f1",
+    "accuracy",
+    "model_bias_score",
+    "model_bias_score_actual",
+    "model_bias_score_deviation",
+    "prompt_bias_score_difference",
+)
+
+_UNCERTAIN = "uncertain"
+_DEPENDS_ON_N_CLEAR = "prompt_bias_score_difference"
+
+
+@dataclass(frozen=True, slots=True)
+class Sweep:
+    """One detector's counts at every threshold."""
+
+    detector: str
+    attribute: Attribute
+    t2i_models: tuple[str, ...]
+    thresholds: NDArray[np.float64]
+    """In ascending order."""
+    counts: IntArray
+    """`[threshold, t2i_model, prompt, truth, verdict]`."""
+    known_above: float
+    """Thresholds up to this one leave out images that a run would keep; -inf: all thresholds are known."""
+    without_score: int
+    """Labelled images that the detector kept without a score: they stay kept at every threshold."""
+
+
+def even_thresholds(*, first: float = 0.0, last: float = 1.0, steps: int = 100) -> NDArray[np.float64]:
+    """`steps` + 1 thresholds at equal distances.
+
+    Raises:
+        ConfigError: they do not lie in ascending order within 0 and 1, or there is no step.
+    """
+    if not 0 <= first < last <= 1:
+        raise ConfigError(f"thresholds from {first} to {last} (accepted: 0 to 1, ascending)")
+    if steps < 1:
+        raise ConfigError(f"steps: {steps} (accepted: 1 or more)")
+    # Rounded, so that 0.9 is the 0.9 that a study file says.
+    return np.round(np.linspace(first, last, steps + 1), 12)
+
+
+def sweep_counts(
+    image_set: LabelledImages,
+    table: pa.Table,
+    *,
+    detector: str,
+    attribute: str = "gender",
+    thresholds: NDArray[np.float64],
+    allow_incomplete: bool = False,
+) -> Sweep:
+    """Count a detector's verdicts at every threshold.
+
+    Args:
+        image_set: images, prompts and human labels.
+        table: its predictions, with the columns `reason` and `score`.
+        detector: its name.
+        attribute: which one.
+        thresholds: in ascending order.
+        allow_incomplete: leave images without a prediction out instead of raising.
+
+    Raises:
+        ConfigError: the detector stores no score, or does not judge the attribute.
+        DataError, IncompletePredictionsError: as in `count_verdicts`.
+    """
+    index = ImageIndex.of(image_set)
+    found = image_verdicts(
+        image_set, index, table, detector=detector, attribute=attribute, allow_incomplete=allow_incomplete
+    )
+    if found is None:
+        raise ConfigError(f"{detector} does not judge {attribute!r}")
+    if not (found.clear & ~np.isnan(found.score)).any():
+        raise ConfigError(f"{detector} has no stored score for {attribute!r}: there is nothing to sweep")
+    return Sweep(
+        detector=detector,
+        attribute=found.attribute,
+        t2i_models=index.t2i_models,
+        thresholds=thresholds,
+        counts=_counts(index, found, thresholds),
+        known_above=_known_above(found),
+        without_score=int((found.clear & np.isnan(found.score) & (found.truth != NULL)).sum()),
+    )
+
+
+def sweep_table(sweep: Sweep, *, n_clear: NClear = "detector") -> pd.DataFrame:
+    """The metrics at every threshold, for all T2I models together and for each.
+
+    Returns:
+        Columns as in `SWEEP_COLUMNS`, by T2I model, metric and threshold.
+    """
+    scopes = Scopes(("",), np.zeros(sweep.counts.shape[2], dtype=np.intp))
+    t2i_models = np.array([ALL, *sweep.t2i_models])
+    shape = (len(sweep.thresholds), len(t2i_models))
+    blocks = []
+    for metric, score in _scores(sweep.counts, n_clear=n_clear, scopes=scopes).items():
+        threshold, model = np.indices(shape)
+        numbers = {name: getattr(score, name)[..., 0].ravel() for name in ("value", "n", "n_left_out")}
+        words = {
+            "detector": sweep.detector,
+            "attribute": sweep.attribute.name,
+            "metric": metric,
+            "n_clear": n_clear if metric == _DEPENDS_ON_N_CLEAR else "",
+        }
+        at = sweep.thresholds[threshold.ravel()]
+        places = {"t2i_model": t2i_models[model.ravel()], "threshold": at, "known": at > sweep.known_above}
+        blocks.append(pd.DataFrame(places | numbers).assign(**words))
+    table = pd.concat(blocks, ignore_index=True)
+    model_order = {name: position for position, name in enumerate(t2i_models)}
+    metric_order = {name: position for position, name in enumerate(SWEPT_METRICS)}
+    order = np.lexsort(
+        (table["threshold"], table["metric"].map(metric_order), table["t2i_model"].map(model_order))
+    )
+    return table.loc[order, list(SWEEP_COLUMNS)].reset_index(drop=True)
+
+
+def _counts(index: ImageIndex, found: ImageVerdicts, thresholds: NDArray[np.float64]) -> IntArray:
+    """Cumulative counts over how many thresholds an image reaches."""
+    if np.any(np.diff(thresholds) <= 0):
+        raise ValueError("thresholds must ascend")
+    classes, labels, steps = len(found.attribute.classes), len(found.attribute.labels), len(thresholds)
+    # How many thresholds keep the image: of an image without a score all of them, if the run kept it.
+    reached = np.searchsorted(thresholds, np.nan_to_num(found.score, nan=-np.inf), side="right")
+    reached = np.where(found.clear & np.isnan(found.score), steps, reached)
+    can_be_kept = (found.clear | found.filtered) & (found.label != NULL)
+    brought_back = found.filtered & np.isnan(found.score)
+    reached = np.where(can_be_kept & ~brought_back, reached, 0)
+    by_reach = index.count(
+        (found.truth, labels), (np.where(can_be_kept, found.label, NULL), classes), (reached, steps + 1)
+    )[..., :labels, :classes, : steps + 1]
+    # Threshold number i keeps the images that reach more than i of them.
+    kept = np.moveaxis(by_reach[..., ::-1].cumsum(axis=-1)[..., ::-1][..., 1:], -1, 0)
+    judged = index.count((found.truth, labels), (found.verdict, labels))[..., :labels, :labels]
+    counts = np.zeros((steps, *judged.shape), dtype=np.int64)
+    counts[..., :classes] = kept
+    counts[..., classes] = judged[..., :-1].sum(axis=-1) - kept.sum(axis=-1)
+    counts[..., -1] = judged[..., -1]
+    return counts
+
+
+def _known_above(found: ImageVerdicts) -> float:
+    """The highest score that the run's own threshold filtered.
+
+    An image was filtered by the threshold if its reason is `uncertain` and its score lies below that of every
+    image that was kept. Others are uncertain for another reason, as with a prompt for "uncertain", and no
+    threshold brings them back.
+    """
+    if _UNCERTAIN not in found.reasons:
+        return -np.inf
+    uncertain = found.filtered & (found.reason == found.reasons.index(_UNCERTAIN)) & (found.label == NULL)
+    scores = found.score[uncertain & ~np.isnan(found.score)]
+    scores = scores[scores < np.nanmin(found.score[found.clear])]
+    return float(scores.max()) if scores.size else -np.inf
+
+
+def _scores(counts: CountArray, *, n_clear: NClear, scopes: Scopes) -> dict[str, Score]:
+    pooled = metrics.pool(counts, scopes=scopes)
+    clear = metrics.detector_class_counts(pooled).sum(axis=-1)
+    images = metrics.count_images(pooled)
+    scores = [
+        Score(clear.astype(np.float64), images, np.zeros_like(images)),
+        metrics.filter_rate(pooled),
+        metrics.recall(pooled),
+        metrics.precision(pooled),
+        metrics.f1(pooled),
+        metrics.accuracy(pooled),
+        metrics.model_bias_score(counts, scopes=scopes),
+        metrics.model_bias_score_actual(counts, scopes=scopes),
+        metrics.model_bias_score_deviation(counts, scopes=scopes),
+        metrics.prompt_bias_score_difference(counts, n_clear=n_clear, scopes=scopes),
+    ]
+    return dict(zip(SWEPT_METRICS, scores, strict=True))
+
+
+def nearest_thresholds(thresholds: Sequence[float], *, shown: int = 21) -> list[float]:
+    """At most `shown` of the thresholds, evenly picked, the first and the last included."""
+    if len(thresholds) <= shown:
+        return list(thresholds)
+    picked = np.unique(np.linspace(0, len(thresholds) - 1, shown).round().astype(int))
+    return [thresholds[position] for position in picked]

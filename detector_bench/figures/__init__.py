@@ -1,0 +1,26 @@
+"""The paper's figures, drawn from the result folder of a finished study.
+
+Each figure is a module with one function `draw(study, *, width)`; it takes its numbers from the metric table and
+computes none that stand there. All look alike through `style`. matplotlib (extra `figures`) is imported when the
+first figure is drawn.
+"""
+
+from __future__ import annotations
+
+from detector_bench.figures.drawing import Drawing
+from detector_bench.figures.figure_files import FIGURES, WrittenFigures, draw_figure, write_figures
+from detector_bench.figures.finished_study import FinishedStudy
+from detector_bench.figures.style import FORMATS, WIDTHS, Format, Width
+
+__all__ = [
+    "FIGURES",
+    "FORMATS",
+    "WIDTHS",
+    "Drawing",
+    "FinishedStudy",
+    "Format",
+    "Width",
+    "WrittenFigures",
+    "draw_figure",
+    "write_figures",
+]

@@ -1,0 +1,129 @@
+"""Forest plot: how far each detector's model bias score lies from the actual one, with intervals."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from detector_bench.figures.drawing import (
+    Drawing,
+    caption,
+    counted,
+    interval_sentence,
+    left_out_notes,
+    verdict_notes,
+)
+from detector_bench.figures.finished_study import Estimate, FinishedStudy
+from detector_bench.figures.panels import (
+    draw_mark,
+    light_grid,
+    mark_missing,
+    name_rows,
+    places_in_row,
+    t2i_model_legend,
+    why_missing,
+)
+from detector_bench.figures.style import (
+    DENSE_TEXT_SIZE,
+    MISSING,
+    SMALL_TEXT_SIZE,
+    Width,
+    new_figure,
+    say_instead,
+    series_style,
+    signed,
+    text_width,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+METRIC = "model_bias_score_deviation"
+
+
+def draw(study: FinishedStudy, *, width: Width) -> Drawing:
+    """Draw the deviation in per cent of the actual score: left of 0 underestimated, right of it overestimated.
+
+    A row is a detector, a mark a T2I model; the numbers stand at the right.
+    """
+    models, detectors = study.t2i_models, study.detectors
+    figure = new_figure(width, height=max(1, len(detectors)) * max(0.16, 0.085 * len(models) + 0.02) + 0.75)
+    axes = figure.subplots()
+    numbers: list[tuple[str, Estimate]] = []
+    light_grid(axes)
+    name_rows(axes, detectors, width=width)
+    axes.axvline(0, color="black", linewidth=0.6, zorder=1)
+    reasons = [[""] * len(models) for _ in detectors]
+    written: list[tuple[float, str, str]] = []
+    for index, (model, offset) in enumerate(zip(models, places_in_row(len(models)), strict=True)):
+        style = series_style(index)
+        for row, detector in enumerate(detectors):
+            number = study.estimate(METRIC, detector=detector, t2i_model=model)
+            numbers.append((f"{detector} on {model}", number))
+            draw_mark(axes, number, y=row + offset, style=style, scale=100)
+            if number.missing:
+                reasons[row][index] = _reason(study, detector, model)
+            written.append((row + offset, _in_words(number, width=width), style.colour))
+    for row, reason in enumerate(reasons):
+        mark_missing(axes, reason, row=row)
+    _write_column(axes, written, size=DENSE_TEXT_SIZE if len(models) > 1 else SMALL_TEXT_SIZE)
+    if not detectors:
+        say_instead(axes, "no detector judges this attribute")
+    elif all(number.missing for _, number in numbers):
+        axes.set_xlim(-100, 100)
+    axes.margins(x=0.08)
+    axes.set_xlabel(
+        "Deviation from the actual model bias score (%)\n← underestimates bias      overestimates bias →"
+    )
+    t2i_model_legend(figure, models, width=width)
+    return Drawing(figure, _caption(study, numbers))
+
+
+def _write_column(axes: Axes, lines: list[tuple[float, str, str]], *, size: float) -> None:
+    """Write numbers at the right of the panel, so that their last digits stand below each other."""
+    widest = max((text_width(text, size=size) for _, text, _ in lines), default=0.0)
+    for y, text, colour in lines:
+        axes.annotate(
+            text,
+            (1, y),
+            xycoords=axes.get_yaxis_transform(),
+            xytext=(72 * widest + 4, 0),
+            textcoords="offset points",
+            ha="right",
+            va="center_baseline",
+            size=size,
+            color=colour,
+            annotation_clip=False,
+        )
+
+
+def _reason(study: FinishedStudy, detector: str, model: str) -> str:
+    actual = study.estimate("model_bias_score", t2i_model=model).value
+    if math.isnan(actual):
+        return "no actual score"
+    return "actual score is 0" if actual == 0 else why_missing(study, detector, model)
+
+
+def _in_words(number: Estimate, *, width: Width) -> str:
+    if number.missing:
+        return MISSING
+    value = signed(100 * number.value, decimals=1)
+    if width == "single" or not number.has_interval:
+        return value
+    return f"{value} ({signed(100 * number.low, decimals=1)} to {signed(100 * number.high, decimals=1)})"
+
+
+def _caption(study: FinishedStudy, numbers: list[tuple[str, Estimate]]) -> str:
+    return caption(
+        f"Deviation of each detector's model bias score of perceived {study.attribute} from the score by "
+        "the human "
+        "labels, in per cent of the latter.",
+        f"n = {counted(len(study.prompts), 'prompt')} for each of {counted(len(study.t2i_models), 'T2I model')}, "
+        f"{counted(study.estimate('images').value, 'labelled image')}.",
+        interval_sentence(study, [number for _, number in numbers]),
+        attribute=study.attribute,
+        notes=[
+            *verdict_notes(study, study.detectors),
+            *left_out_notes(numbers, what="prompts left out, no image kept"),
+        ],
+    )

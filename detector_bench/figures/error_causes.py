@@ -1,0 +1,181 @@
+"""How much of each detector's bias error comes from filtering, and how much from classification."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
+
+from detector_bench.evaluation.cause_intervals import CauseIntervals
+from detector_bench.evaluation.causes import causes
+from detector_bench.figures.drawing import (
+    Drawing,
+    caption,
+    counted,
+    interval_sentence,
+    left_out_notes,
+    verdict_notes,
+)
+from detector_bench.figures.finished_study import NO_ESTIMATE, Estimate, FinishedStudy
+from detector_bench.figures.panels import (
+    legend_above,
+    light_grid,
+    mark_missing,
+    name_axes,
+    name_rows,
+    panel_grid,
+    panel_title,
+    why_missing,
+)
+from detector_bench.figures.style import BLACK, SKY, VERMILLION, Width, say_instead
+from detector_bench.vocabulary import ALL
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+METRIC = "prompt_bias_score_difference"
+_LOOKS = {"filtering": (SKY, ""), "classification": (VERMILLION, "/////")}
+
+
+class _Split(NamedTuple):
+    filtering: float
+    classification: float
+    error: Estimate
+
+
+_NO_SPLIT = _Split(float("nan"), float("nan"), NO_ESTIMATE)
+
+
+def draw(study: FinishedStudy, *, width: Width) -> Drawing:
+    """Draw the two Shapley parts of each detector's prompt bias score difference as stacked bars, with their sum.
+
+    A part below 0 works against the other one. One panel over all T2I models; the double-column form adds one for
+    each. Computed from the stored predictions with `evaluation.causes`, since the parts are not in the metric
+    table.
+
+    Raises:
+        DetectorBenchError: the image set or the predictions are not there.
+    """
+    splits = study.once("causes", lambda: _splits(study))
+    models = study.t2i_models
+    shown = [ALL, *models] if width == "double" and 1 < len(models) <= 3 else [ALL]
+    figure, panels = panel_grid(
+        width, len(shown), columns=4, panel_height=max(1, len(study.detectors)) * 0.16 + 0.3, other_height=0.6
+    )
+    for axes, model in zip(panels, shown, strict=True):
+        _draw_panel(axes, study, splits, model)
+        if len(shown) > 1:
+            title = "All T2I models" if model == ALL else model
+            panel_title(axes, title, width=width, columns=len(shown))
+        name_rows(axes, study.detectors, width=width)
+    if not study.detectors:
+        say_instead(panels[0], "no detector judges this attribute")
+    legend_above(figure, _handles(), width=width)
+    name_axes(figure, panels, x="Prompt bias score difference")
+    return Drawing(figure, _caption(study, splits))
+
+
+def _splits(study: FinishedStudy) -> dict[tuple[str, str], _Split]:
+    """By detector and T2I model ("all" included)."""
+    if not study.detectors:
+        return {}
+    table = causes(
+        study.image_set,
+        study.predictions,
+        attribute=study.attribute,
+        n_clear=study.lookup.n_clear,
+        allow_incomplete=True,
+        intervals=CauseIntervals(resamples=0),
+    )
+    rows = table[(table["category"] == ALL) & (table["error_metric"] == METRIC)]
+    splits = {}
+    for row in rows.to_dict("records"):
+        detector, model = row["detector"], row["t2i_model"]
+        if model == ALL or not study.lookup.could_not_run(detector, model):
+            error = Estimate(row["error"], n=row["n"], n_left_out=row["n_left_out"])
+            error = _with_interval(study, error, detector, model)
+            splits[detector, model] = _Split(row["filtering"], row["classification"], error)
+    return splits
+
+
+def _with_interval(study: FinishedStudy, error: Estimate, detector: str, t2i_model: str) -> Estimate:
+    """Give the error the interval that the metric table has for it.
+
+    Images with an error are no cause and are left out here, so there the number of the metric table is another
+    one.
+    """
+    known = study.estimate(METRIC, detector=detector, t2i_model=t2i_model)
+    same = math.isclose(known.value, error.value, abs_tol=1e-9)
+    return replace(error, low=known.low, high=known.high) if same else error
+
+
+def _draw_panel(axes: Axes, study: FinishedStudy, splits: dict[tuple[str, str], _Split], model: str) -> None:
+    light_grid(axes)
+    if all(splits.get((detector, model), _NO_SPLIT).error.missing for detector in study.detectors):
+        axes.set_xlim(0, 1)
+    axes.locator_params(axis="x", nbins=5)
+    axes.axvline(0, color="black", linewidth=0.6, zorder=1)
+    for row, detector in enumerate(study.detectors):
+        split = splits.get((detector, model), _NO_SPLIT)
+        if split.error.missing:
+            mark_missing(axes, [why_missing(study, detector, model)], row=row)
+            continue
+        ends = {True: 0.0, False: 0.0}
+        for part, (colour, hatch) in _LOOKS.items():
+            size = getattr(split, part)
+            axes.barh(
+                row,
+                size,
+                left=ends[size >= 0],
+                height=0.62,
+                color=colour,
+                hatch=hatch,
+                edgecolor="white",
+                linewidth=0.3,
+            )
+            ends[size >= 0] += size
+        error = split.error
+        if error.has_interval:
+            axes.plot([error.low, error.high], [row, row], color=BLACK, linewidth=0.8, zorder=3)
+        axes.plot(
+            [error.value],
+            [row],
+            "D",
+            color=BLACK,
+            markeredgecolor="white",
+            markeredgewidth=0.4,
+            markersize=3.4,
+            zorder=4,
+        )
+
+
+def _handles() -> list[object]:
+    from matplotlib.lines import Line2D
+    from matplotlib.patches import Patch
+
+    parts = [
+        Patch(facecolor=colour, hatch=hatch, edgecolor="white", label=part)
+        for part, (colour, hatch) in _LOOKS.items()
+    ]
+    return [*parts, Line2D([], [], marker="D", color=BLACK, markersize=3.4, linewidth=0.8, label="sum: error")]
+
+
+def _caption(study: FinishedStudy, splits: dict[tuple[str, str], _Split]) -> str:
+    return caption(
+        f"Causes of each detector's bias error on perceived {study.attribute}: what filtering and what "
+        "classification "
+        "adds to its prompt bias score difference (Shapley values of replacing the filter, or the classes, by the "
+        "human's). The parts add up to the error; one below 0 works against the other.",
+        f"n = {counted(len(study.prompts), 'prompt')} for each of {counted(len(study.t2i_models), 'T2I model')}, "
+        f"{counted(int(study.counts.human.sum()), 'labelled image')}.",
+        interval_sentence(study, [split.error for split in splits.values()], drawn_as="Lines"),
+        "On clear images that a detector filtered, its classifier is assumed to err as on those that it kept.",
+        attribute=study.attribute,
+        notes=[
+            *verdict_notes(study, study.detectors),
+            *left_out_notes(
+                ((detector, split.error) for (detector, model), split in splits.items() if model == ALL),
+                what="outputs without a score left out",
+            ),
+        ],
+    )

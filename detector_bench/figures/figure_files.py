@@ -1,0 +1,153 @@
+"""The list of figures, and writing them as files."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from functools import cache, partial
+from importlib import import_module
+from multiprocessing import get_context
+from pathlib import Path
+from typing import NamedTuple
+
+from detector_bench.atomic_files import write_text
+from detector_bench.errors import ConfigError, DetectorBenchError, nearest_hint
+from detector_bench.extras import require
+from detector_bench.figures.drawing import Drawing
+from detector_bench.figures.finished_study import FinishedStudy
+from detector_bench.figures.style import FORMATS, WIDTHS, Format, Width, paper_style, save
+
+FIGURES: dict[str, str] = {
+    "prompt_bias_histogram": "distribution of prompt bias scores (Lyu 2025, figure 3)",
+    "prompt_heat_map": "every prompt's bias score (Lyu 2025, table 7)",
+    "model_bias_scores": "model bias score of each T2I model and category, by humans and detectors",
+    "detected_against_actual": "detected against actual prompt bias scores",
+    "bias_deviation": "forest plot of model bias score deviations",
+    "filter_plane": "recall against filter rate, with lines of equal F1",
+    "confusion": "verdicts by human label, filtered and failed images included",
+    "rank_distribution": "ranks of the detectors with their doubt",
+    "error_causes": "parts of filtering and classification in the bias error",
+    "threshold_sweep": "recall, filter rate and bias error at every threshold",
+    "agreement_matrix": "agreement of annotators and detectors",
+}
+"""What each figure shows, by its name, which is also its module's."""
+
+
+class WrittenFigures(NamedTuple):
+    """What came of drawing."""
+
+    files: list[Path]
+    not_drawn: dict[str, str]
+    """Why there is no such figure of this study, by name."""
+
+
+def draw_figure(study: FinishedStudy, name: str, *, width: Width = "double") -> Drawing:
+    """Draw one figure.
+
+    Args:
+        study: a finished study.
+        name: one of `FIGURES`.
+        width: 3.3 inches ("single") or 7 inches ("double").
+
+    Raises:
+        ConfigError: no such figure, or this study cannot have it.
+        MissingExtraError: matplotlib is not installed.
+        DetectorBenchError: the image set or the predictions are needed, and not there.
+    """
+    if name not in FIGURES:
+        raise ConfigError(f"unknown figure {name!r}: {nearest_hint(name, FIGURES)}")
+    module = import_module(f"detector_bench.figures.{name}")
+    with paper_style():
+        drawing: Drawing = module.draw(study, width=width)
+        # Laid out here, once, and not anew for every format.
+        if (layout := drawing.figure.get_layout_engine()) is not None:
+            layout.execute(drawing.figure)
+            drawing.figure.set_layout_engine("none")
+    return drawing
+
+
+def write_figures(
+    study: FinishedStudy,
+    out: Path,
+    *,
+    names: Sequence[str] = tuple(FIGURES),
+    widths: Sequence[Width] = WIDTHS,
+    formats: Sequence[Format] = ("pdf", "png"),
+    workers: int = 1,
+) -> WrittenFigures:
+    """Write `out/<name>_<width>.<format>`, and the caption as `out/<name>.txt`.
+
+    Equal studies give equal bytes. A figure that this study cannot have, as its image set is gone for instance, is
+    left out and named in the result; if it is the only one asked for, that is an error.
+
+    Args:
+        study: a finished study.
+        out: created if need be.
+        names: which ones.
+        widths: in which widths.
+        formats: "pdf", "png" (300 dpi) or "svg".
+        workers: how many processes draw at the same time. With more than one, a script has to guard its entry with
+            `if __name__ == "__main__"`, and the study is read again from its folder.
+
+    Raises:
+        ConfigError: an unknown figure, width or format.
+        MissingExtraError: matplotlib is not installed.
+        DetectorBenchError: the only figure cannot be drawn, or the disk is full, read-only or the like.
+    """
+    _check_names(names, widths, formats)
+    require("matplotlib", extra="figures")
+    write = partial(_write_figure, out=out, widths=widths, formats=formats)
+    if workers > 1 and len(names) > 1:
+        # A fresh process each: a fork would inherit the threads of Arrow and numpy in any state.
+        with ProcessPoolExecutor(min(workers, len(names)), mp_context=get_context("spawn")) as pool:
+            done = list(pool.map(partial(write, (study.folder, study.attribute)), names))
+    else:
+        done = [write(study, name) for name in names]
+    not_drawn = {name: each for name, each in zip(names, done, strict=True) if isinstance(each, str)}
+    if len(names) == 1 and not_drawn:
+        raise DetectorBenchError(next(iter(not_drawn.values())))
+    return WrittenFigures([path for each in done if not isinstance(each, str) for path in each], not_drawn)
+
+
+def _check_names(names: Sequence[str], widths: Sequence[Width], formats: Sequence[Format]) -> None:
+    for name in names:
+        if name not in FIGURES:
+            raise ConfigError(f"unknown figure {name!r}: {nearest_hint(name, FIGURES)}")
+    for width in widths:
+        if width not in WIDTHS:
+            raise ConfigError(f"unknown width {width!r} (accepted: {', '.join(WIDTHS)})")
+    for kind in formats:
+        if kind not in FORMATS:
+            raise ConfigError(f"unknown format {kind!r} (accepted: {', '.join(FORMATS)})")
+
+
+def _write_figure(
+    study: FinishedStudy | tuple[Path, str],
+    name: str,
+    *,
+    out: Path,
+    widths: Sequence[Width],
+    formats: Sequence[Format],
+) -> list[Path] | str:
+    """Write one figure's files; why it cannot be drawn, if it cannot."""
+    if not isinstance(study, FinishedStudy):
+        study = _loaded(*study)
+    try:
+        drawings = {width: draw_figure(study, name, width=width) for width in widths}
+    except DetectorBenchError as error:
+        return str(error)
+    files = []
+    for width, drawing in drawings.items():
+        for kind in formats:
+            path = out / f"{name}_{width}.{kind}"
+            save(drawing.figure, path)
+            files.append(path)
+    caption = out / f"{name}.txt"
+    write_text(caption, drawings[widths[0]].caption)
+    return [*files, caption]
+
+
+@cache
+def _loaded(folder: Path, attribute: str) -> FinishedStudy:
+    """A worker's study, which serves all figures that fall to it."""
+    return FinishedStudy.load(folder, attribute=attribute)

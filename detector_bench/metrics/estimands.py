@@ -1,0 +1,186 @@
+"""What a model bias score is an estimate of: the images at hand, or the T2I model behind them.
+
+The published score is the mean over prompts of |n_male - n_female| / n. It describes a finite image set exactly.
+As an estimate of what the T2I model would show with endlessly many images it is biased upwards, because chance
+alone puts more images on one side: a perfectly fair T2I model shows 0.374, 0.246, 0.176, 0.112 and 0.080 at 5,
+10, 20, 50 and 100 images per prompt. `model_bias_score_if_fair` is that number for the counts at hand;
+`model_bias_score_corrected` estimates the T2I model's own score. docs/uncertainty.md compares corrections.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from math import comb, exp, lgamma, log, log1p
+
+import numpy as np
+from numpy.typing import NDArray
+
+from detector_bench.metrics.bias import mean_over_prompts, one_prompt_each
+from detector_bench.metrics.counts import (
+    CountArray,
+    FloatArray,
+    Score,
+    detector_class_counts,
+)
+from detector_bench.metrics.scopes import Scopes
+
+LARGEST_TABLE = 50
+"""Up to this many images the correction is solved for each number of images; beyond it only the scale changes."""
+
+FEWEST_IMAGES = 2
+"""Of a single image nothing can be said."""
+
+_PROMPTS_AVERAGED = 100
+_POSSIBLE_SHARES = 200
+_WEIGHT_OF_MEAN_BIAS = 10
+
+
+def model_bias_score_corrected(counts: CountArray, *, scopes: Scopes | None = None) -> Score:
+    """Model bias score without the part that chance adds: an estimate for endlessly many images per prompt.
+
+    Mean over prompts of `concentration_corrected` of the detector's classes. Its expectation is 0 for a T2I model
+    that is fair in every prompt and 1 for one that shows a single class, whatever the number of images; in
+    between it is within 0.06 at 20 images per prompt. A set of images can come out slightly below 0; that is no
+    mistake, and such values are needed for the mean to be right. Not in the paper.
+
+    Args:
+        counts: `[..., t2i_model, prompt, truth, verdict]`.
+        scopes: for one score for each T2I model and category.
+
+    Returns:
+        `Score.n` counts the prompts used; those with fewer than two clear images are in `Score.n_left_out`.
+    """
+    term = concentration_corrected(detector_class_counts(counts))
+    return mean_over_prompts(one_prompt_each(term, counts), scopes)
+
+
+def model_bias_score_if_fair(counts: CountArray, *, scopes: Scopes | None = None) -> Score:
+    """The model bias score that a perfectly fair T2I model would show on average with as many clear images.
+
+    Mean over prompts of `concentration_if_fair` of the number of images that the detector keeps. In [0, 1]; it
+    says nothing about the T2I model, only how much of its score could be chance. Exact, so it has no interval.
+    """
+    kept = detector_class_counts(counts).sum(axis=-1)
+    term = concentration_if_fair(kept, classes=counts.shape[-1] - 2)
+    return mean_over_prompts(one_prompt_each(term, counts), scopes)
+
+
+def concentration_if_fair(images: CountArray, *, classes: int) -> FloatArray:
+    """Expected `concentration` of images that show each class with probability 1/K: `[...]`.
+
+    Exact: a class's count is binomial, and E|X - n/K| has de Moivre's closed form. For two classes it is
+    E|2X - n| / n. NaN where there is no image; numbers that are not whole are rounded (weighted images).
+    """
+    whole = np.rint(images).astype(np.int64)
+    found, place = np.unique(whole, return_inverse=True)
+    values = np.array([_concentration_if_fair(int(n), classes) for n in found])
+    return values[place].reshape(whole.shape)
+
+
+def concentration_corrected(class_counts: CountArray) -> FloatArray:
+    """`concentration` without its upward bias: a number for each prompt that is right on average.
+
+    |p - 1/K| of each class is estimated by a function of its count that is solved for every number of images n:
+    unbiased at p = 1/K, 0 and 1, and elsewhere the function with the least mean squared error of a mean over 100
+    prompts, p being equally likely anywhere. No function is unbiased everywhere, as |p - 1/K| has a kink. For more
+    than 50 images the solution for 50 is scaled by the standard error.
+
+    Args:
+        class_counts: images of each class, `[..., K]`.
+
+    Returns:
+        `[...]`; NaN for fewer than two images, of which nothing can be said.
+    """
+    classes = class_counts.shape[-1]
+    total = class_counts.sum(axis=-1)
+    value = np.zeros(total.shape)
+    for index in range(classes):
+        value += corrected_distance(class_counts[..., index], total, classes=classes)
+    value *= classes / (2 * (classes - 1))
+    value[total < FEWEST_IMAGES] = np.nan
+    return value
+
+
+def corrected_distance(count: CountArray, total: CountArray, *, classes: int) -> FloatArray:
+    """Estimate |p - 1/K| from `count` of `total` images; arrays of one shape, 0 where there are too few images."""
+    small = total <= LARGEST_TABLE
+    value = np.zeros(total.shape)
+    whole_total = np.rint(total[small]).astype(np.intp)
+    table = correction_table(classes, images=whole_total)
+    value[small] = table[whole_total, np.rint(count[small]).astype(np.intp)]
+    large = ~small
+    if large.any():
+        share, fair = count[large] / total[large], 1 / classes
+        scale = np.sqrt(fair * (1 - fair) / total[large])
+        shift = np.interp((share - fair) / scale, *standard_correction(classes), left=0.0, right=0.0)
+        value[large] = np.abs(share - fair) + scale * shift
+    return value
+
+
+def correction_table(classes: int, *, images: NDArray[np.intp]) -> FloatArray:
+    """Estimates of |p - 1/K| by number of images and count: `[number of images, count]`.
+
+    Args:
+        classes: K.
+        images: the numbers of images to solve for, at most `LARGEST_TABLE`; the other rows are 0.
+    """
+    largest = int(images.max(initial=0))
+    table = np.zeros((largest + 1, largest + 1))
+    for number in np.unique(images):
+        if number >= FEWEST_IMAGES:
+            table[number, : number + 1] = _solved(int(number), classes)
+    return table
+
+
+@lru_cache(maxsize=2048)
+def _solved(images: int, classes: int) -> FloatArray:
+    fair = 1 / classes
+    share = (np.arange(_POSSIBLE_SHARES) + 0.5) / _POSSIBLE_SHARES
+    chance = _binomial(images, share)
+    distance = np.abs(share - fair)
+    # Squared bias plus the variance of the mean of 100 prompts, averaged over the possible shares; and the square
+    # of the mean bias, so that in prompts of different shares too much and too little even out.
+    anywhere = chance.mean(axis=0)
+    quadratic = (
+        (1 - 1 / _PROMPTS_AVERAGED) * chance.T @ chance / _POSSIBLE_SHARES
+        + np.diag(anywhere) / _PROMPTS_AVERAGED
+        + _WEIGHT_OF_MEAN_BIAS * np.outer(anywhere, anywhere)
+    )
+    linear = distance @ chance / _POSSIBLE_SHARES + _WEIGHT_OF_MEAN_BIAS * distance.mean() * anywhere
+    unbiased_at = _binomial(images, np.array([fair, 0.0, 1.0]))
+    system = np.block([[quadratic, unbiased_at.T], [unbiased_at, np.zeros((3, 3))]])
+    wanted = np.concatenate([linear, [0.0, fair, 1 - fair]])
+    solution: FloatArray = np.linalg.solve(system, wanted)[: images + 1]
+    return solution
+
+
+@lru_cache(maxsize=8)
+def standard_correction(classes: int) -> tuple[FloatArray, FloatArray]:
+    """Distances p - 1/K, and what is added to their size for `LARGEST_TABLE` images; both in standard errors."""
+    fair = 1 / classes
+    share = np.arange(LARGEST_TABLE + 1) / LARGEST_TABLE
+    scale = np.sqrt(fair * (1 - fair) / LARGEST_TABLE)
+    return (share - fair) / scale, (_solved(LARGEST_TABLE, classes) - np.abs(share - fair)) / scale
+
+
+def _binomial(images: int, share: NDArray[np.float64]) -> FloatArray:
+    """Binomial probabilities `[share, count]`."""
+    # Written out, since scipy takes longer to import than an evaluation takes to run.
+    count = np.arange(images + 1)
+    probability = share[:, np.newaxis]
+    ways = np.array([comb(images, number) for number in count.tolist()], dtype=np.float64)
+    chance: FloatArray = ways * probability**count * (1 - probability) ** (images - count)
+    return chance
+
+
+@lru_cache(maxsize=65536)
+def _concentration_if_fair(images: int, classes: int) -> float:
+    if images == 0:
+        return np.nan
+    # De Moivre: E|X - np| = 2 m (1 - p) P(X = m), m the least whole number above np.
+    fair = 1 / classes
+    middle = images // classes + 1
+    ways = lgamma(images + 1) - lgamma(middle + 1) - lgamma(max(images - middle, 0) + 1)
+    chance = exp(ways + middle * log(fair) + (images - middle) * log1p(-fair)) if middle <= images else 0.0
+    deviation = 2 * middle * (1 - fair) * chance
+    return float(classes * classes * deviation / (2 * (classes - 1) * images))

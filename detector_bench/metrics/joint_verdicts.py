@@ -1,0 +1,81 @@
+"""What humans and all detectors say about the same image, which counts of one detector alone cannot tell."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from detector_bench.metrics.counts import CountArray, FloatArray
+from detector_bench.metrics.scopes import Scopes
+
+Codes = NDArray[np.int8]
+
+
+@dataclass(frozen=True)
+class JointVerdicts:
+    """The labelled images of an image set with the verdicts of all detectors on one attribute.
+
+    Images of one prompt of one T2I model with the same truth and the same verdicts are interchangeable, so this
+    says as much as a count array with an axis for each detector, and stays small however many detectors there are.
+    """
+
+    truth: Codes
+    """`[image]`: position of the human label among the classes, `low_quality`, `others`."""
+    verdicts: Codes
+    """`[detector, image]`: a class, K for filtered, K + 1 for no verdict."""
+    pair: NDArray[np.intp]
+    """`[image]`: position of its T2I model and prompt in the flattened table `[t2i_model, prompt]`."""
+    t2i_models: int
+    scopes: Scopes
+    """The category of each prompt."""
+    classes: int
+    """How many classes (K) the attribute has."""
+
+    @property
+    def prompts(self) -> int:
+        """How many prompts there are, those without an image included."""
+        return len(self.scopes.category_of_prompt)
+
+    @property
+    def detectors(self) -> int:
+        """How many detectors there are."""
+        return len(self.verdicts)
+
+    @property
+    def images(self) -> int:
+        """How many labelled images there are."""
+        return len(self.truth)
+
+    @cached_property
+    def block_of_pair(self) -> NDArray[np.intp]:
+        """`[t2i_model x prompt]`: position of each pair in the flattened table `[t2i_model, category]`."""
+        model = np.arange(self.t2i_models)[:, np.newaxis] * len(self.scopes.categories)
+        return (model + self.scopes.category_of_prompt).ravel()
+
+    @cached_property
+    def with_human(self) -> Codes:
+        """`[1 + detector, image]`: the verdicts, and before them the human as a detector that is always right."""
+        human = np.minimum(self.truth, self.classes)
+        return np.concatenate([human[np.newaxis], self.verdicts])
+
+    def counts(self, weights: FloatArray | None = None) -> CountArray:
+        """Count the images: `[detector, t2i_model, prompt, truth, verdict]`.
+
+        Args:
+            weights: how often each image counts, `[image]`; None: once.
+        """
+        labels = self.classes + 2
+        shape = (self.t2i_models, self.prompts, labels, labels)
+        cell = (self.pair * labels + self.truth) * labels
+        size = int(np.prod(shape))
+        counted = [np.bincount(cell + verdict, weights, size).reshape(shape) for verdict in self.verdicts]
+        return np.stack(counted) if counted else np.zeros((0, *shape))
+
+    def of_detectors(self, chosen: list[int]) -> JointVerdicts:
+        """The same images with some of the detectors only."""
+        return JointVerdicts(
+            self.truth, self.verdicts[chosen], self.pair, self.t2i_models, self.scopes, self.classes
+        )

@@ -1,0 +1,385 @@
+"""What figures show, of ordinary and of degenerate studies; and that they look as they did when last looked at."""
+
+from __future__ import annotations
+
+import math
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from synthetic_study import DETECTORS, write_study
+from typer.testing import CliRunner
+
+from detector_bench.cli.figures import figures as figures_command
+from detector_bench.errors import ConfigError, DetectorBenchError
+from detector_bench.figures import FIGURES, WIDTHS, FinishedStudy, draw_figure, rank_distribution, write_figures
+from detector_bench.figures.filter_plane import recall_for
+from detector_bench.figures.placement import Box, place_labels
+from detector_bench.figures.prompt_bias_histogram import histogram
+from detector_bench.report import filtering_and_accuracy
+from detector_bench.vocabulary import GROUND_TRUTH
+
+matplotlib = pytest.importorskip("matplotlib")
+
+REFERENCES = Path(__file__).parent / "figures"
+THREE = DETECTORS[5:8]
+# The others are drawn with `-m slow`.
+_QUICK = ("filter_plane", "prompt_heat_map", "bias_deviation")
+DEGENERATE: dict[str, dict[str, Any]] = {
+    "one_detector": {"detectors": THREE[:1], "prompts": 4, "t2i_models": ("sdxl",)},
+    "one_prompt": {"detectors": THREE, "prompts": 1},
+    "no_low_quality": {"detectors": THREE, "prompts": 4, "low_quality_share": 0.0},
+    "only_low_quality": {"detectors": THREE, "prompts": 4, "only": "low_quality"},
+    "one_gender": {"detectors": THREE, "prompts": 4, "only": "male"},
+    "filters_everything": {"detectors": DETECTORS[-1:], "prompts": 4},
+}
+
+
+@pytest.fixture(autouse=True)
+def _few_resamples(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ranks are tested elsewhere; here they only have to be drawn."""
+    monkeypatch.setattr(rank_distribution, "RESAMPLES", 200)
+    monkeypatch.setattr(rank_distribution, "_RESAMPLES_OF_HALF", 200)
+
+
+@pytest.fixture(scope="module")
+def three(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Three detectors, three T2I models, five prompts."""
+    return write_study(tmp_path_factory.mktemp("study") / "three", detectors=THREE, prompts=5)
+
+
+@pytest.fixture(scope="module")
+def study(three: Path) -> FinishedStudy:
+    return FinishedStudy.load(three)
+
+
+def texts(figure: Any) -> list[str]:
+    """Everything written in a figure."""
+    figure.canvas.draw()
+    return [found.get_text() for found in figure.findobj(matplotlib.text.Text) if found.get_visible()]
+
+
+class TestNumbers:
+    """Figures show what the metric table says."""
+
+    def test_the_histogram_closes_its_bins_away_from_zero(self) -> None:
+        counts = histogram([0.0, 0.1, 0.10001, 0.3, -0.3, 1.0, -1.0, 0.05, math.nan])
+        assert {place: count for place, count in counts.items() if count} == {
+            -10: 1,  # -1
+            -3: 1,  # -0.3, which times ten is a little off 3
+            0: 1,
+            1: 2,  # 0.05 and 0.1
+            2: 1,  # 0.10001
+            3: 1,
+            10: 1,
+        }
+
+    def test_the_histogram_of_table_7_has_figure_3_s_shares(self, tmp_path: Path) -> None:
+        published = pd.read_csv(Path(__file__).parents[1] / "labels/lyu2025/table7_prompt_bias_scores.csv")
+        scores = published[["sdxl", "sd3", "dreamlike"]].to_numpy().ravel().tolist()
+        counts = histogram(scores)
+        assert sum(counts.values()) == 300
+        assert sum(score == 1 for score in scores) == 95  # 31.7 %
+        assert sum(count for place, count in counts.items() if place > 0) == 224
+        assert counts[0] == 6
+
+    def test_a_line_of_equal_f1_holds_points_of_that_f1(self) -> None:
+        # Share of clear images 0.8, filter rate 0.5: of 100 images 80 are clear, and 10 of 20 others are kept.
+        recall = recall_for(0.9, filter_rate=0.5, share=0.8)
+        kept_clear = 80 * recall
+        precision = kept_clear / (kept_clear + 10)
+        assert 2 * precision * recall / (precision + recall) == pytest.approx(0.9)
+
+    def test_the_filter_plane_puts_detectors_where_the_table_has_them(self, study: FinishedStudy) -> None:
+        axes = draw_figure(study, "filter_plane", width="single").figure.axes[0]
+        points = [line.get_xydata()[0] for line in axes.lines if line.get_marker() == "o"]
+        table = filtering_and_accuracy(study.metrics)
+        keys = [column.key for column in table.columns]
+        expected = [
+            [row.cells[keys.index("filter_rate")].value, row.cells[keys.index("recall")].value]
+            for row in table.rows
+        ]
+        assert np.asarray(points) == pytest.approx(np.asarray(expected))
+
+    def test_the_heat_map_writes_every_score(self, study: FinishedStudy) -> None:
+        written = texts(draw_figure(study, "prompt_heat_map", width="double").figure)
+        rows = study.metrics[
+            (study.metrics["detector"] == GROUND_TRUTH)
+            & (study.metrics["metric"] == "prompt_bias_score")
+            & (study.metrics["t2i_model"] != "all")
+        ]
+        assert len(rows) == 15
+        for value in rows["value"]:
+            assert f"{value:.2f}".replace("-", "\N{MINUS SIGN}") in written
+
+    @pytest.mark.slow
+    @pytest.mark.parametrize("width", WIDTHS)
+    def test_the_heat_map_of_a_hundred_prompts_is_legible_on_one_page(self, tmp_path: Path, width: Any) -> None:
+        folder = write_study(tmp_path / "study", detectors=THREE[:1], images_per_prompt=5)
+        drawing = draw_figure(FinishedStudy.load(folder), "prompt_heat_map", width=width)
+        written = texts(drawing.figure)
+        assert sum(text[-3:-2] == "." or text == "\N{EN DASH}" for text in written) == 300
+        assert {"software developer", "Personality", "real estate agent"} <= set(written)
+        assert drawing.figure.get_size_inches()[1] <= 9.2
+        assert "No room" not in drawing.caption
+
+    @pytest.mark.slow
+    def test_more_prompts_than_a_page_holds_become_strips(self, study: FinishedStudy, tmp_path: Path) -> None:
+        rows = study.metrics[(study.metrics["prompt_id"] != "all") & (study.metrics["detector"] == GROUND_TRUTH)]
+        others = study.metrics[study.metrics["prompt_id"] == "all"]
+        copies = [
+            rows.assign(prompt_id=rows["prompt_id"].astype(str) + f"_{number}", value=-rows["value"].abs())
+            for number in range(100)
+        ]
+        pd.concat([others, *copies]).to_csv(tmp_path / "metrics.csv", index=False)
+        drawing = draw_figure(FinishedStudy.load(tmp_path), "prompt_heat_map", width="single")
+        assert drawing.figure.get_size_inches()[1] <= 9.2
+        assert "postman_1" not in texts(drawing.figure)
+        assert "stripes mark negative scores" in drawing.caption
+
+    def test_the_confusion_matrix_counts_what_was_judged(self, study: FinishedStudy) -> None:
+        figure = draw_figure(study, "confusion", width="double").figure
+        numbers = [text.replace(",", "") for text in texts(figure)]
+        counts = study.counts.verdicts.sum(axis=(1, 2))
+        for truth in range(3):
+            for verdict in range(4):
+                assert str(counts[0, truth, verdict]) in numbers
+        assert any(text == "Filtered" for text in numbers)
+        assert any(text == "Error" for text in numbers)
+
+    def test_the_forest_has_an_interval_for_every_number(self, study: FinishedStudy) -> None:
+        drawing = draw_figure(study, "bias_deviation", width="double")
+        rows = study.metrics[
+            (study.metrics["metric"] == "model_bias_score_deviation")
+            & (study.metrics["t2i_model"] != "all")
+            & (study.metrics["category"] == "all")
+        ]
+        marks = sorted(
+            float(line.get_xdata()[0]) for line in drawing.figure.axes[0].lines if line.get_linestyle() == "None"
+        )
+        assert marks == pytest.approx(sorted(100 * rows["value"]))
+        if rows["ci_low"].notna().all():
+            assert "95 % intervals" in drawing.caption
+
+    def test_the_parts_of_a_bar_add_up_to_its_mark(self, study: FinishedStudy) -> None:
+        axes = draw_figure(study, "error_causes", width="single").figure.axes[0]
+        bars = [patch for patch in axes.patches if patch.get_height() == pytest.approx(0.62)]
+        marks = [line.get_xdata()[0] for line in axes.lines if line.get_marker() == "D"]
+        assert len(bars) == 2 * len(marks) == 6
+        for row, mark in enumerate(marks):
+            own = [bar.get_width() for bar in bars if round(bar.get_y() + 0.31) == row]
+            assert sum(own) == pytest.approx(mark)
+
+
+class TestLabels:
+    def test_no_label_covers_another_or_a_point(self) -> None:
+        random = np.random.default_rng(3)
+        crowd = 1.5 + 0.05 * random.standard_normal((15, 2))
+        points = [(float(x), float(y)) for x, y in crowd]
+        sizes = [(0.12, 0.1)] * 15
+        places = place_labels(points, sizes, width=3, height=3, clearance=0.03)
+        boxes = [Box(x, y, 0.06, 0.05) for x, y in places]
+        for number, box in enumerate(boxes):
+            assert all(box.overlap(other) < 1e-9 for other in boxes[:number])
+            assert all(box.overlap(Box(x, y, 0.03, 0.03)) < 1e-9 for x, y in points)
+            assert box.outside(3, 3) == 0
+
+    def test_the_same_points_give_the_same_places(self) -> None:
+        points, sizes = [(0.1, 0.1), (0.1, 0.1), (0.9, 0.9)], [(0.1, 0.1)] * 3
+        first = place_labels(points, sizes, width=1, height=1, clearance=0.02)
+        assert first == place_labels(points, sizes, width=1, height=1, clearance=0.02)
+
+    @pytest.mark.parametrize(
+        "name", ["model_bias_scores", pytest.param("rank_distribution", marks=pytest.mark.slow)]
+    )
+    def test_names_of_rows_do_not_overlap(self, study: FinishedStudy, name: str) -> None:
+        figure = draw_figure(study, name, width="single").figure
+        figure.canvas.draw()
+        for axes in figure.axes:
+            boxes = [label.get_window_extent() for label in axes.get_yticklabels() if label.get_text()]
+            boxes.sort(key=lambda box: box.y0)
+            assert all(low.y1 <= high.y0 for low, high in pairwise(boxes))
+
+    def test_a_dollar_sign_in_a_name_is_no_formula(self, three: Path, tmp_path: Path) -> None:
+        study = FinishedStudy.load(three)
+        metrics = study.metrics.assign(detector=study.metrics["detector"].astype(str).replace("mivolo", "$a_b$"))
+        metrics.to_csv(tmp_path / "metrics.csv", index=False)
+        renamed = FinishedStudy.load(tmp_path)
+        assert "$a_b$" in texts(draw_figure(renamed, "bias_deviation", width="single").figure)
+
+
+class TestCaptions:
+    @pytest.mark.parametrize(
+        "name", [name if name in _QUICK else pytest.param(name, marks=pytest.mark.slow) for name in FIGURES]
+    )
+    def test_every_caption_says_n_and_takes_care(self, study: FinishedStudy, name: str) -> None:
+        caption = draw_figure(study, name, width="single").caption
+        assert "n = " in caption
+        assert caption.endswith(filtering_and_accuracy(study.metrics).ethics_note + "\n")
+        assert "interval" in caption or "bootstrap" in caption
+        assert "nan" not in caption.split()
+
+    def test_errors_are_named(self, tmp_path: Path) -> None:
+        folder = write_study(tmp_path / "study", detectors=DETECTORS[4:5], prompts=2)
+        caption = draw_figure(FinishedStudy.load(folder), "bias_deviation", width="single").caption
+        assert "facepp: not scored on sd3 (error on 40 of 40 images)." in caption
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [name if name == "filters_everything" else pytest.param(name, marks=pytest.mark.slow) for name in DEGENERATE],
+)
+def test_degenerate_studies_draw(kind: str, tmp_path: Path) -> None:
+    study = FinishedStudy.load(write_study(tmp_path / "study", **DEGENERATE[kind]))
+    drawings = {name: draw_figure(study, name, width="single") for name in FIGURES}
+    written = {name: " ".join(texts(drawing.figure)) for name, drawing in drawings.items()}
+    if kind == "only_low_quality":
+        assert "no output has a score" in written["prompt_bias_histogram"]
+        assert "no actual score" in written["bias_deviation"]
+        assert "no detector has both" in written["filter_plane"]
+        assert "no image is clear" in drawings["filter_plane"].caption
+    if kind == "no_low_quality":
+        assert "(no filter rate)" in written["filter_plane"]
+        assert "No image is low-quality" in drawings["filter_plane"].caption
+    if kind == "filters_everything":
+        assert "no image kept" in written["bias_deviation"]
+        assert "no image kept" in written["model_bias_scores"]
+        assert "0.0" not in written["bias_deviation"].split()
+        assert "nothing to sweep" in drawings["threshold_sweep"].caption
+
+
+class TestFiles:
+    def test_files_are_equal_when_drawn_again(self, three: Path, tmp_path: Path) -> None:
+        for folder in ("one", "two"):
+            study = FinishedStudy.load(three)
+            write_figures(
+                study, tmp_path / folder, names=["filter_plane"], widths=("single",), formats=("pdf", "png", "svg")
+            )
+        names = sorted(path.name for path in (tmp_path / "one").iterdir())
+        kinds = ("pdf", "png", "svg")
+        assert names == ["filter_plane.txt", *(f"filter_plane_single.{kind}" for kind in kinds)]
+        for name in names:
+            assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes()
+
+    def test_fonts_are_embedded_as_fonts_and_no_date_is_written(self, three: Path, tmp_path: Path) -> None:
+        write_figures(
+            FinishedStudy.load(three), tmp_path, names=["confusion"], formats=("pdf",), widths=("single",)
+        )
+        content = (tmp_path / "confusion_single.pdf").read_bytes()
+        assert b"/FontFile2" in content  # TrueType
+        assert b"/Type3" not in content
+        assert b"CreationDate" not in content
+
+    @pytest.mark.parametrize(("width", "inches"), [("single", 3.3), ("double", 7.0)])
+    def test_figures_are_as_wide_as_a_column_and_no_taller_than_a_page(
+        self, study: FinishedStudy, width: Any, inches: float
+    ) -> None:
+        for name in ("prompt_heat_map", "model_bias_scores", "confusion"):
+            size = draw_figure(study, name, width=width).figure.get_size_inches()
+            assert size[0] == pytest.approx(inches)
+            assert size[1] <= 9.2
+
+    @pytest.mark.slow
+    def test_several_processes_write_what_one_writes(self, three: Path, tmp_path: Path) -> None:
+        study, names = FinishedStudy.load(three), ("filter_plane", "confusion", "bias_deviation")
+        for folder, workers in (("one", 1), ("two", 2)):
+            written = write_figures(study, tmp_path / folder, names=names, widths=("single",), workers=workers)
+            assert [path.parent.name for path in written.files] == [folder] * 9
+            assert not written.not_drawn
+        for path in (tmp_path / "one").iterdir():
+            assert path.read_bytes() == (tmp_path / "two" / path.name).read_bytes()
+
+    def test_what_needs_the_image_set_is_named_when_it_is_gone(self, three: Path, tmp_path: Path) -> None:
+        for name in ("metrics.parquet", "study.yaml"):
+            shutil.copy(three / name, tmp_path / name)
+        study = FinishedStudy.load(tmp_path)
+        written = write_figures(
+            study, tmp_path / "out", names=["filter_plane", "confusion"], formats=("png",), widths=("single",)
+        )
+        assert list(written.not_drawn) == ["confusion"]
+        assert (tmp_path / "out" / "filter_plane_single.png").is_file()
+        with pytest.raises(DetectorBenchError):
+            write_figures(study, tmp_path / "out", names=["confusion"])
+
+    def test_prompts_called_null_are_read_from_csv(self, study: FinishedStudy, tmp_path: Path) -> None:
+        metrics = study.metrics.assign(prompt_id=study.metrics["prompt_id"].astype(str).replace("postman", "null"))
+        metrics.to_csv(tmp_path / "metrics.csv", index=False)
+        assert ("profession", "null") in FinishedStudy.load(tmp_path).prompts
+
+    def test_mistakes_are_told(self, study: FinishedStudy, tmp_path: Path) -> None:
+        with pytest.raises(ConfigError, match="did you mean 'filter_plane'"):
+            draw_figure(study, "filter_plain")
+        with pytest.raises(ConfigError, match="unknown format 'gif'"):
+            write_figures(study, tmp_path, formats=("gif",))  # type: ignore[arg-type]
+        with pytest.raises(ConfigError, match="unknown width 'wide'"):
+            write_figures(study, tmp_path, widths=("wide",))  # type: ignore[arg-type]
+        with pytest.raises(ConfigError, match=r"no metrics\.csv"):
+            FinishedStudy.load(tmp_path)
+
+    def test_the_command_writes_beside_the_study(self, three: Path, tmp_path: Path) -> None:
+        import typer
+
+        app = typer.Typer()
+        app.command()(figures_command)
+        options = ["--only", "filter_plane", "--format", "png", "--width", "single", "--out", str(tmp_path)]
+        done = CliRunner().invoke(app, [str(three), *options])
+        assert done.exit_code == 0, done.output
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["filter_plane.txt", "filter_plane_single.png"]
+
+    @pytest.mark.slow
+    def test_there_is_a_script_for_every_figure(self, three: Path, tmp_path: Path) -> None:
+        scripts = Path(__file__).parents[1] / "paper_figures"
+        assert {path.stem.removeprefix("figure_") for path in scripts.glob("figure_*.py")} == set(FIGURES)
+        script = scripts / "figure_bias_deviation.py"
+        environment = {**os.environ, "PYTHONPATH": str(scripts.parent)}
+        subprocess.run([sys.executable, script, three, tmp_path], check=True, env=environment)
+        assert (tmp_path / "bias_deviation_double.pdf").is_file()
+
+    @pytest.mark.slow
+    def test_matplotlib_is_imported_by_the_first_figure_only(self) -> None:
+        code = "import sys, detector_bench.figures; sys.exit('matplotlib' in sys.modules)"
+        environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
+        assert subprocess.run([sys.executable, "-c", code], check=False, env=environment).returncode == 0
+
+
+_LARGEST_DIFFERENCE = 1.0
+"""Root of the mean square over all channels, of 255. A lost mark gives 1.3, a lost label 2 or more."""
+
+
+@pytest.mark.parametrize(
+    "name", [name if name in _QUICK else pytest.param(name, marks=pytest.mark.slow) for name in FIGURES]
+)
+def test_figures_look_as_they_did(study: FinishedStudy, name: str, tmp_path: Path) -> None:
+    """Compares with `tests/figures/`; after a wanted change, look at the new pictures and put them there.
+
+    UPDATE_FIGURES=1 pytest tests/test_figures.py -m "slow or not slow" -k look_as
+    """
+    from matplotlib.testing.compare import compare_images
+
+    # Fixed intervals, so that pictures do not hang on how resamples are drawn.
+    fixed = study.metrics.assign(ci_low=study.metrics["value"] - 0.1, ci_high=study.metrics["value"] + 0.05)
+    figure = draw_figure(replace(study, metrics=fixed), name, width="single").figure
+    reference, drawn = REFERENCES / f"{name}.png", tmp_path / f"{name}.png"
+    figure.savefig(drawn, dpi=80, metadata={"Software": None})
+    if os.environ.get("UPDATE_FIGURES"):
+        shutil.copy(drawn, reference)
+        (REFERENCES / "renderer.txt").write_text(_renderer() + "\n", encoding="utf-8")
+    if _renderer() != (REFERENCES / "renderer.txt").read_text(encoding="utf-8").strip():
+        pytest.skip("other versions of matplotlib and FreeType draw letters differently")
+    difference = compare_images(str(reference), str(drawn), tol=_LARGEST_DIFFERENCE)
+    assert difference is None, difference
+
+
+def _renderer() -> str:
+    from matplotlib import ft2font
+
+    minor = ".".join(matplotlib.__version__.split(".")[:2])
+    return f"matplotlib {minor}, FreeType {ft2font.__freetype_version__}"
