@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from results import Number, Results, count_phrase, extreme, percent, render, score, table, write_or_print
+from study_results import Number, Results, count_phrase, extreme, percent, render, score, table, write_or_print
 
 _STRONG = 0.2
 """Beyond it Lyu 2025 calls a prompt bias score strong."""

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from results import Number, Results, extreme, percent, ranking, render, score, table, write_or_print
+from study_results import Number, Results, extreme, percent, ranking, render, score, table, write_or_print
 
 _DEVIATION = "model_bias_score_deviation"
 _DIFFERENCE = "prompt_bias_score_difference"

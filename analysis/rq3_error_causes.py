@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import pandas as pd
 import typer
-from results import Number, Results, extreme, percent, render, score, table, write_or_print
+from study_results import Number, Results, extreme, percent, render, score, table, write_or_print
 
 from detector_bench.dataset import ImageSet
 from detector_bench.evaluation import read_predictions
