@@ -185,7 +185,7 @@ def test_compare_prints_and_writes_a_table(tmp_path: Path) -> None:
     arguments = ("compare", study, "--predictions", tmp_path, "good", "poor", "--resamples", 300)
     printed = invoke(*arguments, "--out", tmp_path)
     assert "Filter rate" in printed
-    assert "p (Holm)" in printed
+    assert "(Holm)" in printed
     written = (tmp_path / "tables" / "comparison.csv").read_text(encoding="utf-8")
     assert written.splitlines()[0].startswith("metric,first,second,difference,difference_ci_low")
     assert len(written.splitlines()) == 8

@@ -95,3 +95,23 @@ def test_after_ctrl_c_the_others_under_way_are_handed_on() -> None:
         take(each_finished(calls, range(50), at_once=3), into=found)
     assert sorted(found) == sorted(calls.begun) == sorted(calls.ended)
     assert 3 <= len(found) < 10
+
+
+def test_a_second_ctrl_c_waits_for_nobody_and_the_handler_is_as_before() -> None:
+    release = threading.Event()
+
+    def interrupts_twice(number: int) -> int:
+        if number == 1:
+            for _ in range(2):
+                os.kill(os.getpid(), signal.SIGINT)
+                time.sleep(0.05)
+        release.wait(20)
+        return number
+
+    calls = Calls(interrupts_twice)
+    before = signal.getsignal(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt):
+        take(each_finished(calls, range(2), at_once=2), into=[])
+    assert calls.ended == []
+    assert signal.getsignal(signal.SIGINT) is before
+    release.set()

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from queue import SimpleQueue
-from threading import Event, Thread
+from threading import Event, Thread, current_thread, main_thread
+from types import FrameType
 from typing import Generic, NamedTuple, TypeVar
 
 T = TypeVar("T")
@@ -55,27 +58,46 @@ def each_finished(function: Callable[[T], R], arguments: Sequence[T], *, at_once
         outcomes.put(None)
 
     problem: BaseException | None = None
-    # In a thread of its own, for Ctrl-C interrupts only this one, and may come between any two steps.
-    thread = Thread(target=call_all, name="calls", daemon=True)
-    started = False
-    try:
-        while True:
-            try:
-                if not started:
-                    started = True
-                    thread.start()
-                outcome = outcomes.get()
-            except KeyboardInterrupt as pressed:
-                if isinstance(problem, KeyboardInterrupt) or thread.ident is None:
-                    raise
-                problem = pressed
-                stop.set()
-                continue
-            if outcome is None:
-                break
-            problem = problem or outcome.error
-            yield from ((outcome.argument, result) for result in outcome.results)
-    finally:
-        stop.set()
+    with _interrupts_held_back(stop) as interrupted:
+        try:
+            Thread(target=call_all, name="calls", daemon=True).start()
+            while (outcome := outcomes.get()) is not None:
+                problem = problem or outcome.error
+                yield from ((outcome.argument, result) for result in outcome.results)
+        finally:
+            stop.set()
+    if interrupted.is_set():
+        raise KeyboardInterrupt
     if problem is not None:
         raise problem
+
+
+@contextmanager
+def _interrupts_held_back(stop: Event) -> Iterator[Event]:
+    """Let the first Ctrl-C set `stop` and the event that is given, and only the second interrupt at once.
+
+    An interrupt could else come between any two steps of whoever takes the results, and an answer would be lost.
+    """
+    interrupted = Event()
+    held = {}
+    if current_thread() is main_thread():  # signals come to no other
+        held = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+        held = {number: found for number, found in held.items() if found is signal.default_int_handler}
+
+    def give_back() -> None:
+        for number, handler in held.items():
+            signal.signal(number, handler)
+
+    def hold_back(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
+        if interrupted.is_set():
+            give_back()
+            raise KeyboardInterrupt
+        interrupted.set()
+        stop.set()
+
+    for number in held:
+        signal.signal(number, hold_back)
+    try:
+        yield interrupted
+    finally:
+        give_back()
