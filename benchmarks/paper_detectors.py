@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import subprocess
 import sys
 import tempfile
 import time
@@ -19,7 +20,6 @@ from pathlib import Path
 
 import yaml
 from measuring import in_fresh_process, machine, portraits, shared_folder
-from real_size_networks import write_all
 
 from detector_bench.dataset import ImageSet
 from detector_bench.runner.run import RunSettings, run_detectors
@@ -31,7 +31,10 @@ NAMES = ("clip", "clip_prob", "clip_uncertain", "mivolo", "fairface", "clip_enha
 def write_study(folder: Path, *, images: int) -> Path:
     """An image set, networks, and a study of the six detectors on them."""
     portraits(folder / "set", images=images)
-    written = {name: str(path) for name, path in write_all(folder / "networks").items()}
+    # In a process of its own: ultralytics, once imported, leaves this one and its children a single core.
+    script = Path(__file__).with_name("real_size_networks.py")
+    subprocess.run([sys.executable, str(script), str(folder / "networks")], check=True, capture_output=True)
+    written = {path.name: str(path) for path in (folder / "networks").iterdir()}
     encoder = {"checkpoint": written["clip-vit-large-patch14"]}
     boxes = {"network": written["yolov8x_person_face.pt"]}
     persons, faces = {"kind": "yolo_persons", **boxes}, {"kind": "yolo_faces", **boxes}
