@@ -441,3 +441,16 @@ def test_the_colours_of_the_pictures_are_what_the_network_was_made_for() -> None
     assert red[0] > red[2]
     assert blue[2] > blue[0]
     assert green[0] == green[2]
+
+
+def test_all_that_is_missing_is_named_at_once_also_where_a_file_has_no_pin(folder: Path) -> None:
+    onnx = {"kind": "onnx", "input": {"size": [8, 8]}}
+    reading = {"gender": {"read": "classes", "output": "out", "classes": ["male", "female"]}}
+    entries = [
+        {"name": name, **onnx, "network": f"{name}.onnx", "outputs": reading} for name in ("first", "second")
+    ]
+    text = yaml.safe_dump({"image_set": "images", "detectors": entries})
+    (folder / "missing.yaml").write_text(text)
+    with pytest.raises(WeightsError) as found:
+        Study.from_yaml(folder / "missing.yaml").run(folder / "missing")
+    assert [line.split("'")[1] for line in str(found.value).splitlines()] == ["first.onnx", "second.onnx"]

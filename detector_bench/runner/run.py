@@ -18,7 +18,7 @@ from filelock import FileLock, Timeout
 
 from detector_bench.dataset import ImageSet
 from detector_bench.detectors.base import Detector
-from detector_bench.errors import ConfigError, DetectorBenchError, RunInterruptedError
+from detector_bench.errors import ConfigError, DetectorBenchError, RunInterruptedError, WeightsError
 from detector_bench.perception.decoding import DEFAULT_MAX_PIXELS
 from detector_bench.perception.stage import Frame, Stage, fingerprint, with_inputs
 from detector_bench.runner.execution import StageExecution, errors_for, judge
@@ -142,10 +142,13 @@ class _Run:
         self.settings = settings
         self.threads = settings.threads or os.cpu_count() or 1
         self.image_set = image_set
-        self.fingerprints = {
-            stage: fingerprint(stage, weights=weights)
-            for stage in with_inputs([stage for detector in detectors for stage in detector.stages])
-        }
+        stages = with_inputs([stage for detector in detectors for stage in detector.stages])
+        try:
+            self.fingerprints = {stage: fingerprint(stage, weights=weights) for stage in stages}
+        except WeightsError:
+            # A file without a pin is not there: name it together with all else that is missing.
+            require_ready(stages, weights=weights)
+            raise
         self.record = RunRecord(images=len(image_set.images))
         self.stores = [self._store(detector, folder) for detector in detectors]
         self.cache = StageCache(settings.cache_folder)
