@@ -33,11 +33,22 @@ class Status(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class Unit:
+    """What a measured value of an attribute is counted in, and its range."""
+
+    name: str
+    lowest: float
+    highest: float
+
+
+@dataclass(frozen=True, slots=True)
 class Attribute:
     """A property that detectors and annotators perceive, with the classes that a clear image can show."""
 
     name: str
     classes: tuple[str, ...]
+    unit: Unit | None = None
+    """Of the number that may stand beside a class, in the column `value`; None: there is no such number."""
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -49,7 +60,7 @@ ATTRIBUTES: dict[str, Attribute] = {
     attribute.name: attribute
     for attribute in (
         Attribute("gender", ("male", "female")),
-        Attribute("age", ("young", "middle_aged", "elderly")),
+        Attribute("age", ("young", "middle_aged", "elderly"), Unit("years", 0, 120)),
         Attribute(
             "race",
             (
@@ -62,8 +73,15 @@ ATTRIBUTES: dict[str, Attribute] = {
                 "middle_eastern",
             ),
         ),
+        Attribute(
+            "skin_tone",
+            tuple(f"monk_{shade:02d}" for shade in range(1, 11)),
+            Unit("mean grey value", 0, 255),
+        ),
     )
 }
+"""Age groups are cut at 30 and 60 years (BIGbench); skin tones are the Monk scale's ten shades, from light to dark, and
+their value is the mean brightness of the facial skin (BiasPainter), which falls as the shade's number rises."""
 
 LOW_QUALITY_REASONS: tuple[str, ...] = (
     "several_people",

@@ -86,6 +86,7 @@ for _name, _target in {
     "fairface": "detector_bench.detectors.fairface:Fairface",
     "mivolo": "detector_bench.detectors.mivolo:Mivolo",
     "onnx": "detector_bench.detectors.onnx:OnnxDetector",
+    "skin-tone": "detector_bench.detectors.skin_tone:SkinToneDetector",
     "vlm_judge": "detector_bench.detectors.vlm_judge:VlmJudge",
 }.items():
     DETECTORS.register(_name, _target)

@@ -186,6 +186,8 @@ for _name, _target in {
     "yolo_faces": "detector_bench.perception.yolo.faces:YoloFaces",
     "mivolo_outputs": "detector_bench.perception.networks.mivolo_outputs:MivoloOutputs",
     "mediapipe_faces": "detector_bench.perception.faces.mediapipe_faces:MediapipeFaces",
+    "dlib_landmarks": "detector_bench.perception.faces.dlib_landmarks:DlibLandmarks",
+    "skin_tones": "detector_bench.perception.skin.skin_tones:SkinTones",
     "aligned_faces": "detector_bench.perception.faces.aligned_faces:AlignedFaces",
     "fairface_outputs": "detector_bench.perception.networks.fairface_outputs:FairfaceOutputs",
     "clip_image_embeddings": "detector_bench.perception.clip.similarities:ClipImageEmbeddings",

@@ -34,6 +34,15 @@ FACE_LANDMARKS_5 = WeightsFile(
     package_path="models/shape_predictor_5_face_landmarks.dat",
     package_extra="dlib",
 )
+FACE_LANDMARKS_68 = WeightsFile(
+    path="shape_predictor_68_face_landmarks.dat",
+    sha256="fbdc2cb80eb9aa7a758672cbfdda32ba6300efe9b6e6c7a299ff7e736b11b92f",
+    licence="CC0-1.0 (trained on iBUG 300-W, whose licence excludes commercial use)",
+    source=f"{_DLIB_MODELS}, in the package face-recognition-models 0.3.0",
+    package="face_recognition_models",
+    package_path="models/shape_predictor_68_face_landmarks.dat",
+    package_extra="dlib-cnn",
+)
 DLIB_CNN_FACES = WeightsFile(
     path="mmod_human_face_detector.dat",
     sha256="4cb19393e2fbaf2b1609a9319ad5386618c886a6234ec1b971f3e87c85d87fe6",
@@ -138,6 +147,7 @@ CATALOGUE: dict[str, WeightsFile | Checkpoint] = {
         AGE_NETWORK,
         GENDER_NETWORK,
         FACE_LANDMARKS_5,
+        FACE_LANDMARKS_68,
         DLIB_CNN_FACES,
         YUNET_FACES,
         YOLOV8N_PERSONS,

@@ -1,0 +1,1 @@
+"""Facial skin: which pixels of a face are skin, and their mean colour."""
