@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ import numpy as np
 import pytest
 from onnx import helper
 from onnx_networks import mean_colour_classifier, save
-from running import frames_of, judged, plain
+from running import frames_of, judged, plain, portraits
 
 from detector_bench.detectors import Detector, build_detector
 from detector_bench.errors import ConfigError
@@ -18,6 +19,7 @@ from detector_bench.perception.boxes import boxes
 from detector_bench.perception.faces.yunet import YuNetFaces
 from detector_bench.perception.stage import Batch
 from detector_bench.perception.yolo.persons import YoloPersons
+from detector_bench.study_file import resolve_detector
 from detector_bench.vocabulary import Status
 from detector_bench.weights import WeightsLocator
 
@@ -143,6 +145,62 @@ def test_expected_age_and_gender_from_two_outputs(tmp_path: Path) -> None:
     assert genders == {"0": ("male", pytest.approx(0.6)), "1": ("female", pytest.approx(0.8))}
 
 
+def test_the_networks_own_words_and_bins(tmp_path: Path) -> None:
+    # Red, green and blue are the words of both outputs.
+    path = mean_colour_classifier(tmp_path / "net.onnx", np.eye(3).tolist())
+    race = {"north": "white", "south": "black", "elsewhere": None}
+    ages = {"minor": "young", "adult": "middle_aged", "pensioner": "elderly"}
+    detector = classifier(
+        path,
+        {
+            "race": {"read": "classes", "output": "numbers", "taxonomy": race},
+            "age": {"read": "bins", "output": "numbers", "taxonomy": ages, "years": [10, 40, 70]},
+        },
+    )
+    assert detector.classes == {"race": ("white", "black"), "age": ("young", "middle_aged", "elderly")}
+    found = judged(detector, [plain(153, 51, 51), plain(0, 51, 204)], weights=ANYWHERE)
+    first_race, first_age, second_race, second_age = found
+    assert (first_race.status, first_race.label, first_race.score) == ("clear", "white", pytest.approx(0.6))
+    assert first_race.raw == (
+        '{"answer": "north", "probabilities": {"north": 0.6, "south": 0.2, "elsewhere": 0.2}}'
+    )
+    # 0.6 x 10 + 0.2 x 40 + 0.2 x 70
+    assert (first_age.label, first_age.value) == ("young", pytest.approx(28, abs=1e-4))
+    assert (second_race.status, second_race.reason, second_race.label) == ("filtered", "other_class", None)
+    assert second_race.score is None
+    assert json.loads(second_race.raw or "")["answer"] == "elsewhere"
+    # 0.2 x 40 + 0.8 x 70
+    assert (second_age.status, second_age.label) == ("clear", "elderly")
+    assert second_age.value == pytest.approx(64, abs=1e-4)
+
+
+CONFIGS = Path(__file__).resolve().parents[1] / "configs" / "detectors"
+
+
+def test_gear_and_faceres_give_age_and_race_beside_gender(shared: Path) -> None:
+    images = portraits(shared, 6)
+    weights = WeightsLocator(cache=Path("nowhere"), folders=[shared / "weights"])
+    found = {}
+    for name in ("gear", "faceres"):
+        entry = resolve_detector(
+            {"extends": f"{name}.yaml", "crop": {"boxes": "yunet_faces"}}, folder=CONFIGS, place=""
+        )
+        detector = build_detector("onnx", name=name, parameters=entry["parameters"])
+        found[name] = judged(detector, images, weights=weights)
+    assert [each.attribute for each in found["gear"]] == ["gender", "age", "race"] * 6
+    assert [each.attribute for each in found["faceres"]] == ["gender", "age"] * 6
+    years = [each.value for name in found for each in found[name] if each.attribute == "age"]
+    assert all(year is not None and 15 <= year <= 60 for year in years), years
+    # Of the first four, the one annotator says the same: the order of the words is that of the network's outputs.
+    races = [each.label for each in found["gear"] if each.attribute == "race"]
+    assert races[:4] == ["white", "east_asian", "east_asian", "black"]
+    for each in found["gear"]:
+        if each.attribute == "race":
+            shares = json.loads(each.raw or "")["probabilities"]
+            assert list(shares) == ["white", "black", "asian", "indian", "other"]
+            assert sum(shares.values()) == pytest.approx(1, abs=3e-4)
+
+
 # Filters and crop
 
 
@@ -232,6 +290,18 @@ def test_raw_numbers_are_not_taken_for_probabilities(tmp_path: Path) -> None:
         (
             {"outputs": {"gender": {"output": "numbers", "classes": ["male", "female"]}}},
             "outputs.gender: the key 'read' is missing",
+        ),
+        (
+            {"outputs": {"gender": {"read": "classes", "output": "numbers", "taxonomy": "gear_race5"}}},
+            "unknown class 'white' of 'gender' (accepted: male, female)",
+        ),
+        (
+            {"outputs": {"race": {"read": "classes", "output": "numbers", "taxonomy": "gear_race"}}},
+            "outputs.race.classes.taxonomy: unknown taxonomy or mapping 'gear_race': did you mean 'gear_race5'",
+        ),
+        (
+            {"outputs": {"race": {"read": "classes", "output": "numbers"}}},
+            "outputs.race.classes: either `classes`, in our words, or `taxonomy`, in the network's; not both",
         ),
         ({"crop": {"boxes": "yunet_facs"}}, "crop.boxes: unknown stage 'yunet_facs': did you mean 'yunet_faces'"),
         (

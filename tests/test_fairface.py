@@ -30,6 +30,7 @@ from detector_bench.weights.catalogue import DLIB_CNN_FACES, FACE_LANDMARKS_5
 from detector_bench.weights.files import WeightsFile
 
 ANYWHERE = WeightsLocator(cache=Path("nowhere"))
+MIDDLES = (1, 6, 14.5, 24.5, 34.5, 44.5, 54.5, 64.5, 75)  # of FairFace's nine bins of ages
 SIDE = 240  # of images in most tests here: dlib's own detector takes 20 s for one of 800 pixels
 
 
@@ -135,12 +136,15 @@ def test_probabilities_are_those_of_the_authors_steps(
     authors_steps: Steps, network: Path, faces: list[Pixels]
 ) -> None:
     predictions = judged(fairface(network), faces[:2], weights=ANYWHERE)
+    assert [prediction.attribute for prediction in predictions] == ["gender", "age", "race"] * 2
     assert len({prediction.raw for prediction in predictions}) == 6
     for image, three in zip(faces, (predictions[:3], predictions[3:]), strict=False):
         expected = authors_steps(image, side=SIDE, upsample=0)
         for prediction, shares, answers in zip(three, expected, (GENDER, AGE, RACE7), strict=True):
             np.testing.assert_allclose(probabilities(prediction.raw), shares, atol=1e-4)
-            assert prediction.label == answers.labels[int(np.argmax(shares))]
+            assert prediction.label == answers.mapping.labels[int(np.argmax(shares))]
+            years = np.dot(shares, MIDDLES) if prediction.attribute == "age" else None
+            assert prediction.value == (None if years is None else pytest.approx(years, abs=1e-2))
 
 
 @pytest.mark.slow
@@ -280,8 +284,11 @@ def test_answers_worked_out_by_hand() -> None:
     assert (gender.label, round(gender.score, 6)) == ("female", 0.75)
     # The likeliest bin is 30-39 with 4 of 16; its group is middle-aged with 4 + 1 + 1.
     assert (age.label, round(age.score, 6)) == ("middle_aged", 0.375)
-    assert json.loads(age.raw)["answer"] == "30-39"
-    assert json.loads(race.raw)["probabilities"] == {
+    assert json.loads(age.raw or "")["answer"] == "30-39"
+    # (1 + 6 + 14.5 + 3 x 24.5 + 4 x 34.5 + 44.5 + 54.5 + 2 x 64.5 + 2 x 75) / 16
+    assert age.value == pytest.approx(611 / 16)
+    assert (race.value, gender.value) == (None, None)
+    assert json.loads(race.raw or "")["probabilities"] == {
         "White": 0.0833,
         "Black": 0.0833,
         "Latino_Hispanic": 0.0833,
@@ -293,17 +300,12 @@ def test_answers_worked_out_by_hand() -> None:
 
 
 def test_words_bins_and_classes_belong_together() -> None:
-    assert dict(zip(AGE.words, AGE.labels, strict=True)) == {
-        "0-2": "young",
-        "3-9": "young",
-        "10-19": "young",
-        "20-29": "young",
-        "30-39": "middle_aged",
-        "40-49": "middle_aged",
-        "50-59": "middle_aged",
-        "60-69": "elderly",
-        "70+": "elderly",
-    }
+    # The words' order is that of the network's outputs; what they mean is tested with the mappings.
+    assert [each.mapping.source.name for each in (RACE7, GENDER, AGE)] == [
+        "fairface_race7",
+        "fairface_gender2",
+        "fairface_age9",
+    ]
     assert (GENDER.first, AGE.first, RACE7.first) == (7, 9, 0)
 
 

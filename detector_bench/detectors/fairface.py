@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -13,43 +12,33 @@ from pydantic import BaseModel, ConfigDict, Field
 from detector_bench.detectors.base import Card, detector
 from detector_bench.detectors.filters import Filter, first_reason
 from detector_bench.detectors.prediction import Prediction
+from detector_bench.detectors.reading import Verdict, read_words, softmax
 from detector_bench.perception.faces.aligned_faces import AlignedFaces
 from detector_bench.perception.faces.dlib_cnn_stages import DlibCnnOnnxFaces
 from detector_bench.perception.faces.dlib_resizing import LongestSide
 from detector_bench.perception.networks.fairface_outputs import FairfaceOutputs
 from detector_bench.perception.stage import Batch, Stage, StageField
 from detector_bench.perception.torch_settings import Device, Precision
+from detector_bench.taxonomies import Mapping, mapping_named
 from detector_bench.weights.catalogue import FAIRFACE_RACE4, FAIRFACE_RACE7
 from detector_bench.weights.files import WeightsField
 
 
 class Answers(NamedTuple):
-    """One attribute in the network's output: where it begins, FairFace's words in their order, and our classes."""
+    """One attribute in the network's output: where it begins, and what FairFace's words in their order mean."""
 
     first: int
-    words: tuple[str, ...]
-    labels: tuple[str, ...]
+    mapping: Mapping
 
 
-GENDER = Answers(7, ("Male", "Female"), ("male", "female"))
-AGE = Answers(
-    9,
-    ("0-2", "3-9", "10-19", "20-29", "30-39", "40-49", "50-59", "60-69", "70+"),
-    ("young",) * 4 + ("middle_aged",) * 3 + ("elderly",) * 2,
-)
-RACE7 = Answers(
-    0,
-    ("White", "Black", "Latino_Hispanic", "East Asian", "Southeast Asian", "Indian", "Middle Eastern"),
-    ("white", "black", "latino_hispanic", "east_asian", "southeast_asian", "south_asian", "middle_eastern"),
-)
-
-
-class FaceAnswer(NamedTuple):
-    """What the network says about one attribute of a face; `raw` holds FairFace's own words, as JSON."""
-
-    label: str
-    score: float
-    raw: str
+GENDER = Answers(7, mapping_named("fairface_gender2_to_gender"))
+AGE = Answers(9, mapping_named("fairface_age9_to_age"))
+RACE7 = Answers(0, mapping_named("fairface_race7_to_race"))
+RACE4 = {
+    "east_asian": Answers(0, mapping_named("fairface_race4_to_race")),
+    "southeast_asian": Answers(0, mapping_named("fairface_race4_to_race_asian_as_southeast_asian")),
+}
+"""By what "Asian" is counted as."""
 
 
 @detector(
@@ -58,6 +47,7 @@ class FaceAnswer(NamedTuple):
     stages=(FairfaceOutputs(),),
     extra="fairface",
     modules=("dlib",),
+    version=2,  # an age has years beside its group
     card=Card(
         summary="dlib's CNN faces, aligned, and FairFace's ResNet-34: gender, 3 age groups, 7 or 4 races",
         licence="CC-BY-4.0 (stated for the data; none is stated for the weights); dlib's networks CC0-1.0",
@@ -75,8 +65,9 @@ class Fairface(BaseModel):
 
     The label is that of FairFace's likeliest word; the score is the probability of that label. For age, the label
     is the group of the likeliest of nine bins (0-29 young, 30-59 middle-aged, 60 and over elderly), and the score
-    adds up the bins of that group: where another group adds up to more, it can lie below one half. `raw` keeps
-    FairFace's words and their probabilities. `AlignedFaces` tells where the program and this detector differ.
+    adds up the bins of that group: where another group adds up to more, it can lie below one half. The value is
+    what the bins average to in years, coarse as they are (75 stands for "70+"). `raw` keeps FairFace's words and
+    their probabilities. `AlignedFaces` tells where the program and this detector differ.
 
     With `races: 4`, race alone is read from the four-race network, gender and age from the seven-race one, as the
     authors' program does: two passes. Both fields may name one file; then it is a single pass.
@@ -123,11 +114,10 @@ class Fairface(BaseModel):
     def predict(self, batch: Batch) -> Iterator[Prediction]:
         """Judge a batch; see `Predicts.predict`."""
         outputs, race_outputs = self.outputs, self.race_outputs
-        race4 = Answers(0, ("White", "Black", "Asian", "Indian"), ("white", "black", self.asian_as, "south_asian"))
         questions = (
             ("gender", outputs, GENDER),
             ("age", outputs, AGE),
-            ("race", race_outputs, RACE7 if self.races == 7 else race4),
+            ("race", race_outputs, RACE7 if self.races == 7 else RACE4[self.asian_as]),
         )
         for frame in batch:
             for attribute, stage, answers in questions:
@@ -137,22 +127,18 @@ class Fairface(BaseModel):
                     yield Prediction.filtered(frame, attribute, reason or "no_face")
                     continue
                 found = read_answer(logits, answers)
-                yield Prediction.clear(frame, attribute, found.label, score=found.score, raw=found.raw)
+                yield Prediction.clear(
+                    frame, attribute, found.label, score=found.score, value=found.value, raw=found.raw
+                )
 
 
-def read_answer(logits: NDArray[np.float32], answers: Answers) -> FaceAnswer:
-    """Read one attribute from the network's output, shape (18,)."""
-    shares = _softmax(logits[answers.first : answers.first + len(answers.words)])
-    word = int(np.argmax(shares))
-    label = answers.labels[word]
-    score = sum(share for share, other in zip(shares, answers.labels, strict=True) if other == label)
-    probabilities = {name: round(share, 4) for name, share in zip(answers.words, shares, strict=True)}
-    raw = json.dumps({"answer": answers.words[word], "probabilities": probabilities})
-    # Rounding errors of a sum must not leave [0, 1].
-    return FaceAnswer(label, min(score, 1.0), raw)
+def read_answer(logits: NDArray[np.float32], answers: Answers) -> Verdict:
+    """Read one attribute from the network's output, shape (18,): the class of the likeliest word.
 
-
-def _softmax(logits: NDArray[np.float32]) -> Sequence[float]:
-    exponentials = np.exp(logits.astype(np.float64) - float(logits.max()))
-    shares: list[float] = (exponentials / exponentials.sum()).tolist()
-    return shares
+    Every word of FairFace has a class of ours, so there is always a label.
+    """
+    mapping = answers.mapping
+    shares = softmax(logits[answers.first : answers.first + len(mapping.labels)].astype(np.float64))
+    found = read_words(shares, mapping)
+    years = mapping.source.years
+    return found if years is None else found._replace(value=float(shares @ np.asarray(years)))

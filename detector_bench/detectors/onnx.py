@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from detector_bench.detectors.base import Card, detector
 from detector_bench.detectors.filters import Filter, first_reason
 from detector_bench.detectors.prediction import Prediction
-from detector_bench.detectors.reading import UNCERTAIN, Reading
+from detector_bench.detectors.reading import Reading
 from detector_bench.errors import nearest_hint
 from detector_bench.perception.crop import Crop
 from detector_bench.perception.networks.onnx_outputs import OnnxInput, OnnxOutputs
@@ -97,7 +97,7 @@ class OnnxDetector(BaseModel):
     ) -> Prediction:
         if reason is not None:
             return Prediction.filtered(frame, attribute, reason)
-        label, score, value, uncertain = reading.verdict(outputs[reading.output])
-        if uncertain:
-            return Prediction.filtered(frame, attribute, UNCERTAIN, score=score)
-        return Prediction.clear(frame, attribute, label, score=score, value=value)
+        found = reading.verdict(outputs[reading.output])
+        if found.reason is not None:
+            return Prediction.filtered(frame, attribute, found.reason, score=found.score, raw=found.raw)
+        return Prediction.clear(frame, attribute, found.label, score=found.score, value=found.value, raw=found.raw)
