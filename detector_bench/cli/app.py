@@ -16,9 +16,11 @@ from detector_bench.cli import (
     detectors,
     figures,
     image_sets,
+    prompts,
     reproduce,
     studies,
     sweep,
+    taxonomies,
     weights,
 )
 from detector_bench.cli.console import errors
@@ -47,6 +49,8 @@ app.command("reproduce")(reproduce.reproduce)
 app.command("quickstart")(studies.quickstart)
 app.command("check")(image_sets.check)
 app.command("import")(image_sets.import_)
+app.command("prompts")(prompts.prompts)
+app.command("taxonomies")(taxonomies.taxonomies)
 app.command("detectors")(detectors.detectors)
 app.add_typer(weights.app, name="weights")
 

@@ -1,0 +1,139 @@
+"""`prompts`: prompt tables from lists of words, templates and other benchmarks' files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from detector_bench.cli.console import output, print_record
+from detector_bench.errors import ConfigError
+
+if TYPE_CHECKING:
+    from detector_bench.prompt_lists import PromptList
+
+PREVIEWED = 10
+"""Rows that `--dry-run` shows."""
+
+
+def prompts(
+    sources: Annotated[
+        list[str] | None, typer.Argument(metavar="SOURCE", help="Built-in lists (see --list), or files.")
+    ] = None,
+    *,
+    out: Annotated[
+        Path, typer.Option("--out", "-o", metavar="FILE.csv", help="Where the prompt table is written.")
+    ] = Path("prompts.csv"),
+    category: Annotated[
+        list[str] | None, typer.Option("--category", help="Only this category; may be repeated.")
+    ] = None,
+    concern: Annotated[
+        str | None,
+        typer.Option("--concern", help="ImageBiTe: only prompts that leave this ethical concern open."),
+    ] = None,
+    words: Annotated[
+        Path | None, typer.Option("--words", metavar="FILE", help="Words instead of the list's own.")
+    ] = None,
+    templates: Annotated[
+        Path | None, typer.Option("--templates", metavar="FILE", help="Templates instead of the list's own.")
+    ] = None,
+    input_file: Annotated[
+        Path | None, typer.Option("--input", metavar="FILE.json", help="ImageBiTe's input: what is filled in.")
+    ] = None,
+    suffix: Annotated[
+        str | None, typer.Option("--suffix", metavar="TEXT", help="Text after every prompt.")
+    ] = None,
+    keep_attributes: Annotated[
+        bool, typer.Option("--keep-attributes", help="A suffix that asks to keep gender, skin tone and age.")
+    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the first rows; write nothing.")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file if it exists.")] = False,
+    list_: Annotated[bool, typer.Option("--list", help="Show the built-in lists, and stop.")] = False,
+) -> None:
+    """Build the prompt table of an image set: prompt_id, category, word, prompt.
+
+    A SOURCE is a built-in list; or a file: words with their categories (.csv or .parquet; with templates.csv
+    beside it, or --templates), templates in ImageBiTe's tab-separated format (with --input), or BIGbench's
+    reference shares (.json).
+
+    Examples: `detector-bench prompts lyu2025 --dry-run`,
+    `detector-bench prompts biaspainter --category profession --keep-attributes --out mitigated/prompts.csv`,
+    `detector-bench prompts words.csv --templates templates.csv`,
+    `detector-bench prompts prompts_t2i_en_us.csv --input input.json --concern gender`,
+    `detector-bench prompts oc_gt.json char_gt.json sr_gt.json`
+    """
+    from detector_bench.atomic_files import write_text
+    from detector_bench.prompt_lists import read_prompts
+
+    if list_:
+        _show_builtin_lists()
+        return
+    named: list[str | Path] = [*(sources or [])]
+    if not named and words is not None:
+        named, words = [words], None
+    if not named:
+        raise ConfigError("name a SOURCE: a file or a built-in prompt list; --list shows those")
+    made = read_prompts(*named, words=words, templates=templates, input_file=input_file)
+    made = made.restricted(categories=category or [], concern=concern)
+    added = _suffix(suffix, keep_attributes=keep_attributes)
+    if added is not None:
+        made = made.with_suffix(added)
+    if not dry_run:
+        if out.is_dir():
+            raise ConfigError(f"--out is a file; {out} is a folder")
+        if out.exists() and not overwrite:
+            raise ConfigError(f"{out} exists; --overwrite replaces it")
+        write_text(out, made.csv())
+    _show_counts(made)
+    if dry_run:
+        _show_rows(made)
+    else:
+        output.print(f"written to {out}", markup=False, highlight=False, soft_wrap=True)
+
+
+def _suffix(suffix: str | None, *, keep_attributes: bool) -> str | None:
+    from detector_bench.prompt_lists import KEEP_ATTRIBUTES
+
+    if keep_attributes and suffix is not None:
+        raise ConfigError("--keep-attributes is a suffix of its own: give it or --suffix, not both")
+    return KEEP_ATTRIBUTES if keep_attributes else suffix
+
+
+def _show_builtin_lists() -> None:
+    from detector_bench.prompt_lists import BUILTIN_LISTS, read_prompts
+
+    for name, builtin in BUILTIN_LISTS.items():
+        made = read_prompts(name)
+        facts = {
+            "prompts": f"{len(made.prompts):,}",
+            "categories": ", ".join(f"{category} {count}" for category, count in made.counts().items()),
+            "files": f"{builtin.content}, {builtin.templates}",
+        }
+        print_record(name, facts, summary=builtin.about)
+
+
+def _show_counts(made: PromptList) -> None:
+    counts = made.counts()
+    width = max(len(category) for category in counts)
+    lines = [f"{made.name}: {len(made.prompts):,} prompts"]
+    lines += [f"  {category:<{width}}  {count:>6,}" for category, count in counts.items()]
+    lines += made.notes
+    if repeated := made.repeated_texts():
+        lines.append(f"{repeated:,} with the sentence of an earlier prompt of another category.")
+    output.print("\n".join(lines), markup=False, highlight=False, soft_wrap=True)
+
+
+def _show_rows(made: PromptList) -> None:
+    table = made.table()
+    grid = Table(*table.columns, box=None, header_style="bold")
+    for row in table.head(PREVIEWED).itertuples(index=False):
+        grid.add_row(*(Text(str(cell), overflow="fold") for cell in row))
+    output.print()
+    output.print(grid)
+    if len(table) > PREVIEWED:
+        output.print(f"... and {len(table) - PREVIEWED:,} more; nothing was written", highlight=False)
+    else:
+        output.print("nothing was written", highlight=False)

@@ -1,0 +1,9 @@
+"""Prompt lists: sentences for T2I models, from words and templates or from other benchmarks' files."""
+
+from __future__ import annotations
+
+from detector_bench.prompt_lists.articles import indefinite_article
+from detector_bench.prompt_lists.prompt_list import KEEP_ATTRIBUTES, Prompt, PromptList
+from detector_bench.prompt_lists.sources import BUILTIN_LISTS, read_prompts
+
+__all__ = ["BUILTIN_LISTS", "KEEP_ATTRIBUTES", "Prompt", "PromptList", "indefinite_article", "read_prompts"]

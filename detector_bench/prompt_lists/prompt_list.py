@@ -1,0 +1,131 @@
+"""A list of prompts, and the prompt table that is made of it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, replace
+
+import pandas as pd
+
+from detector_bench.dataset.image_tree import slug
+from detector_bench.errors import ConfigError, nearest_hint
+from detector_bench.schema import PROMPT_COLUMNS
+from detector_bench.vocabulary import ALL
+
+KEEP_ATTRIBUTES = "Leave the person's gender, skin tone and age exactly as they are."
+"""Suffix that asks an image editor to change nothing that BiasPainter measures (its mitigation); our wording."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """One sentence for a T2I model.
+
+    Attributes:
+        category: what kind of word it was made with, such as "profession".
+        word: what was filled into the template.
+        text: the sentence.
+        concerns: ImageBiTe's ethical concerns that the prompt leaves open, so that images of it can be judged
+            for them; empty for other lists.
+    """
+
+    category: str
+    word: str
+    text: str
+    concerns: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class PromptList:
+    """Prompts with their ids, and what the reader of the list should know about them.
+
+    Ids are readable and never depend on filters or suffixes: the word's slug, and a number only where an earlier
+    prompt has the same.
+    """
+
+    name: str
+    prompts: dict[str, Prompt]
+    notes: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, name: str, prompts: Iterable[Prompt], *, notes: Iterable[str] = ()) -> PromptList:
+        """Give every prompt its id."""
+        numbered: dict[str, Prompt] = {}
+        taken = {ALL}
+        for prompt in prompts:
+            base = slug(prompt.word).casefold() or "prompt"
+            prompt_id, number = base, 2
+            while prompt_id in taken:
+                prompt_id, number = f"{base}_{number}", number + 1
+            taken.add(prompt_id)
+            numbered[prompt_id] = prompt
+        return cls(name, numbered, tuple(notes))
+
+    def restricted(self, *, categories: Collection[str] = (), concern: str | None = None) -> PromptList:
+        """Only prompts of these categories, and only those that leave an ethical concern open.
+
+        Raises:
+            ConfigError: a category or concern that no prompt has; the message names the nearest.
+        """
+        known = self.counts()
+        for category in categories:
+            if category not in known:
+                raise ConfigError(f"no category {category!r} in {self.name}: {nearest_hint(category, known)}")
+        concerns = {each for prompt in self.prompts.values() for each in prompt.concerns}
+        if concern is not None and concern not in concerns:
+            raise ConfigError(f"no prompt of {self.name} is about {concern!r}: {nearest_hint(concern, concerns)}")
+        kept = {
+            prompt_id: prompt
+            for prompt_id, prompt in self.prompts.items()
+            if (not categories or prompt.category in categories)
+            and (concern is None or concern in prompt.concerns)
+        }
+        if not kept:
+            raise ConfigError(f"no prompt of {self.name} is of {', '.join(categories)} and about {concern!r}")
+        return replace(self, prompts=kept)
+
+    def with_suffix(self, suffix: str) -> PromptList:
+        """The same prompts, each followed by a text.
+
+        A suffix that begins with a capital is a sentence of its own, and the prompt gets a full stop if it has
+        none. Any other continues the prompt's sentence, in place of its full stop.
+
+        Raises:
+            ConfigError: the suffix is empty or has a line break.
+        """
+        text = suffix.strip()
+        if not text or not text.isprintable():
+            raise ConfigError(f"a suffix is one line of text; got {suffix!r}")
+        return replace(
+            self,
+            prompts={
+                prompt_id: replace(prompt, text=_joined(prompt.text, text))
+                for prompt_id, prompt in self.prompts.items()
+            },
+        )
+
+    def counts(self) -> dict[str, int]:
+        """How many prompts each category has, in order of appearance."""
+        return dict(Counter(prompt.category for prompt in self.prompts.values()))
+
+    def repeated_texts(self) -> int:
+        """How many prompts have the sentence of an earlier prompt of another category."""
+        first: dict[str, str] = {}
+        return sum(
+            first.setdefault(prompt.text, prompt.category) != prompt.category for prompt in self.prompts.values()
+        )
+
+    def table(self) -> pd.DataFrame:
+        """The prompt table of an image set: `prompt_id, category, word, prompt`."""
+        rows = [(key, prompt.category, prompt.word, prompt.text) for key, prompt in self.prompts.items()]
+        return pd.DataFrame(rows, columns=list(PROMPT_COLUMNS), dtype="str")
+
+    def csv(self) -> str:
+        """The prompt table as the text of a CSV file."""
+        return self.table().to_csv(index=False, lineterminator="\n")
+
+
+def _joined(prompt: str, suffix: str) -> str:
+    if suffix[0].isupper():
+        return f"{prompt}{'' if prompt[-1] in '.!?' else '.'} {suffix}"
+    return f"{prompt.rstrip('.')}{'' if suffix[0] in ',;:' else ' '}{suffix}"

@@ -1,0 +1,116 @@
+"""Prompts from a list of words and one template per category, as in `labels/lyu2025` and `labels/biaspainter`."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from detector_bench.dataset.findings import Findings
+from detector_bench.dataset.table_reading import SUFFIXES, read_table
+from detector_bench.dataset.text_table import TextTable
+from detector_bench.errors import Problem, nearest_hint
+from detector_bench.prompt_lists.articles import indefinite_article
+from detector_bench.prompt_lists.cell_checks import Cell, check_text, report_repeats
+from detector_bench.prompt_lists.prompt_list import Prompt
+from detector_bench.vocabulary import ALL
+
+WORD = "[word]"
+"""The placeholder of a template."""
+
+ARTICLE = "a/an"
+"""Before the placeholder: whichever article the word takes."""
+
+_PLACEHOLDER = re.compile(r"\[[^\]]*\]?|\][^\[]*|\{[^}]*\}?")
+
+
+def read_word_prompts(words: Path, templates: Path) -> list[Prompt]:
+    """Fill the template of each word's category with the word.
+
+    Args:
+        words: CSV or Parquet with the columns `category` and `word`; other columns are not read.
+        templates: CSV or Parquet with the columns `category` and `template`, one sentence per category, with
+            `[word]` once. `a/an [word]` takes the article by sound.
+
+    Raises:
+        DataError: all mistakes in both files at once.
+    """
+    findings = Findings()
+    sentences = _sentences(_read(templates, "template", findings), findings)
+    table = _read(words, "word", findings)
+    cells = _word_cells(table, findings) if table is not None else []
+    for category, _ in cells:
+        if category.text not in sentences and sentences:
+            hint = nearest_hint(category.text, sentences)
+            findings.add(category.problem(f"category without a template in {templates.name}", accepted=hint))
+    findings.raise_if_any()
+    return [
+        Prompt(category.text, cell.text, _filled(sentences[category.text].text, cell.text))
+        for category, cell in cells
+    ]
+
+
+def _read(path: Path, column: str, findings: Findings) -> TextTable | None:
+    if path.suffix not in SUFFIXES:
+        findings.add(Problem(path.name, "neither CSV nor Parquet", accepted=" or ".join(SUFFIXES)))
+        return None
+    if not path.is_file():
+        findings.add(Problem(path.name, "the file is missing", accepted=f"columns category and {column}"))
+        return None
+    table = read_table(path.parent, path.stem, required=("category", column), findings=findings)
+    if table is None or not table.has("category", column):
+        return None
+    if len(table) == 0:
+        findings.add(Problem(path.name, "the file has no records", accepted="at least one row below the header"))
+    return table
+
+
+def _cells(table: TextTable, column: str) -> list[Cell]:
+    return [
+        Cell(table.file, table.row(index), column, text)
+        for index, text in enumerate(table.column(column).to_pylist())
+    ]
+
+
+def _checked_pairs(table: TextTable, column: str, findings: Findings) -> list[tuple[Cell, Cell]]:
+    pairs = list(zip(_cells(table, "category"), _cells(table, column), strict=True))
+    kept = []
+    for category, cell in pairs:
+        if category.text == ALL:
+            findings.add(category.problem("reserved name", accepted=f"any name but {ALL!r}"))
+        both = [check_text(category, findings), check_text(cell, findings)]
+        if all(both):
+            kept.append((category, cell))
+    return kept
+
+
+def _word_cells(table: TextTable, findings: Findings) -> list[tuple[Cell, Cell]]:
+    pairs = _checked_pairs(table, "word", findings)
+    repeats = (((category.text, cell.text.casefold()), cell) for category, cell in pairs)
+    report_repeats(repeats, findings, what="word in its category")
+    return pairs
+
+
+def _sentences(table: TextTable | None, findings: Findings) -> dict[str, Cell]:
+    if table is None:
+        return {}
+    pairs = _checked_pairs(table, "template", findings)
+    report_repeats(((category.text, category) for category, _ in pairs), findings, what="category")
+    for _, cell in pairs:
+        _check_sentence(cell, findings)
+    return {category.text: cell for category, cell in pairs}
+
+
+def _check_sentence(cell: Cell, findings: Findings) -> None:
+    found = _PLACEHOLDER.findall(cell.text)
+    unknown = [text for text in found if text != WORD]
+    for text in unknown:
+        findings.add(cell.problem("unknown placeholder", value=text, accepted=WORD))
+    if not unknown and found.count(WORD) != 1:
+        findings.add(cell.problem(f"{found.count(WORD)} placeholders", accepted=f"{WORD} exactly once"))
+    if ARTICLE in cell.text.replace(f"{ARTICLE} {WORD}", WORD):
+        message = f"{ARTICLE} that stands before no placeholder"
+        findings.add(cell.problem(message, accepted=f"{ARTICLE} {WORD}"))
+
+
+def _filled(sentence: str, word: str) -> str:
+    return sentence.replace(f"{ARTICLE} {WORD}", f"{indefinite_article(word)} {word}").replace(WORD, word)
