@@ -37,7 +37,7 @@ i3,a,gender,others,long free text
 i3,a,age,young,
 """
 GENDER_LABELS = "male, female, low_quality, others"
-ATTRIBUTE_NAMES = "gender, age, race"
+ATTRIBUTE_NAMES = "gender, age, race, skin_tone"
 BELOW = "a path below the image set's folder, with / between its parts and without .."
 IMAGE_FILE = "an image file in the image set's folder"
 
@@ -670,7 +670,14 @@ class TestUnlabelledImages:
         if content is not None:
             (folder / "labels.csv").write_text(content)
         image_set = ImageSet.load(folder, require_labels=False)
-        assert image_set.labels.columns.tolist() == ["image_id", "annotator", "attribute", "label", "reason"]
+        assert image_set.labels.columns.tolist() == [
+            "image_id",
+            "annotator",
+            "attribute",
+            "label",
+            "reason",
+            "value",
+        ]
         assert len(image_set.labels) == 0
         assert image_set.attributes == ()
         assert image_set.truth("gender")["label"].isna().tolist() == [True, True, True]

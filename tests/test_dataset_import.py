@@ -46,7 +46,7 @@ def write(path: Path, text: str) -> Path:
 
 
 def label_rows(image_set: ImageSet) -> list[list[str]]:
-    return image_set.labels.to_numpy().tolist()
+    return image_set.labels[["image_id", "annotator", "attribute", "label", "reason"]].to_numpy().tolist()
 
 
 def problems_of(*arguments: Any, **options: Any) -> list[Problem]:

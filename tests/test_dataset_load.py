@@ -46,8 +46,8 @@ def test_every_cell_stays_text_in_file_order(folder: Path) -> None:
     ]
     assert image_set.prompts.to_numpy().tolist() == [["nurse", "profession", "nurse", 'a, "b"']]
     assert image_set.labels.to_numpy().tolist() == [
-        ["NA", "1", "gender", "male", ""],
-        ["007", "1", "gender", "others", "null"],
+        ["NA", "1", "gender", "male", "", ""],
+        ["007", "1", "gender", "others", "null", ""],
     ]
     for table in (image_set.images, image_set.prompts, image_set.labels):
         assert {str(dtype) for dtype in table.dtypes} == {"str"}
@@ -93,11 +93,12 @@ def test_csv_and_parquet_give_the_same(folder: Path) -> None:
     assert csv.fingerprint() == parquet.fingerprint()
 
 
-def test_reason_column_may_be_missing(folder: Path) -> None:
+def test_reason_and_value_column_may_be_missing(folder: Path) -> None:
     (folder / "labels.csv").write_text("image_id,annotator,attribute,label\nNA,1,gender,male\n007,1,gender,male\n")
     labels = ImageSet.load(folder).labels
-    assert labels.columns.tolist() == LABEL_COLUMNS
+    assert labels.columns.tolist() == [*LABEL_COLUMNS, "value"]
     assert labels["reason"].tolist() == ["", ""]
+    assert labels["value"].tolist() == ["", ""]
 
 
 def test_seed_images_are_kept(folder: Path) -> None:

@@ -36,6 +36,10 @@ def import_(
     source: Annotated[Path, typer.Argument(metavar="SOURCE", help="Folder tree t2i_model/prompt/image.png.")],
     destination: Annotated[Path, typer.Argument(metavar="IMAGE_SET", help="Where the image set is written.")],
     *,
+    seeds: Annotated[
+        Path | None,
+        typer.Option("--seeds", metavar="FOLDER", help="Photos that the images were edited from."),
+    ] = None,
     labels: Annotated[Path | None, typer.Option("--labels", metavar="FILE", help="CSV or Parquet.")] = None,
     column: Annotated[
         list[str] | None,
@@ -56,17 +60,19 @@ def import_(
 ) -> None:
     """Make an image set of a folder tree and any label file.
 
-    Our columns are image_id, annotator, attribute, label and reason. Several columns for `label` make several
-    annotators. If SOURCE is IMAGE_SET, the images stay where they are.
+    Our columns are image_id, annotator, attribute, label, reason and value (a measured number, such as an age in
+    years). Several columns for `label` make several annotators. If SOURCE is IMAGE_SET, the images stay where they
+    are. With --seeds, an image belongs to the photo whose name its own begins with: tom_0.png to tom.jpg.
 
     Example: `detector-bench import renders my_images --labels ratings.csv --column image_id=file
     --column label=rater1,rater2 --value m=male --value f=female --value x=low_quality`
     """
-    from detector_bench.dataset import import_folder
+    from detector_bench.dataset import SEED_COLUMN, import_folder
 
     made = import_folder(
         source,
         destination,
+        seeds=seeds,
         labels=labels,
         mapping=_pairs(column, option="--column"),
         values=_pairs(value, option="--value"),
@@ -77,8 +83,10 @@ def import_(
         link="hardlink" if hardlink else "copy",
         overwrite=overwrite,
     )
+    edited = int((made.images[SEED_COLUMN] != "").sum()) if SEED_COLUMN in made.images else 0
     output.print(
-        f"{made.root}: {len(made.images):,} images, {len(made.prompts):,} prompts, {len(made.labels):,} labels",
+        f"{made.root}: {len(made.images):,} images, {f'{edited:,} of them edited, ' if edited else ''}"
+        f"{len(made.prompts):,} prompts, {len(made.labels):,} labels",
         markup=False,
         highlight=False,
         soft_wrap=True,

@@ -6,11 +6,13 @@ from detector_bench.dataset.check_report import AttributeSummary, CheckReport, c
 from detector_bench.dataset.consensus import ADJUDICATOR, CONSENSUS, DISAGREEMENT, consensus
 from detector_bench.dataset.image_set import ImageSet
 from detector_bench.dataset.importing import import_folder
+from detector_bench.dataset.seeds import SEED_COLUMN
 
 __all__ = [
     "ADJUDICATOR",
     "CONSENSUS",
     "DISAGREEMENT",
+    "SEED_COLUMN",
     "AttributeSummary",
     "CheckReport",
     "ImageSet",

@@ -13,9 +13,11 @@ from detector_bench.dataset.consensus import DISAGREEMENT
 from detector_bench.dataset.findings import Findings
 from detector_bench.dataset.image_files import FileInspector, add_by_kind, distinct_paths, image_problem
 from detector_bench.dataset.image_set import ImageSet, read_tables
+from detector_bench.dataset.seeds import count_pairs
 from detector_bench.dataset.text_table import TextTable
 from detector_bench.dataset.validation import validate
 from detector_bench.errors import DataError, Problem
+from detector_bench.schema import VALUE_COLUMN
 from detector_bench.vocabulary import ATTRIBUTES, LOW_QUALITY
 
 # Images are handed to the threads in groups, so that a million of them do not wait in memory at once.
@@ -31,12 +33,16 @@ class AttributeSummary:
         n_labels: rows in the labels file.
         counts: images per consensus label, in the vocabulary's order; labels that no image has are left out.
         n_disagreements: images that are low-quality only because the annotators disagree.
+        n_values: rows in the labels file with a measured value.
+        n_measured: images with a measured value that the annotators agree on.
     """
 
     attribute: str
     n_labels: int
     counts: dict[str, int]
     n_disagreements: int
+    n_values: int = 0
+    n_measured: int = 0
 
     @property
     def n_images(self) -> int:
@@ -59,6 +65,8 @@ class CheckReport:
         n_images: records in the images file; 0 where it cannot be read.
         n_image_files: different image files that were looked at.
         n_prompts: records in the prompts file.
+        n_seeds: images that others were made from.
+        n_edited: images that were made from another.
         t2i_models: names, sorted.
         annotators: names, sorted.
         attributes: labels per attribute; empty while the tables hold mistakes, as consensus needs sound ones.
@@ -69,6 +77,8 @@ class CheckReport:
     n_images: int
     n_image_files: int
     n_prompts: int
+    n_seeds: int
+    n_edited: int
     t2i_models: tuple[str, ...]
     annotators: tuple[str, ...]
     attributes: tuple[AttributeSummary, ...]
@@ -85,6 +95,8 @@ class CheckReport:
             f"  {_count(len(self.t2i_models), 'T2I model')}: {', '.join(self.t2i_models) or 'none'}",
             f"  {_count(len(self.annotators), 'annotator')}: {', '.join(self.annotators) or 'none'}",
         ]
+        if self.n_edited:
+            lines.append(f"  {_count(self.n_edited, 'edited image')} of {_count(self.n_seeds, 'seed image')}")
         for item in self.attributes:
             shares = ", ".join(
                 f"{label} {item.counts[label]:,} ({share:.1%})" for label, share in item.shares.items()
@@ -94,6 +106,9 @@ class CheckReport:
             )
             lines.append(f"    consensus: {shares}")
             lines.append(f"    low_quality for disagreement: {item.n_disagreements:,}")
+            if item.n_values:
+                images = _count(item.n_measured, "image")
+                lines.append(f"    measured: {_count(item.n_values, 'value')}, agreed on for {images}")
         lines.append(f"  {_count(self.n_image_files, 'image file')} read")
         lines.append(str(DataError(self.problems)) if self.problems else "No mistakes.")
         return "\n".join(lines)
@@ -128,12 +143,15 @@ def check(
     n_files = 0
     if tables.images is not None and tables.images.has("path"):
         n_files = _check_images(tables.images, root, findings, workers=workers, progress=progress)
+    n_seeds, n_edited = (0, 0) if tables.images is None else count_pairs(tables.images)
     return CheckReport(
         root=root,
         problems=findings.problems,
         n_images=0 if tables.images is None else len(tables.images),
         n_image_files=n_files,
         n_prompts=0 if tables.prompts is None else len(tables.prompts),
+        n_seeds=n_seeds,
+        n_edited=n_edited,
         t2i_models=_names(tables.images, "t2i_model"),
         annotators=_names(tables.labels, "annotator"),
         attributes=attributes,
@@ -147,17 +165,21 @@ def _count(number: int, noun: str) -> str:
 def _names(table: TextTable | None, column: str) -> tuple[str, ...]:
     if table is None or not table.has(column):
         return ()
-    return tuple(sorted(table.encoded(column).texts))
+    return tuple(sorted(name for name in table.encoded(column).texts if name))
 
 
 def _summarise(image_set: ImageSet, attribute: str) -> AttributeSummary:
     truth = image_set.truth(attribute)
     counts = truth["label"].value_counts()
+    labels = image_set.labels[image_set.labels["attribute"] == attribute]
+    n_values = int((labels[VALUE_COLUMN] != "").sum())
     return AttributeSummary(
         attribute=attribute,
-        n_labels=int((image_set.labels["attribute"] == attribute).sum()),
+        n_labels=len(labels),
         counts={label: int(counts[label]) for label in ATTRIBUTES[attribute].labels if label in counts},
         n_disagreements=int(((truth["label"] == LOW_QUALITY) & (truth["reason"] == DISAGREEMENT)).sum()),
+        n_values=n_values,
+        n_measured=int(image_set.measured(attribute)["value"].notna().sum()) if n_values else 0,
     )
 
 

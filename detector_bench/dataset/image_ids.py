@@ -22,26 +22,40 @@ class ImageCodes:
     Attributes:
         images: code of each image; its own index as long as no id is used twice.
         labels: code of the image that each label is for, or None if the labels do not say.
+        seeds: code of the image that each image was made from, -1 for none; None if the images do not say.
     """
 
     images: NDArray[np.int32]
     labels: NDArray[np.int64] | None
+    seeds: NDArray[np.int64] | None
 
 
-def code_image_ids(images: TextTable | None, labels: TextTable | None) -> ImageCodes | None:
+def code_image_ids(images: TextTable | None, labels: TextTable | None, *, seeds: str) -> ImageCodes | None:
     """Number the image ids of both tables in one pass; None if the images have no ids.
+
+    `seeds` is the column of the images that names the image each was made from.
+
 
     Blanks around an id are left out: they are one mistake, reported where they stand, not also an unknown id
     everywhere else.
     """
     if images is None or not images.has("image_id"):
         return None
-    chunks = list(trimmed(images.column("image_id")).chunks)
-    if labels is None or not labels.has("image_id"):
-        return ImageCodes(distinct_texts(pa.chunked_array(chunks, type=pa.large_string()))[1], None)
-    chunks += trimmed(labels.column("image_id")).chunks
+    # The images come first, so that their codes are the lowest.
+    columns = [trimmed(images.column("image_id"))]
+    has_labels = labels is not None and labels.has("image_id")
+    if labels is not None and has_labels:
+        columns.append(trimmed(labels.column("image_id")))
+    if images.has(seeds):
+        columns.append(trimmed(images.column(seeds)))
+    chunks = [chunk for column in columns for chunk in column.chunks]
     _, codes = distinct_texts(pa.chunked_array(chunks, type=pa.large_string()))
-    return ImageCodes(codes[: len(images)], codes[len(images) :].astype(np.int64))
+    parts = np.split(codes, np.cumsum([len(column) for column in columns])[:-1])
+    of_seeds = None
+    if images.has(seeds):
+        of_seeds = parts[-1].astype(np.int64)
+        of_seeds[true_indices(pc.equal(columns[-1], ""))] = -1
+    return ImageCodes(parts[0], parts[1].astype(np.int64) if has_labels else None, of_seeds)
 
 
 def check_image_ids(
@@ -56,7 +70,7 @@ def check_image_ids(
     findings.add_rows(
         labels,
         "image_id",
-        _without(unknown, labels, "image_id", {"", *images.unreadable.get("image_id", ())}),
+        without(unknown, labels, "image_id", {"", *images.unreadable.get("image_id", ())}),
         message="label for an unknown image",
         accepted=f"an image_id that {images.file} lists",
     )
@@ -69,7 +83,7 @@ def check_image_ids(
     findings.add_rows(
         images,
         "image_id",
-        _without(unlabelled, images, "image_id", {"", *labels.unreadable.get("image_id", ())}),
+        without(unlabelled, images, "image_id", {"", *labels.unreadable.get("image_id", ())}),
         message="image without any label",
         accepted=f"at least one row for it in {labels.file}",
     )
@@ -92,13 +106,13 @@ def report_repeats(table: TextTable, column: str, codes: NDArray[np.int32], find
     findings.add_rows(
         table,
         column,
-        _without(repeated, table, column, {""}),
+        without(repeated, table, column, {""}),
         message=f"duplicate {column}",
         accepted=first_use,
     )
 
 
-def _without(records: NDArray[np.intp], table: TextTable, column: str, texts: Collection[str]) -> NDArray[np.intp]:
+def without(records: NDArray[np.intp], table: TextTable, column: str, texts: Collection[str]) -> NDArray[np.intp]:
     """Leave out the records whose cell, without blanks around it, is one of `texts`."""
     if len(records) == 0:
         return records
@@ -117,7 +131,7 @@ def _report_repeated_labels(labels: TextTable, image_codes: NDArray[np.int64], f
     if is_dense and np.bincount(key).max() == 1:  # cheaper than hashing, and it settles the usual case
         return
     is_repeated = pd.Series(key).duplicated().to_numpy()
-    repeated = _without(np.flatnonzero(is_repeated), labels, "image_id", {""})
+    repeated = without(np.flatnonzero(is_repeated), labels, "image_id", {""})
     if len(repeated) == 0:
         return
     firsts = np.flatnonzero(~is_repeated)

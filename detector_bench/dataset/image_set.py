@@ -17,15 +17,14 @@ from numpy.typing import NDArray
 from detector_bench.dataset.consensus import label_table
 from detector_bench.dataset.findings import Findings
 from detector_bench.dataset.image_files import check_image_files
+from detector_bench.dataset.label_values import agreed_values, as_numbers
+from detector_bench.dataset.seeds import SEED_COLUMN
 from detector_bench.dataset.table_reading import read_table
 from detector_bench.dataset.text_table import TextTable
 from detector_bench.dataset.validation import Tables, validate
-from detector_bench.errors import Problem
-from detector_bench.schema import IMAGE_COLUMNS, LABEL_COLUMNS, PROMPT_COLUMNS
+from detector_bench.errors import ConfigError, Problem
+from detector_bench.schema import IMAGE_COLUMNS, LABEL_COLUMNS, PROMPT_COLUMNS, VALUE_COLUMN
 from detector_bench.vocabulary import ATTRIBUTES, attribute_named
-
-SEED_COLUMN = "seed_image_id"
-"""Optional column of the images: for an edited image, the id of the image that it was made from."""
 
 REASON_COLUMN = "reason"
 
@@ -37,10 +36,11 @@ class ImageSet:
     Attributes:
         root: the folder, with links resolved; image paths are relative to it.
         images: one row per image, in file order: `image_id, path, t2i_model, prompt_id`, and `seed_image_id`
-            if the file has it.
+            if the file has it. A photo that was only edited has "" as `t2i_model`, `prompt_id` and
+            `seed_image_id`.
         prompts: one row per prompt: `prompt_id, category, word, prompt`.
-        labels: one row per image, annotator and attribute: `image_id, annotator, attribute, label, reason`,
-            with "" where a cell is empty.
+        labels: one row per image, annotator and attribute: `image_id, annotator, attribute, label, reason,
+            value`, with "" where a cell is empty.
     """
 
     root: Path
@@ -80,7 +80,7 @@ class ImageSet:
             root=root,
             images=_frame(tables.images, image_columns),
             prompts=_frame(tables.prompts, PROMPT_COLUMNS),
-            labels=_frame(tables.labels, LABEL_COLUMNS),
+            labels=_frame(tables.labels, (*LABEL_COLUMNS, VALUE_COLUMN)),
             _image_of_label=image_of_label,
         )
 
@@ -96,7 +96,7 @@ class ImageSet:
         return tuple(name for name in ATTRIBUTES if name in labelled)
 
     def truth(self, attribute: str) -> pd.DataFrame:
-        """The annotators' consensus on an attribute (see `consensus`), one row per image.
+        """The annotators' consensus on an attribute (see `consensus`), one row per image, seeds included.
 
         Returns:
             Columns `image_id, label, reason` in the order of `images`; `label` is missing where nobody labelled
@@ -115,23 +115,57 @@ class ImageSet:
         decided.insert(0, "image_id", self.images["image_id"].array)
         return decided
 
+    def measured(self, attribute: str) -> pd.DataFrame:
+        """The number that the annotators gave, one row per image: an age in years, a skin tone's grey value.
+
+        The adjudicator's value if there is one; otherwise the mean over the annotators who gave the consensus as
+        label, and a value. Values of overruled labels do not count.
+
+        Returns:
+            Columns `image_id, value` in the order of `images`; `value` is in the attribute's unit (see
+            `vocabulary.Attribute`), and NaN where the consensus is no class or nobody gave a value.
+
+        Raises:
+            ConfigError: no such attribute in the vocabulary, or one that has no measured values.
+        """
+        if attribute_named(attribute).unit is None:
+            accepted = ", ".join(name for name, known in ATTRIBUTES.items() if known.unit is not None)
+            raise ConfigError(f"{attribute!r} has no measured values (accepted: {accepted})")
+        values = np.full(len(self.images), np.nan)
+        if self._has_values:
+            selected = (self.labels["attribute"] == attribute) & (self.labels[VALUE_COLUMN] != "")
+            group = self._label_images[selected.to_numpy(dtype=bool)]
+            consensus = self.truth(attribute)["label"]
+            values = agreed_values(self.labels[selected], group=group, consensus=consensus)
+        return pd.DataFrame({"image_id": self.images["image_id"].array, "value": values})
+
     def image_path(self, path: str) -> Path:
         """Where the image file of a cell of `images.path` lies."""
         return self.root / path
 
     def fingerprint(self) -> str:
-        """The sha256 of the three tables' content, in hexadecimal; the file format has no influence on it."""
+        """The sha256 of the three tables' content, in hexadecimal; the file format has no influence on it.
+
+        Values count as numbers, and a column of values that are all empty as none.
+        """
         digest = hashlib.sha256()
         for name, table in (("images", self.images), ("prompts", self.prompts), ("labels", self.labels)):
             digest.update(f"{name} {len(table)}\n".encode())
-            for column in table.columns:
+            for column in table.columns.drop(VALUE_COLUMN, errors="ignore"):
                 digest.update(f"{column}\n".encode())
                 # Lengths and text without separators: no cell can be mistaken for two.
                 cells = pa.chunked_array(pa.array(table[column], pa.large_string()))
                 digest.update(pc.binary_length(cells).to_numpy().astype("<i8").tobytes())
                 for chunk in cells.chunks:
                     digest.update(_text_bytes(chunk))
+        if self._has_values:
+            values = as_numbers(pa.chunked_array(pa.array(self.labels[VALUE_COLUMN], pa.large_string())))
+            digest.update(f"{VALUE_COLUMN}\n".encode() + values.astype("<f8").tobytes())
         return digest.hexdigest()
+
+    @cached_property
+    def _has_values(self) -> bool:
+        return VALUE_COLUMN in self.labels and bool((self.labels[VALUE_COLUMN] != "").any())
 
     @cached_property
     def _label_images(self) -> NDArray[np.int64]:
@@ -155,7 +189,8 @@ def read_tables(root: Path, findings: Findings, *, require_labels: bool) -> Tabl
         root,
         "labels",
         required=required_label_columns,
-        optional=(REASON_COLUMN,),
+        optional=(REASON_COLUMN, VALUE_COLUMN),
+        numbers=(VALUE_COLUMN,),
         findings=findings,
         may_be_missing=not require_labels,
     )

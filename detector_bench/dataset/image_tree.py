@@ -7,6 +7,7 @@ import os
 import re
 import unicodedata
 from collections import Counter
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -34,11 +35,11 @@ class TreeImage:
         return f"{self.t2i_model}/{self.prompt}/{self.file_name}"
 
 
-def find_images(source: Path, findings: Findings) -> list[TreeImage]:
+def find_images(source: Path, findings: Findings, *, apart: Collection[Path] = ()) -> list[TreeImage]:
     """List the images of a tree, sorted by path.
 
-    Hidden files and files that are no images are passed over. An image at another depth of the tree, and a
-    name that cannot stand in a table, are reported.
+    Hidden files and files that are no images are passed over, as is what lies directly in one of the folders
+    `apart`. An image at another depth of the tree, and a name that cannot stand in a table, are reported.
     """
     if not source.is_dir():
         message = "it is not a folder" if source.exists() else "no such folder"
@@ -46,42 +47,56 @@ def find_images(source: Path, findings: Findings) -> list[TreeImage]:
         return []
     found, misplaced = [], []
     for folder, folders, files in os.walk(source, followlinks=True):
-        folders[:] = sorted(name for name in folders if not _is_passed_over(name))
+        folders[:] = sorted(name for name in folders if not is_passed_over(name))
         parts = Path(folder).relative_to(source).parts
         if len(parts) > 2:
             folders.clear()  # one level below the images is enough to tell that some lie too deep
-        for name in files:
-            if _is_passed_over(name) or Path(name).suffix.lower() not in IMAGE_SUFFIXES:
-                continue
+        if Path(folder) in apart:
+            continue
+        for name in filter(is_image, files):
             if len(parts) == 2:
                 found.append(TreeImage(*parts, name))
             else:
                 path = "/".join((*parts, name))
-                misplaced.append(Problem(_printable(path), "image at the wrong depth of the tree", accepted=TREE))
+                misplaced.append(Problem(printable(path), "image at the wrong depth of the tree", accepted=TREE))
     findings.add_kind(misplaced)
     if not found and not misplaced:
         accepted = f"images at {TREE}, with suffix {', '.join(IMAGE_SUFFIXES)}"
         findings.add(Problem(str(source), "no images found", accepted=accepted))
-    problems = {image: _name_problem(image) for image in found}
+    problems = {image: _tree_problem(image) for image in found}
     findings.add_kind([problem for problem in problems.values() if problem is not None])
     return sorted(image for image, problem in problems.items() if problem is None)
 
 
-def _is_passed_over(name: str) -> bool:
+def is_passed_over(name: str) -> bool:
+    """Whether a file or folder is hidden, or one that operating systems make."""
     return name.startswith(".") or name in _SYSTEM_FOLDERS
 
 
-def _printable(text: str) -> str:
+def is_image(name: str) -> bool:
+    """Whether a file name is that of an image."""
+    return not is_passed_over(name) and Path(name).suffix.lower() in IMAGE_SUFFIXES
+
+
+def printable(text: str) -> str:
+    """A file name as text that can be shown, whatever its bytes are."""
     return text.encode(errors="backslashreplace").decode()
 
 
-def _name_problem(image: TreeImage) -> Problem | None:
-    for name in (image.t2i_model, image.prompt, image.file_name):
+def name_problem(path: str, names: Sequence[str]) -> Problem | None:
+    """Say which of the names in a path cannot stand in a table, if any."""
+    for name in names:
         has_control_character = any(unicodedata.category(character) == "Cc" for character in name)
-        if name != name.strip() or has_control_character or "\\" in name or _printable(name) != name:
+        if name != name.strip() or has_control_character or "\\" in name or printable(name) != name:
             message = "name that cannot stand in a table"
             accepted = "UTF-8 names without control characters, backslashes, or blanks at either end"
-            return Problem(_printable(image.path), message, value=_printable(name), accepted=accepted)
+            return Problem(printable(path), message, value=printable(name), accepted=accepted)
+    return None
+
+
+def _tree_problem(image: TreeImage) -> Problem | None:
+    if problem := name_problem(image.path, (image.t2i_model, image.prompt, image.file_name)):
+        return problem
     if image.t2i_model == ALL:
         message = "reserved name of a T2I model"
         return Problem(image.path, message, value=image.t2i_model, accepted=f"any name but {ALL!r}")
@@ -93,8 +108,10 @@ def slug(text: str) -> str:
     return re.sub(r"[^\w.-]+", "_", unicodedata.normalize("NFC", text)).strip("._-")
 
 
-def image_ids(images: list[TreeImage]) -> list[str]:
+def image_ids(images: list[TreeImage], seeds: Sequence[str] = ()) -> list[str]:
     """One id per image, from its path: the slugs of its three names, such as `sdxl__nurse__0001`.
+
+    After them one per seed, from its file name, such as `seed__tom`.
 
     Images whose slugs are equal get the first eight digits of their path's sha256 too, so that no id depends
     on the order of the files.
@@ -103,10 +120,11 @@ def image_ids(images: list[TreeImage]) -> list[str]:
         "__".join(slug(name) or "_" for name in (image.t2i_model, image.prompt, Path(image.file_name).stem))
         for image in images
     ]
+    plain += [f"seed__{slug(Path(name).stem) or '_'}" for name in seeds]
     uses = Counter(plain)
     return [
-        name if uses[name] == 1 else f"{name}_{hashlib.sha256(image.path.encode()).hexdigest()[:8]}"
-        for name, image in zip(plain, images, strict=True)
+        name if uses[name] == 1 else f"{name}_{hashlib.sha256(path.encode()).hexdigest()[:8]}"
+        for name, path in zip(plain, [*(image.path for image in images), *seeds], strict=True)
     ]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,8 +15,10 @@ from detector_bench.dataset.findings import Findings
 from detector_bench.dataset.table_reading import read_any_table
 from detector_bench.dataset.text_table import TextTable
 from detector_bench.errors import ConfigError, Problem, nearest_hint
-from detector_bench.schema import LABEL_COLUMNS
+from detector_bench.schema import LABEL_COLUMNS, VALUE_COLUMN
 from detector_bench.vocabulary import ATTRIBUTES, LOW_QUALITY_REASONS, attribute_named
+
+_COLUMNS = (*LABEL_COLUMNS, VALUE_COLUMN)
 
 
 @dataclass(frozen=True)
@@ -25,7 +27,8 @@ class LabelImport:
 
     Attributes:
         columns: our column to theirs. Columns that are not named keep their own name. `label` may name several,
-            separated by commas: each is then one annotator, who bears the column's name.
+            separated by commas: each is then one annotator, who bears the column's name. Their measured values
+            are read only if `value` names as many columns, in the same order.
         translations: their label or reason to ours. Values that are ours already need no entry.
         attribute: what the labels are about, where no column says so.
         annotator: whose labels they are, where no column says so.
@@ -43,8 +46,8 @@ class LabelImport:
             ConfigError: an unknown column of ours, attribute, or label of ours.
         """
         for ours, theirs in self.columns.items():
-            if ours not in LABEL_COLUMNS:
-                raise ConfigError(f"mapping: unknown column {ours!r}: {nearest_hint(ours, LABEL_COLUMNS)}")
+            if ours not in _COLUMNS:
+                raise ConfigError(f"mapping: unknown column {ours!r}: {nearest_hint(ours, _COLUMNS)}")
             if not theirs.strip():
                 raise ConfigError(f"mapping: {ours} is mapped to nothing; accepted: a column of the label file")
         attribute_named(self.attribute)
@@ -76,24 +79,30 @@ def import_labels(
         The table, or None if it cannot be read; then `findings` says why.
     """
     wanted = {settings.theirs(name) for name in LABEL_COLUMNS} | set(_split(settings.theirs("label")))
-    table = read_any_table(path, findings, wanted=tuple(sorted(wanted)))
+    measured = settings.theirs(VALUE_COLUMN)
+    table = read_any_table(path, findings, wanted=tuple(sorted(wanted)), numbers=(measured, *_split(measured)))
     if table is None:
         return None
-    label_columns = _label_columns(table, settings)
+    label_columns = _columns_named(table, settings.theirs("label"))
     if len(label_columns) > 1 and "annotator" in settings.columns:
         raise ConfigError("mapping: several label columns name the annotators already; leave out annotator")
-    if not _has_columns(table, label_columns, settings, findings):
+    value_columns = _value_columns(table, label_columns, settings)
+    if not _has_columns(table, label_columns, value_columns, settings, findings):
         return None
     images = image_keys.resolve(table, settings.theirs("image_id"), findings)
-    parts = [_labels_in(table, column, settings, len(label_columns) > 1) for column in label_columns]
-    for column, part in zip(label_columns, parts, strict=True):
+    parts = []
+    for column, values in zip(label_columns, value_columns, strict=True):
+        part = _labels_in(table, column, values, settings, is_annotator=len(label_columns) > 1)
         _report_unknown_labels(table, column, part, settings, findings)
-    rows = pd.concat([part[part["is_known"]] for part in parts]).sort_values("record", kind="stable")
+        _report_lone_values(table, column, values, findings)
+        parts.append(part[part["is_known"]])
+    rows = pd.concat(parts).sort_values("record", kind="stable")
     rows.insert(0, "image_id", images[rows["record"].to_numpy()])
     rows = rows[rows["image_id"] != ""]
-    headings = {ours: settings.theirs(ours) for ours in LABEL_COLUMNS if table.has(settings.theirs(ours))}
+    headings = {ours: settings.theirs(ours) for ours in _COLUMNS if table.has(settings.theirs(ours))}
     numbers = np.array([table.row(record) for record in rows["record"].tolist()], dtype=np.int64)
-    return _text_table(table.file, {name: rows[name] for name in LABEL_COLUMNS}, rows=numbers, headings=headings)
+    columns = _COLUMNS if (rows[VALUE_COLUMN] != "").any() else LABEL_COLUMNS
+    return _text_table(table.file, {name: rows[name] for name in columns}, rows=numbers, headings=headings)
 
 
 class ImageKeys:
@@ -156,15 +165,36 @@ def _split(columns: str) -> list[str]:
     return [name.strip() for name in columns.split(",") if name.strip()]
 
 
-def _label_columns(table: TextTable, settings: LabelImport) -> list[str]:
-    theirs = settings.theirs("label")
+def _columns_named(table: TextTable, theirs: str) -> list[str]:
     return [theirs] if table.has(theirs) else list(dict.fromkeys(_split(theirs)))
 
 
-def _has_columns(table: TextTable, label_columns: list[str], settings: LabelImport, findings: Findings) -> bool:
+def _value_columns(table: TextTable, label_columns: list[str], settings: LabelImport) -> Sequence[str | None]:
+    """For each label column the one with its measured values, or None."""
+    if VALUE_COLUMN in settings.columns:
+        columns = _columns_named(table, settings.columns[VALUE_COLUMN])
+        if len(columns) != len(label_columns):
+            raise ConfigError(
+                f"mapping: value is {', '.join(columns)} and label is {', '.join(label_columns)}; "
+                "accepted: as many columns of values as of labels, in the same order"
+            )
+        return columns
+    is_ours = table.has(VALUE_COLUMN) and VALUE_COLUMN not in (*settings.columns.values(), *label_columns)
+    return [VALUE_COLUMN if is_ours and len(label_columns) == 1 else None] * len(label_columns)
+
+
+def _has_columns(
+    table: TextTable,
+    label_columns: list[str],
+    value_columns: Sequence[str | None],
+    settings: LabelImport,
+    findings: Findings,
+) -> bool:
     needed = dict.fromkeys(label_columns, "label")
     needed[settings.theirs("image_id")] = "image_id"
-    needed.update({theirs: ours for ours, theirs in settings.columns.items() if ours != "label"})
+    split = ("label", VALUE_COLUMN)
+    needed.update({theirs: ours for ours, theirs in settings.columns.items() if ours not in split})
+    needed.update({column: VALUE_COLUMN for column in value_columns if column is not None})
     missing = [theirs for theirs in needed if not table.has(theirs)]
     for theirs in missing:
         message = f"no such column to read {needed[theirs]} from; name another in the mapping"
@@ -173,7 +203,9 @@ def _has_columns(table: TextTable, label_columns: list[str], settings: LabelImpo
     return not missing
 
 
-def _labels_in(table: TextTable, column: str, settings: LabelImport, is_annotator: bool) -> pd.DataFrame:  # noqa: FBT001
+def _labels_in(
+    table: TextTable, column: str, values: str | None, settings: LabelImport, *, is_annotator: bool
+) -> pd.DataFrame:
     """One label column as records with `record` (index in `table`) and whether the label is known."""
 
     def own(ours: str, otherwise: str) -> pd.Series[str]:
@@ -190,6 +222,7 @@ def _labels_in(table: TextTable, column: str, settings: LabelImport, is_annotato
             "attribute": own("attribute", settings.attribute),
             "label": cells.replace(dict(settings.translations)),
             "reason": own("reason", "").replace(dict(settings.translations)),
+            VALUE_COLUMN: "" if values is None else _cells(table, values),
         }
     )
     frame = frame.loc[(cells != "").to_numpy()].assign(is_known=True)
@@ -216,6 +249,19 @@ def _report_unknown_labels(
             message=f"unknown label for {name}",
             accepted=", ".join([*attribute.labels, *mapped]) + "; map others with values",
         )
+
+
+def _report_lone_values(table: TextTable, column: str, values: str | None, findings: Findings) -> None:
+    if values is None:
+        return
+    alone = ((_cells(table, column) == "") & (_cells(table, values) != "")).to_numpy(dtype=bool)
+    findings.add_rows(
+        table,
+        values,
+        np.flatnonzero(alone),
+        message="value without a label",
+        accepted=f"a label in {column}, or an empty cell",
+    )
 
 
 def _text_table(

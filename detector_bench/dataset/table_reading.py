@@ -23,6 +23,7 @@ def read_table(
     *,
     required: tuple[str, ...],
     optional: tuple[str, ...] = (),
+    numbers: tuple[str, ...] = (),
     findings: Findings,
     may_be_missing: bool = False,
 ) -> TextTable | None:
@@ -33,6 +34,7 @@ def read_table(
         stem: its name without suffix, such as "images".
         required: columns that it must have; others are allowed.
         optional: columns that are used if they are there.
+        numbers: columns that may hold floating-point numbers in a Parquet file.
         findings: every mistake is added here.
         may_be_missing: whether a missing file is fine.
 
@@ -48,17 +50,19 @@ def read_table(
     if len(present) > 1:
         message = f"{present[1].name} lies beside it, so it is unclear which of the two counts"
         findings.add(Problem(present[0].name, message, accepted=f"either {both}"))
-    table = read_any_table(present[0], findings, wanted=(*required, *optional))
+    table = read_any_table(present[0], findings, wanted=(*required, *optional), numbers=numbers)
     if table is None or not _check_columns(table, required, findings):
         return None
     return table.select(name for name in (*required, *optional) if table.has(name))
 
 
-def read_any_table(path: Path, findings: Findings, *, wanted: tuple[str, ...]) -> TextTable | None:
+def read_any_table(
+    path: Path, findings: Findings, *, wanted: tuple[str, ...], numbers: tuple[str, ...] = ()
+) -> TextTable | None:
     """Read a CSV or Parquet file with whatever columns it has.
 
-    In a Parquet file the `wanted` columns must hold text or whole numbers; other columns of other types are left
-    out. In a CSV file every column is text.
+    In a Parquet file the `wanted` columns must hold text or whole numbers, the `numbers` may also hold others;
+    other columns of other types are left out. In a CSV file every column is text.
 
     Returns:
         The table, or None if nothing can be read; then `findings` says why.
@@ -69,7 +73,7 @@ def read_any_table(path: Path, findings: Findings, *, wanted: tuple[str, ...]) -
             findings.add(Problem(path.name, problem, accepted="a CSV or Parquet file"))
             return None
         if path.suffix.lower() == ".parquet":
-            return _read_parquet_table(path, findings, wanted)
+            return _read_parquet_table(path, findings, wanted, numbers)
         return read_csv_table(path, findings)
     except OSError as error:
         reason = error.strerror or str(error)
@@ -103,7 +107,9 @@ def _check_columns(table: TextTable, required: tuple[str, ...], findings: Findin
     return True
 
 
-def _read_parquet_table(path: Path, findings: Findings, wanted: tuple[str, ...]) -> TextTable | None:
+def _read_parquet_table(
+    path: Path, findings: Findings, wanted: tuple[str, ...], numbers: tuple[str, ...]
+) -> TextTable | None:
     try:
         data = pq.ParquetFile(path).read()
         data.validate(full=True)
@@ -119,6 +125,9 @@ def _read_parquet_table(path: Path, findings: Findings, wanted: tuple[str, ...])
             findings.add(Problem(path.name, "column name used twice", 1, name, name, accepted="each name once"))
         elif _is_text_like(field.type):
             columns[name] = pc.fill_null(column.cast(pa.large_string()), "")
+        elif name in numbers and pa.types.is_floating(field.type):
+            texts = column.cast(pa.float64()).cast(pa.large_string())
+            columns[name] = pc.if_else(pc.fill_null(pc.is_nan(column), fill_value=True), "", texts)
         elif name in wanted:
             findings.add(Problem(path.name, "wrong column type", None, name, kind, "text or whole numbers"))
             is_readable = False

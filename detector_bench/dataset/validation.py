@@ -15,13 +15,16 @@ from numpy.typing import NDArray
 from detector_bench.dataset.consensus import CONSENSUS
 from detector_bench.dataset.findings import Findings
 from detector_bench.dataset.image_ids import check_image_ids, code_image_ids, report_repeats
+from detector_bench.dataset.label_values import check_values
+from detector_bench.dataset.seeds import MADE_BY, SEED_COLUMN, check_seeds
 from detector_bench.dataset.text_table import TextTable, distinct_texts, is_plain, trimmed, true_indices
 from detector_bench.errors import Problem, nearest_hint
+from detector_bench.schema import VALUE_COLUMN
 from detector_bench.vocabulary import ALL, ATTRIBUTES, LOW_QUALITY, LOW_QUALITY_REASONS
 
 # Values of these columns hardly ever repeat, so encoding them only to judge each value once would cost more.
-_DISTINCT_COLUMNS = ("image_id", "path", "seed_image_id")
-_MAY_BE_EMPTY = ("seed_image_id", "prompt", "reason")
+_DISTINCT_COLUMNS = ("image_id", "path", SEED_COLUMN, VALUE_COLUMN)
+_MAY_BE_EMPTY = (SEED_COLUMN, VALUE_COLUMN, "prompt", "reason")
 _FREE_TEXT = ("prompt", "reason")
 # A wrong name in these columns is reported as unknown anyway, with the accepted ones.
 _CLOSED_LISTS = ("attribute", "label")
@@ -41,13 +44,16 @@ class Tables:
     labels: TextTable | None
 
 
-def validate(tables: Tables, findings: Findings, *, require_labels: bool) -> NDArray[np.int64] | None:
+def validate(
+    tables: Tables, findings: Findings, *, require_labels: bool, require_pairs: bool = True
+) -> NDArray[np.int64] | None:
     """Check all three tables and how they refer to each other; every mistake is added to `findings`.
 
     Args:
         tables: what was read.
         findings: receives the mistakes.
         require_labels: whether every image must have at least one label.
+        require_pairs: whether to check the seeds of edited images; an import makes the pairs itself.
 
     Returns:
         For each label, the index of its image, or None if the tables do not say. It is right only if nothing
@@ -55,7 +61,7 @@ def validate(tables: Tables, findings: Findings, *, require_labels: bool) -> NDA
     """
     images, prompts, labels = tables.images, tables.prompts, tables.labels
     with ThreadPoolExecutor(max_workers=1) as second_core:
-        image_codes = second_core.submit(code_image_ids, images, labels)
+        image_codes = second_core.submit(code_image_ids, images, labels, seeds=SEED_COLUMN)
         for table in (images, prompts, labels):
             if table is not None:
                 _check_cells(table, findings)
@@ -68,16 +74,21 @@ def validate(tables: Tables, findings: Findings, *, require_labels: bool) -> NDA
             _check_paths(images, findings)
         if labels is not None:
             _check_label_values(labels, findings)
+            check_values(labels, findings)
     codes = image_codes.result()
     if images is None or codes is None:
         return None
     check_image_ids(images, labels, codes, findings, require_labels=require_labels)
+    if require_pairs:
+        check_seeds(images, codes, findings)
     return codes.labels
 
 
 def _check_cells(table: TextTable, findings: Findings) -> None:
+    # Of images made from others, `check_seeds` says which may have no T2I model and no prompt.
+    may_be_empty = (*_MAY_BE_EMPTY, *(MADE_BY if table.has(SEED_COLUMN) else ()))
     for column in table.columns:
-        if column not in _MAY_BE_EMPTY:
+        if column not in may_be_empty:
             empty = _records_matching(table, column, lambda cells: pc.equal(trimmed(cells), ""))
             findings.add_rows(table, column, empty, message="empty cell", accepted=_accepted_in(table, column))
         if column in _RESERVED:
@@ -85,7 +96,7 @@ def _check_cells(table: TextTable, findings: Findings) -> None:
             rows = table.records_with(column, reserved.__eq__)
             findings.add_rows(table, column, rows, message="reserved name", accepted=f"any name but {reserved!r}")
         if column not in _FREE_TEXT and column not in _CLOSED_LISTS and not is_plain(table.column(column)):
-            _check_characters(table, column, findings)
+            _check_characters(table, column, findings, may_be_empty=column in may_be_empty)
 
 
 def _accepted_in(table: TextTable, column: str) -> str | Callable[[int], str]:
@@ -100,7 +111,7 @@ def _accepted_in(table: TextTable, column: str) -> str | Callable[[int], str]:
     return ", ".join(ATTRIBUTES) if column == "attribute" else "some text"
 
 
-def _check_characters(table: TextTable, column: str, findings: Findings) -> None:
+def _check_characters(table: TextTable, column: str, findings: Findings, *, may_be_empty: bool) -> None:
     control = _records_matching(table, column, lambda cells: pc.match_substring_regex(cells, _CONTROL_CHARACTER))
     findings.add_rows(
         table, column, control, message="control character", accepted="text without line breaks, tabs or NUL"
@@ -108,7 +119,8 @@ def _check_characters(table: TextTable, column: str, findings: Findings) -> None
 
     def has_blanks(cells: Any) -> Any:
         inner = pc.utf8_trim_whitespace(cells)
-        return pc.and_(pc.not_equal(inner, cells), pc.not_equal(inner, ""))
+        blanks = pc.not_equal(inner, cells)
+        return blanks if may_be_empty else pc.and_(blanks, pc.not_equal(inner, ""))
 
     blanks = np.setdiff1d(_records_matching(table, column, has_blanks), control, assume_unique=True)
     findings.add_rows(

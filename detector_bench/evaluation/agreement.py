@@ -113,7 +113,7 @@ def agreement(
         for detector in detectors
         for human in humans
     ]
-    shared = [pair for pair in pairs if _shared(pair).sum() >= min_shared]
+    shared = [pair for pair in pairs if (_shared(pair) & index.counted).sum() >= min_shared]
     counts = _label_counts(annotators, labels=len(kind.labels), images=len(index.cells))
     rows: list[dict[str, object]] = []
     for scope in _scopes(index):
@@ -157,12 +157,13 @@ def _detectors(
 def _scopes(index: ImageIndex) -> Iterator[_Scope]:
     model, prompt = np.divmod(index.cells, len(index.prompt_ids))
     category = index.scopes.category_of_prompt[prompt]
-    yield _Scope(ALL, ALL, np.ones(len(index.cells), dtype=bool))
+    yield _Scope(ALL, ALL, index.counted)
     for position, name in enumerate(index.t2i_models):
         yield _Scope(name, ALL, model == position)
     for position, name in enumerate(index.scopes.categories):
-        if (category == position).any():
-            yield _Scope(ALL, name, category == position)
+        of_category = index.counted & (category == position)
+        if of_category.any():
+            yield _Scope(ALL, name, of_category)
 
 
 def _label_counts(annotators: Mapping[str, IntArray], *, labels: int, images: int) -> IntArray:

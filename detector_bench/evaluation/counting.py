@@ -23,13 +23,16 @@ from detector_bench.vocabulary import ALL, GROUND_TRUTH, Attribute, Status, attr
 
 IntArray = NDArray[np.int64]
 
+_NEITHER = ""
+"""Stands in place of both T2I model and prompt of an image that no T2I model made."""
+
 
 class LabelledImages(Protocol):
     """What an evaluation needs of an image set."""
 
     @property
     def images(self) -> pd.DataFrame:
-        """One row per image: image_id (unique), t2i_model, prompt_id."""
+        """One row per image: image_id (unique), t2i_model, prompt_id; both "" for a photo that was only edited."""
 
     @property
     def prompts(self) -> pd.DataFrame:
@@ -49,6 +52,7 @@ class Counts:
 
     Images without a human label are in `unlabelled` only. Images on which a detector was never run are in
     `verdicts` under "no verdict", beside the errors, and in `not_run` too; so all detectors have the same truth.
+    Images without a T2I model, the seeds of edited images, are nowhere in here.
     """
 
     attribute: Attribute
@@ -78,7 +82,7 @@ class ImageIndex:
     image_ids: Any
     """Arrow array of strings."""
     cells: IntArray
-    """Each image's position in the flattened table `[t2i_model, prompt]`."""
+    """Each image's position in the flattened table `[t2i_model, prompt]`; `NULL` for one without a T2I model."""
     t2i_models: tuple[str, ...]
     prompt_ids: tuple[str, ...]
     scopes: Scopes
@@ -88,25 +92,33 @@ class ImageIndex:
         """Index an image set.
 
         Raises:
-            DataError: an image belongs to no prompt, or to no T2I model.
+            DataError: an image belongs to no prompt; or to no T2I model, though it has a prompt.
         """
         images, prompts = image_set.images, image_set.prompts
         prompt_ids = tuple(prompts["prompt_id"])
-        t2i_models = words_in_order(images["t2i_model"])
-        prompt = codes(images["prompt_id"], prompt_ids)
-        t2i_model = codes(images["t2i_model"], t2i_models)
-        astray = np.flatnonzero((prompt < 0) | (t2i_model < 0))
+        t2i_models = tuple(name for name in words_in_order(images["t2i_model"]) if name != _NEITHER)
+        prompt = codes(images["prompt_id"], (*prompt_ids, _NEITHER))
+        t2i_model = codes(images["t2i_model"], (*t2i_models, _NEITHER))
+        has_prompt = (prompt >= 0) & (prompt < len(prompt_ids))
+        has_model = (t2i_model >= 0) & (t2i_model < len(t2i_models))
+        is_seed = (prompt == len(prompt_ids)) & (t2i_model == len(t2i_models))
+        astray = np.flatnonzero(~(has_prompt & has_model) & ~is_seed)
         if astray.size:
             image = images.iloc[int(astray[0])]
             message = f"{astray.size:,} images without a known prompt or a T2I model, the first is"
             raise DataError([Problem("images", message, column="image_id", value=str(image["image_id"]))])
         return cls(
             image_ids=as_arrow(images["image_id"]),
-            cells=t2i_model * len(prompt_ids) + prompt,
+            cells=np.where(is_seed, NULL, t2i_model * len(prompt_ids) + prompt),
             t2i_models=t2i_models,
             prompt_ids=prompt_ids,
             scopes=Scopes.of_prompts(tuple(prompts["category"])),
         )
+
+    @property
+    def counted(self) -> NDArray[np.bool_]:
+        """Which images a T2I model made; the others, photos that were only edited, are in no count."""
+        return np.not_equal(self.cells, NULL)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -114,7 +126,7 @@ class ImageIndex:
         return len(self.t2i_models), len(self.prompt_ids)
 
     def count(self, *axes: tuple[IntArray, int]) -> IntArray:
-        """Count images by T2I model, prompt and further codes.
+        """Count images by T2I model, prompt and further codes; images without a T2I model are left out.
 
         Args:
             axes: for each further axis the code of every image (`NULL` for none), and the number of codes.
@@ -126,6 +138,8 @@ class ImageIndex:
         for code, length in axes:
             combined = combined * (length + 1) + np.where(code == NULL, length, code)
         shape = (*self.shape, *(length + 1 for _, length in axes))
+        counted = self.counted
+        combined = combined if counted.all() else combined[counted]
         return np.bincount(combined, minlength=int(np.prod(shape))).reshape(shape)
 
     def positions(self, image_ids: pa.ChunkedArray) -> IntArray:
@@ -157,7 +171,7 @@ def count_verdicts(
         ConfigError: the image set has no labels for the attribute, or a detector bears a reserved name.
         DataError: a prediction about an unknown image, two about the same one, an unknown status, a clear image
             without a label or with a label that is no class of the attribute; all of them at once.
-        IncompletePredictionsError: a labelled image without a prediction.
+        IncompletePredictionsError: a labelled image without a prediction; one without a T2I model needs none.
     """
     index = ImageIndex.of(image_set)
     return count_attribute(image_set, index, predictions, attribute=attribute, allow_incomplete=allow_incomplete)
@@ -174,7 +188,7 @@ def count_attribute(
     """As `count_verdicts`, with an index that serves several attributes."""
     check_names(image_set, predictions, attributes=[attribute])
     kind = attribute_named(attribute)
-    truth = human_label_codes(image_set, index, kind)
+    truth = np.where(index.counted, human_label_codes(image_set, index, kind), NULL)
     labels = len(kind.labels)
 
     def judge(name: str) -> _Judged | None:
@@ -223,6 +237,9 @@ def check_names(
 
 def human_label_codes(image_set: LabelledImages, index: ImageIndex, attribute: Attribute) -> IntArray:
     """Position of each image's human label in `attribute.labels`; `NULL` where there is none.
+
+    Images without a T2I model have their labels here, too; where images are counted, leave them out with
+    `ImageIndex.counted`.
 
     Raises:
         DataError: a label that the attribute does not have.

@@ -81,7 +81,7 @@ def image_verdicts(
     """
     check_names(image_set, {detector: table}, attributes=[attribute])
     kind = attribute_named(attribute)
-    truth = human_label_codes(image_set, index, kind)
+    truth = np.where(index.counted, human_label_codes(image_set, index, kind), NULL)
     rows = rows_of_attribute(table, attribute)
     if rows.num_rows == 0:
         return None

@@ -261,7 +261,16 @@ def _moments(features: _Floats, kinds: _Floats, *, pairs: int) -> tuple[CountArr
 
 
 def _factors(covariances: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Cholesky factors; kinds that never vary, or depend on others, would make the matrices singular."""
+    """F with F F^T = covariance, which is singular where kinds never vary or depend on others."""
     size = covariances.shape[-1]
     scale = np.trace(covariances, axis1=-2, axis2=-1)[..., np.newaxis, np.newaxis] / size
-    return np.linalg.cholesky(covariances + (_SMALL_VARIANCE * scale + _SMALL_VARIANCE**2) * np.eye(size))
+    least = _SMALL_VARIANCE * scale + _SMALL_VARIANCE**2
+    try:
+        return np.linalg.cholesky(covariances + least * np.eye(size))
+    except np.linalg.LinAlgError:
+        # Many classes and detectors: differences of large sums leave directions with a variance just below 0.
+        variances, directions = np.linalg.eigh(covariances)
+        factors: NDArray[np.float64] = (
+            directions * np.sqrt(np.maximum(variances, least[..., 0]))[..., np.newaxis, :]
+        )
+        return factors
