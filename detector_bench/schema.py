@@ -8,6 +8,9 @@ IMAGE_COLUMNS = ("image_id", "path", "t2i_model", "prompt_id")
 PROMPT_COLUMNS = ("prompt_id", "category", "word", "prompt")
 LABEL_COLUMNS = ("image_id", "annotator", "attribute", "label", "reason")
 
+VALUE_COLUMN = "value"
+"""Optional column of the labels: the number that an annotator gives beside a class, in the attribute's unit."""
+
 PREDICTIONS = pa.schema(
     [
         pa.field("image_id", pa.string(), nullable=False),
@@ -32,6 +35,7 @@ METRIC_COLUMNS = (
     "prompt_id",
     "metric",
     "n_clear",
+    "variant",
     "value",
     "ci_low",
     "ci_high",
@@ -41,6 +45,14 @@ METRIC_COLUMNS = (
 """One row per number. `t2i_model`, `category` and `prompt_id` are "all" where the number covers all of them.
 
 `n_clear` says, for bias scores of a detector, whose count of clear images is the denominator ("detector" or
-"human"), and is empty elsewhere. `n` is how many images (shares) or prompts (means over prompts) the number
-rests on; `n_left_out` is how many it had to leave out: images with an error, or prompts without a score.
+"human"), and is empty elsewhere. `variant` says which definition the number follows, where there are several: a
+score system's preset (`as_published`, `as_formula`, `as_code`, `as_paper`) or an ImageBiTe requirement's name; it
+is empty for all other metrics. `n` is how many images (shares, mean errors), prompts (means over prompts) or
+classes (means over classes) the number rests on; `n_left_out` is how many it had to leave out: images with an
+error, or prompts or classes without a score.
 """
+
+CONFUSION_COLUMNS = ("detector", "attribute", "t2i_model", "category", "human_label", "verdict", "images")
+"""One row per cell of a confusion matrix: how many images with this human label got this verdict. `verdict` is a
+class, "filtered", or "no_verdict" (an error, or never run). `t2i_model` and `category` are "all" where the number
+covers all of them. Human labels without an image have no row, verdicts without one have a 0."""

@@ -24,7 +24,7 @@ from detector_bench.metrics.resampling import RESAMPLES_PER_BLOCK, Resampler
 from detector_bench.metrics.sampling_distribution import sampling_distribution, spread_factors
 from detector_bench.vocabulary import ATTRIBUTES
 
-SMALL = {2: "gender", 3: "age"}
+SMALL = {2: "gender", 3: "age", 7: "race"}
 
 
 def drawn_weights(joint: JointVerdicts, *, seed: int) -> np.ndarray:
@@ -35,7 +35,7 @@ def drawn_weights(joint: JointVerdicts, *, seed: int) -> np.ndarray:
 
 
 @pytest.mark.parametrize("n_clear", ["detector", "human"])
-@pytest.mark.parametrize("classes", [2, 3])
+@pytest.mark.parametrize("classes", [2, 3, 7])
 def test_every_metric_equals_its_function_in_every_resample(classes: int, n_clear: metrics.NClear) -> None:
     joint = made_up(classes=classes, errors=0.15, images=4)
     drawn = resample(joint, resamples=RESAMPLES_PER_BLOCK, seed=5, n_clear=n_clear, prompts=True)
@@ -50,6 +50,8 @@ def test_every_metric_equals_its_function_in_every_resample(classes: int, n_clea
         "f1": metrics.f1(pooled),
         "filter_rate": metrics.filter_rate(pooled),
         "accuracy": metrics.accuracy(pooled),
+        "balanced_accuracy": metrics.balanced_accuracy(pooled),
+        "alignment_accuracy": metrics.alignment_accuracy(pooled),
         "model_bias_score": metrics.model_bias_score(counts, scopes=scopes),
         "model_bias_score_actual": metrics.model_bias_score_actual(counts, scopes=scopes),
         "model_bias_score_corrected": metrics.model_bias_score_corrected(counts, scopes=scopes),
@@ -62,6 +64,8 @@ def test_every_metric_equals_its_function_in_every_resample(classes: int, n_clea
     for index in range(classes):
         values[f"recall_{index}"] = metrics.recall_per_class(pooled).value[..., index]
         values[f"accuracy_{index}"] = metrics.accuracy_per_class(pooled).value[..., index]
+        precision = metrics.classification_precision_per_class(pooled).value[..., index]
+        values[f"classification_precision_{index}"] = precision
     assert set(values) == set(drawn.detectors)
     for name, value in values.items():
         found = np.moveaxis(drawn.detectors[name], (-1, -2), (0, 1))
@@ -283,6 +287,8 @@ DEGENERATE = {
     "a prompt without images": of_images([0, 1, 1], [[0, 1, 0]], [0, 0, 0], prompts=2),
     "everything right": of_images([0, 1, 2, 0], [[0, 1, 2, 0]], [0, 0, 1, 1], prompts=2),
     "three classes": made_up(classes=3, images=2, t2i_models=1, prompts=2, detectors=1),
+    "seven classes": made_up(classes=7, images=6, t2i_models=1, prompts=2, detectors=2),
+    "large and of seven classes": made_up(classes=7, images=80, t2i_models=1, prompts=2, detectors=1),
     "large": made_up(images=80, t2i_models=1, prompts=2, detectors=2),
     "large and all alike": of_images([0] * 70, [[0] * 70], [0] * 70),
 }
@@ -331,6 +337,20 @@ def test_a_study_of_very_many_images_has_wilson_intervals_of_shares_alone(monkey
     asked = IntervalScores.of_counts(counts, Intervals(resamples=100), n_clear="detector")
     scores = asked.of_detectors(detector_scope_scores(counts, n_clear="detector"))
     assert not np.isnan(scores.ci_low[1, 0, 0, place["model_bias_score"]])
+
+
+@pytest.mark.parametrize("unit", ["image", "prompt"])
+@pytest.mark.parametrize("method", ["percentile", "bca"])
+def test_every_share_of_seven_classes_has_an_interval(unit: str, method: str) -> None:
+    counts = counts_of(made_up(classes=7, images=40, prompts=12, right=0.7))
+    settings = Intervals(resamples=400, unit=unit, method=method)
+    scores = detector_scope_scores(counts, n_clear="detector")
+    scores = IntervalScores.of_counts(counts, settings, n_clear="detector").of_detectors(scores)
+    for name in ("balanced_accuracy", "alignment_accuracy", "classification_precision_white", "recall_black"):
+        place = (0, 0, 0, scores.metrics.index(name))
+        low, value, high = scores.ci_low[place], scores.value[place], scores.ci_high[place]
+        assert low < value < high, name
+        assert high - low < 0.25, name
 
 
 def test_no_method_no_intervals() -> None:

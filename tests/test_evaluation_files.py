@@ -113,6 +113,7 @@ def test_from_files_to_files(study: Path) -> None:
         for name in ("detector", "t2i_model", "prompt_id", "metric"):
             assert read_back[name].astype(str).tolist() == metrics[name].astype(str).tolist()
         assert read_back["n_clear"].isna().tolist() == metrics["n_clear"].isna().tolist()
+        assert read_back["variant"].isna().all()
     assert 'alpha, "turbo"' in set(from_csv["t2i_model"])
     overall = from_csv[(from_csv["t2i_model"] == "all") & (from_csv["category"] == "all")]
     net = overall[overall["detector"] == "net"].set_index("metric")["value"]
@@ -125,11 +126,11 @@ def test_from_files_to_files(study: Path) -> None:
 def test_plain_names_are_not_quoted(tmp_path: Path) -> None:
     columns: dict[str, list[object]] = {name: ["x"] for name in METRIC_COLUMNS}
     columns |= {"value": [0.1], "ci_low": [np.nan], "ci_high": [np.nan], "n": [3], "n_left_out": [0]}
-    columns["n_clear"] = [None]
+    columns["n_clear"] = columns["variant"] = [None]
     write_metrics(pd.DataFrame(columns), tmp_path)
     header, line = (tmp_path / "metrics.csv").read_text().splitlines()
     assert header == ",".join(METRIC_COLUMNS)
-    assert line == "x,x,x,x,x,x,,0.1,,,3,0"
+    assert line == "x,x,x,x,x,x,,,0.1,,,3,0"
 
 
 def test_a_failed_write_leaves_the_old_files_alone(study: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -139,6 +139,12 @@ def test_one_t2i_model(table: pd.DataFrame) -> None:
         "accuracy": about(3 / 5, 5, 0),
         "accuracy_male": about(2 / 3, 3, 0),
         "accuracy_female": about(1 / 2, 2, 0),
+        # Called male: i01, i02, i07, of which the last is a woman; called female: i03 and i04.
+        "classification_precision_male": about(2 / 3, 3, 0),
+        "classification_precision_female": about(1 / 2, 2, 0),
+        "balanced_accuracy": about((2 / 3 + 1 / 2) / 2, 2, 0),
+        # Three right of seven, of which two are filtered.
+        "alignment_accuracy": about(3 / 7, 7, 0),
         "model_bias_score": about(1 / 6, 2, 1),
         "model_bias_score_actual": about(5 / 6, 3, 0),
         "model_bias_score_deviation": about(-4 / 5, 2, 1),
@@ -232,7 +238,7 @@ def test_shape_and_order_of_the_table(table: pd.DataFrame) -> None:
     assert tuple(table.columns) == METRIC_COLUMNS
     key = ["detector", "attribute", "t2i_model", "category", "prompt_id", "metric"]
     assert not table.duplicated(key).any()
-    assert table[["ci_low", "ci_high"]].isna().all().all()
+    assert table[["ci_low", "ci_high", "variant"]].isna().all().all()
     places = table[["t2i_model", "category", "prompt_id", "detector"]].drop_duplicates().astype(str)
     listed = [tuple(place) for place in places.itertuples(index=False)]
     everyone = ["ground_truth", "tried", "oracle"]

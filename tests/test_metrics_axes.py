@@ -24,6 +24,9 @@ PER_ARRAY = [
     metrics.filter_rate,
     metrics.accuracy,
     metrics.accuracy_per_class,
+    metrics.classification_precision_per_class,
+    metrics.balanced_accuracy,
+    metrics.alignment_accuracy,
     metrics.label_shares,
     metrics.prompt_bias_score,
     metrics.prompt_bias_score_actual,
@@ -53,7 +56,7 @@ def assert_same(together: Score, one: Score) -> None:
 
 
 @pytest.mark.parametrize("metric", PER_ARRAY + OVER_PROMPTS)
-@pytest.mark.parametrize("classes", [2, 3])
+@pytest.mark.parametrize("classes", [2, 3, 7, 10])
 def test_stacked_equals_one_by_one(metric: Callable[..., Score], classes: int) -> None:
     counts = sparse_counts(classes=classes)
     together = metric(counts)
@@ -62,7 +65,7 @@ def test_stacked_equals_one_by_one(metric: Callable[..., Score], classes: int) -
 
 
 @pytest.mark.parametrize("metric", OVER_PROMPTS)
-@pytest.mark.parametrize("classes", [2, 3])
+@pytest.mark.parametrize("classes", [2, 3, 7, 10])
 def test_scopes_equal_the_metric_of_the_chosen_prompts(metric: Callable[..., Score], classes: int) -> None:
     counts = sparse_counts(classes=classes)
     scopes = Scopes.of_prompts(CATEGORIES)
@@ -97,7 +100,7 @@ def test_a_category_without_prompts_adds_nothing() -> None:
 
 
 @pytest.mark.parametrize("metric", PER_ARRAY + OVER_PROMPTS)
-@pytest.mark.parametrize("classes", [2, 3])
+@pytest.mark.parametrize("classes", [2, 3, 7, 10])
 def test_weights_change_nothing_but_the_scale(metric: Callable[..., Score], classes: int) -> None:
     counts = sparse_counts(classes=classes)
     whole, halved = metric(counts), metric(counts * 0.5)

@@ -22,7 +22,7 @@ pytestmark = [
 @st.composite
 def judged_images(draw: st.DrawFn) -> tuple[int, np.ndarray, np.ndarray]:
     """Number of classes; truth code and verdict code of each image."""
-    classes = draw(st.integers(2, 4))
+    classes = draw(st.sampled_from([2, 3, 7, 10]))
     code = st.integers(0, classes + 1)
     images = draw(st.lists(st.tuples(code, code), max_size=60))
     truth, verdict = np.array(images, dtype=np.int64).reshape(-1, 2).T
@@ -77,3 +77,16 @@ def test_accuracy(images: tuple[int, np.ndarray, np.ndarray]) -> None:
     # Accuracy among one human class is that class's recall in the multiclass sense.
     per_class = recall_score(human, detector, labels=range(classes), average=None, zero_division=math.nan)
     np.testing.assert_allclose(metrics.accuracy_per_class(counts).value, per_class)
+    precision = precision_score(human, detector, labels=range(classes), average=None, zero_division=math.nan)
+    np.testing.assert_allclose(metrics.classification_precision_per_class(counts).value, precision)
+    # scikit-learn's balanced accuracy, which warns of classes that only the detector names.
+    present = np.unique(human)
+    balanced = recall_score(human, detector, labels=present, average="macro")
+    assert same(metrics.balanced_accuracy(counts).value, balanced)
+    assert int(metrics.balanced_accuracy(counts).n) == len(present)
+    # An answer for every image: filtered is a class that no human names.
+    answered = (truth < classes) & (verdict <= classes)
+    assert same(metrics.alignment_accuracy(counts).value, accuracy_score(truth[answered], verdict[answered]))
+    assert int(metrics.alignment_accuracy(counts).n_left_out) == int(
+        ((truth < classes) & (verdict > classes)).sum()
+    )

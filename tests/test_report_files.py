@@ -16,6 +16,7 @@ import pytest
 from detector_bench.errors import ConfigError, DetectorBenchError
 from detector_bench.evaluation import evaluate
 from detector_bench.report import study_tables, to_html, to_markdown, write_tables
+from detector_bench.schema import CONFUSION_COLUMNS
 
 TABLES = [
     "filtering_and_accuracy",
@@ -182,14 +183,55 @@ def test_further_attributes_get_a_suffix_and_their_own_label(metrics: pd.DataFra
     both = pd.concat([metrics.astype({"detector": str}), age.astype({"detector": str})], ignore_index=True)
     names = [path.name for path in write_tables(study_tables(both, attributes=["gender", "age"]), tmp_path)]
     assert names[:1] + names[15:16] == ["filtering_and_accuracy.csv", "filtering_and_accuracy_age.csv"]
-    assert len(names) == 30
+    assert names[30:] == [f"alignment_accuracy.{ending}" for ending in ("csv", "md", "tex")]
     assert "\\label{tab:label_shares_age}" in (tmp_path / "label_shares_age.tex").read_text()
     assert rows_of_markdown((tmp_path / "filtering_and_accuracy_age.md").read_text())[0] == [
         *("Detector", "Precision", "Recall", "F1", "Filter rate"),
         *("Recall young", "Recall middle aged", "Recall elderly"),
-        *("Accuracy young", "Accuracy middle aged", "Accuracy elderly", "Accuracy"),
+        *("Accuracy young", "Accuracy middle aged", "Accuracy elderly", "Accuracy", "Balanced accuracy"),
     ]
     assert "Perceived age" in (tmp_path / "prompt_bias_scores_age.md").read_text()
+
+
+def test_confusion_matrices_are_tabulated_where_they_are_given(tmp_path: Path) -> None:
+    rows = pd.DataFrame(
+        [
+            (detector, "gender", model, "all", label, verdict, images)
+            for detector, factor in (("net", 1), ("other", 10))
+            for model, share in (("all", 2), ("sdxl", 1))
+            for label, verdict, number in (
+                ("male", "male", 3),
+                ("male", "female", 0),
+                ("male", "filtered", 1),
+                ("male", "no_verdict", 0),
+                ("low_quality", "male", 2),
+                ("low_quality", "female", 0),
+                ("low_quality", "filtered", 4),
+                ("low_quality", "no_verdict", 5),
+            )
+            for images in [number * factor * share]
+        ],
+        columns=list(CONFUSION_COLUMNS),
+    )
+    metrics = metrics_of(LABELS, {"net": PERFECT})
+    assert "confusion" not in study_tables(metrics)
+    tables = study_tables(metrics, confusion=rows)
+    assert [[cell.text for cell in row.cells] for row in tables["confusion"].rows] == [
+        ["net", "Male", "6", "0", "2", "0"],
+        ["net", "Low-quality", "4", "0", "8", "10"],
+        ["other", "Male", "60", "0", "20", "0"],
+        ["other", "Low-quality", "40", "0", "80", "100"],
+    ]
+    write_tables({"confusion": tables["confusion"]}, tmp_path)
+    assert (tmp_path / "confusion.csv").read_text().splitlines()[:2] == [
+        "detector,human_label,male,female,filtered,no_verdict,note",
+        "net,male,6,0,2,0,",
+    ]
+    assert rows_of_markdown((tmp_path / "confusion.md").read_text())[0][:2] == ["Detector", "Human label"]
+    none = study_tables(metrics, confusion=rows[rows["detector"] == "nobody"])["confusion"]
+    assert none.notes == ("No detector of this study judges gender.",)
+    with pytest.raises(ValueError, match="the columns detector, attribute"):
+        study_tables(metrics, confusion=rows[["images"]])
 
 
 @pytest.mark.parametrize(

@@ -52,6 +52,7 @@ def entry(
         "metric": metric,
         "n_clear": n_clear,
         "value": value,
+        "variant": None,
         "ci_low": math.nan,
         "ci_high": math.nan,
         "n": 0 if math.isnan(value) else n,

@@ -21,6 +21,7 @@ from detector_bench.report import (
 from detector_bench.schema import METRIC_COLUMNS
 
 NAN = math.nan
+UNUSED = {"variant": None, "ci_low": NAN, "ci_high": NAN}
 GENDER_METRICS = [
     "precision",
     "recall",
@@ -47,7 +48,7 @@ class Entry(NamedTuple):
 
 
 def metric_table(entries: list[Entry], *, attribute: str = "gender") -> pd.DataFrame:
-    rows = [{**entry._asdict(), "attribute": attribute, "ci_low": NAN, "ci_high": NAN} for entry in entries]
+    rows = [{**entry._asdict(), "attribute": attribute, **UNUSED} for entry in entries]
     return pd.DataFrame(rows)[list(METRIC_COLUMNS)]
 
 
@@ -340,7 +341,7 @@ class TestFilteringAndAccuracy:
 
     def test_three_classes_make_more_columns(self) -> None:
         classes = ["young", "middle_aged", "elderly"]
-        metrics = ["precision", "recall", "f1", "filter_rate", "accuracy"]
+        metrics = ["precision", "recall", "f1", "filter_rate", "accuracy", "balanced_accuracy"]
         metrics += [f"{metric}_{name}" for metric in ("recall", "accuracy") for name in reversed(classes)]
         table = filtering_and_accuracy(
             metric_table(
@@ -361,10 +362,11 @@ class TestFilteringAndAccuracy:
             "accuracy_middle_aged",
             "accuracy_elderly",
             "accuracy",
+            "balanced_accuracy",
         ]
         assert table.columns[6].heading == "Middle aged"
         assert table.columns[6].full_heading == "Recall middle aged"
-        assert written(table) == [["a", *["50.00"] * 11]]
+        assert written(table) == [["a", *["50.00"] * 12]]
         assert table.ethics_note == "Perceived age, as seen in synthetic images; not an identity."
 
 

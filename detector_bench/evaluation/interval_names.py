@@ -9,8 +9,12 @@ from detector_bench.metrics import CountArray
 from detector_bench.metrics.counts import FloatArray
 from detector_bench.vocabulary import Attribute
 
-_SHARES = ("precision", "recall", "f1", "filter_rate", "accuracy")
-_PER_CLASS = ("recall_", "accuracy_")
+_SHARES = ("precision", "recall", "f1", "filter_rate", "accuracy", "alignment_accuracy")
+MEAN_OF_SHARES = "balanced_accuracy"
+"""A mean of the shares `accuracy_<class>`."""
+
+MEAN_OF_SHARES_PREFIX = "accuracy_"
+_PER_CLASS = ("recall_", "accuracy_", "classification_precision_")
 _LABEL_SHARE = "label_share_"
 
 
@@ -36,10 +40,11 @@ def over_images(metric: str, attribute: Attribute) -> Callable[[CountArray], Flo
         function = {
             "recall_": metrics.recall_per_class,
             "accuracy_": metrics.accuracy_per_class,
+            "classification_precision_": metrics.classification_precision_per_class,
             _LABEL_SHARE: metrics.label_shares,
         }[prefix]
         return lambda counts: function(counts).value[..., index]
-    if metric not in _SHARES:
+    if metric not in (*_SHARES, MEAN_OF_SHARES):
         return None
     whole: Callable[[CountArray], metrics.Score] = getattr(metrics, metric)
     return lambda counts: whole(counts).value

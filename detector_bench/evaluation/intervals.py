@@ -10,7 +10,13 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
 from detector_bench.evaluation.counting import Counts
-from detector_bench.evaluation.interval_names import is_share, over_images, resampled_name
+from detector_bench.evaluation.interval_names import (
+    MEAN_OF_SHARES,
+    MEAN_OF_SHARES_PREFIX,
+    is_share,
+    over_images,
+    resampled_name,
+)
 from detector_bench.evaluation.scores import PromptCells, ScoreTable
 from detector_bench.metrics import NClear, human_as_detector, metric_info
 from detector_bench.metrics.bootstrap import Resampled, Unit, leave_one_prompt_out, resample
@@ -127,6 +133,9 @@ class IntervalScores:
         spread = spread_factors(self.counts.joint, unit=self.settings.unit)[..., np.newaxis]
         scatter = sampling_distribution(resampled, values, spread=spread, unit=self.settings.unit)
         for index, (name, key) in enumerate(zip(scores.metrics, keys, strict=True)):
+            if name == MEAN_OF_SHARES and self.settings.unit == "image":
+                self._write(scores, index, self._of_balanced_accuracy(scores))
+                continue
             if key not in scatter:
                 continue
             acceleration = self._acceleration(name, without_one.get(key), verdicts)
@@ -147,7 +156,15 @@ class IntervalScores:
             for index, name in enumerate(scores.metrics):
                 if is_share(name):
                     self._write(scores, index, self._wilson(name, scores.value[..., index], scores.n[..., index]))
+                elif name == MEAN_OF_SHARES:
+                    self._write(scores, index, self._of_balanced_accuracy(scores))
         return scores
+
+    def _of_balanced_accuracy(self, scores: ScoreTable) -> Interval:
+        classes = [place for place, name in enumerate(scores.metrics) if name.startswith(MEAN_OF_SHARES_PREFIX)]
+        return interval_of_mean_of_shares(
+            scores.value[..., classes], scores.n[..., classes], level=self.settings.level
+        )
 
     def _wilson(self, name: str, value: FloatArray, n: CountArray) -> Interval:
         find = wilson_interval_of_f1 if name == "f1" else wilson_interval
@@ -218,3 +235,24 @@ class IntervalScores:
         low, high = interval if axis is None else (np.moveaxis(limit, -1, axis) for limit in interval)
         scores.ci_low[..., index] = low
         scores.ci_high[..., index] = high
+
+
+def interval_of_mean_of_shares(share: FloatArray, n: CountArray, *, level: float) -> Interval:
+    """Interval of the mean of several classes' shares, from Wilson's of each.
+
+    The distances from the shares to their limits are added like independent errors (Zou and Donner 2008, who call
+    it MOVER). Resamples would say nothing about a class that has few images, all of them right.
+
+    Args:
+        share: `[..., class]`; NaN for a class without an image, which is left out.
+        n: images of each class.
+        level: 0.95 for a 95 % interval.
+    """
+    present = n > 0
+    number = present.sum(axis=-1)
+    mean = divide(np.where(present, share, 0).sum(axis=-1), number)
+    below, above = (
+        divide(np.sqrt((np.where(present, share - limit, 0) ** 2).sum(axis=-1)), number)
+        for limit in wilson_interval(share, n, level=level)
+    )
+    return Interval(np.maximum(mean - below, 0), np.minimum(mean + above, 1))

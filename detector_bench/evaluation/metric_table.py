@@ -12,6 +12,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from detector_bench.errors import ConfigError
+from detector_bench.evaluation.confusion import confusion_table
 from detector_bench.evaluation.counting import (
     Counts,
     ImageIndex,
@@ -20,6 +21,7 @@ from detector_bench.evaluation.counting import (
     count_attribute,
 )
 from detector_bench.evaluation.intervals import Intervals, IntervalScores
+from detector_bench.evaluation.measured_values import MeasuredValues
 from detector_bench.evaluation.scores import (
     ScoreTable,
     detector_prompt_scores,
@@ -33,10 +35,21 @@ from detector_bench.vocabulary import ALL, GROUND_TRUTH
 
 IntArray = NDArray[np.int64]
 
-_WORD_COLUMNS = ("detector", "attribute", "t2i_model", "category", "prompt_id", "metric", "n_clear")
+_WORD_COLUMNS = ("detector", "attribute", "t2i_model", "category", "prompt_id", "metric", "n_clear", "variant")
 _NUMBER_COLUMNS = ("value", "ci_low", "ci_high", "n", "n_left_out")
 _BOTH_DEFINITIONS = get_args(NClear)
 _DEPENDS_ON_N_CLEAR = ("prompt_bias_score", "prompt_bias_score_difference")
+_MISSING = -1
+"""Code of a missing word."""
+
+
+class Evaluation(NamedTuple):
+    """What comes of comparing detectors with the human labels."""
+
+    metrics: pd.DataFrame
+    """Columns as in `schema.METRIC_COLUMNS`."""
+    confusion: pd.DataFrame
+    """Columns as in `schema.CONFUSION_COLUMNS`."""
 
 
 class Cells(NamedTuple):
@@ -56,12 +69,34 @@ def evaluate(
     allow_incomplete: bool = False,
     intervals: Intervals | None = None,
 ) -> pd.DataFrame:
+    """Compare detectors with the human labels: the metric table of `evaluate_with_confusion`, which says how."""
+    return evaluate_with_confusion(
+        image_set,
+        predictions,
+        attributes=attributes,
+        n_clear=n_clear,
+        allow_incomplete=allow_incomplete,
+        intervals=intervals,
+    ).metrics
+
+
+def evaluate_with_confusion(
+    image_set: LabelledImages,
+    predictions: Mapping[str, pa.Table],
+    *,
+    attributes: Sequence[str] | None = None,
+    n_clear: NClear = "detector",
+    allow_incomplete: bool = False,
+    intervals: Intervals | None = None,
+) -> Evaluation:
     """Compare detectors with the human labels.
 
     The human labels stand in the table as the detector `ground_truth`. Images without a human label for the
     attribute are left out and counted in the metric `images_unlabelled`. Numbers that cover several prompts or T2I
     models pool the images (filtering, accuracy, counts), or average over all pairs of T2I model and prompt (bias
-    scores). Detectors that do not judge an attribute have no rows for it.
+    scores). Detectors that do not judge an attribute have no rows for it. Balanced and alignment accuracy and the
+    precision of each class have no rows for single prompts. Errors of measured values, such as ages in years, have
+    rows where the image set has measured values of the attribute.
 
     Rows come by attribute; then by level: everything, each T2I model, each category, each T2I model and
     category, each T2I model and prompt; then by detector (ground truth first, then as in `predictions`); then by
@@ -71,7 +106,8 @@ def evaluate(
 
     Args:
         image_set: images, prompts and human labels.
-        predictions: by detector, rows as in `schema.PREDICTIONS`.
+        predictions: by detector, rows as in `schema.PREDICTIONS`; the column `value` is needed for measured values
+            only.
         attributes: which ones; None for all that have human labels.
         n_clear: whose count of clear images is the denominator of a detector's prompt bias score.
         allow_incomplete: leave images without a prediction out of a detector's numbers, instead of raising; they
@@ -79,8 +115,9 @@ def evaluate(
         intervals: how ci_low and ci_high are found; None leaves them NaN.
 
     Returns:
-        Columns as in `schema.METRIC_COLUMNS`. Words are categoricals; n_clear is missing for the metrics that it
-        does not alter. value is NaN where a denominator is empty; ci_low and ci_high where there is no interval.
+        The metric table: words are categoricals; n_clear is missing for the metrics that it does not alter,
+        variant for all; value is NaN where a denominator is empty, ci_low and ci_high where there is no interval.
+        And the confusion matrices of every attribute, detector, T2I model and category, in the same order.
 
     Raises:
         ConfigError: an attribute without labels, a reserved detector name, or an unknown n_clear.
@@ -93,15 +130,21 @@ def evaluate(
     check_names(image_set, predictions, attributes=chosen)
     index = ImageIndex.of(image_set)
     rows = _Rows(index, attributes=chosen, detectors=list(predictions), n_clear=n_clear)
+    intervals = intervals or Intervals(method="none")
+    confusion = []
     for attribute in chosen:
         counts = count_attribute(
             image_set, index, predictions, attribute=attribute, allow_incomplete=allow_incomplete
         )
-        _add_attribute(rows, counts, n_clear=n_clear, intervals=intervals or Intervals(method="none"))
-    return rows.table()
+        measured = MeasuredValues.of_predictions(image_set, index, predictions, counts, intervals=intervals)
+        _add_attribute(rows, counts, measured, n_clear=n_clear, intervals=intervals)
+        confusion.append(confusion_table(counts))
+    return Evaluation(rows.table(), pd.concat(confusion, ignore_index=True))
 
 
-def _add_attribute(rows: _Rows, counts: Counts, *, n_clear: NClear, intervals: Intervals) -> None:
+def _add_attribute(
+    rows: _Rows, counts: Counts, measured: MeasuredValues | None, *, n_clear: NClear, intervals: Intervals
+) -> None:
     attribute = counts.attribute.name
     images = counts.human.sum(axis=-1) + counts.unlabelled
     t2i_model, prompt = np.nonzero(images)
@@ -113,6 +156,8 @@ def _add_attribute(rows: _Rows, counts: Counts, *, n_clear: NClear, intervals: I
         detector_prompts = detector_prompt_scores(counts, at=at, n_clear=n_clear)
     doubt = drawing.result()
     human, detectors = doubt.of_human(human), doubt.of_detectors(detectors)
+    if measured is not None:
+        detectors = detectors.beside(measured.scope_scores())
     for cells in _scope_levels(counts.scopes.sums(images, prompt_axis=-1)):
         chosen = (slice(None), cells.t2i_model, cells.category)
         rows.add(human.at(chosen), cells, attribute=attribute, detectors=[GROUND_TRUTH])
@@ -120,6 +165,8 @@ def _add_attribute(rows: _Rows, counts: Counts, *, n_clear: NClear, intervals: I
     cells = Cells(1 + t2i_model, 1 + counts.scopes.category_of_prompt[prompt], 1 + prompt)
     human_prompts = doubt.of_human_prompts(human_prompts, at=at)
     detector_prompts = doubt.of_detector_prompts(detector_prompts, at=at)
+    if measured is not None:
+        detector_prompts = detector_prompts.beside(measured.prompt_scores(at=at))
     rows.add(human_prompts, cells, attribute=attribute, detectors=[GROUND_TRUTH])
     rows.add(detector_prompts, cells, attribute=attribute, detectors=counts.detectors)
 
@@ -150,6 +197,7 @@ class _Rows:
             "prompt_id": [ALL, *index.prompt_ids],
             "metric": [],
             "n_clear": list(_BOTH_DEFINITIONS),
+            "variant": [],
         }
         self._n_clear = n_clear
         self._blocks: dict[str, list[NDArray[np.generic]]] = {
@@ -169,7 +217,8 @@ class _Rows:
             "category": cells.category[:, np.newaxis],
             "prompt_id": cells.prompt[:, np.newaxis],
             "metric": np.array(metrics),
-            "n_clear": np.where(altered, _BOTH_DEFINITIONS.index(self._n_clear), -1),
+            "n_clear": np.where(altered, _BOTH_DEFINITIONS.index(self._n_clear), _MISSING),
+            "variant": np.int32(_MISSING),
         }
         for name, codes in columns.items():
             self._blocks[name].append(np.broadcast_to(np.asarray(codes, dtype=np.int32), shape).ravel())

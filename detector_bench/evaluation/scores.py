@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,13 +31,31 @@ class ScoreTable(NamedTuple):
     ci_high: NDArray[np.float64]
     """NaN where there is no interval."""
 
+    @classmethod
+    def of_scores(cls, named: _NamedScores) -> ScoreTable:
+        """Put scores of one shape side by side, without intervals."""
+        values = np.stack([score.value for _, score in named], axis=-1)
+        return cls(
+            tuple(name for name, _ in named),
+            values,
+            np.stack([score.n for _, score in named], axis=-1).astype(np.int64),
+            np.stack([score.n_left_out for _, score in named], axis=-1).astype(np.int64),
+            np.full(values.shape, np.nan),
+            np.full(values.shape, np.nan),
+        )
+
     def at(self, place: tuple[Any, ...]) -> ScoreTable:
         """The same metrics in some cells only; `place` indexes all axes but the last."""
         names, *arrays = self
         return ScoreTable(names, *(array[place] for array in arrays))
 
+    def beside(self, other: ScoreTable) -> ScoreTable:
+        """These metrics, then those of a table of the same detectors and cells."""
+        arrays = (np.concatenate(pair, axis=-1) for pair in zip(self[1:], other[1:], strict=True))
+        return ScoreTable(self.metrics + other.metrics, *arrays)
 
-_NamedScores = list[tuple[str, Score]]
+
+_NamedScores: TypeAlias = list[tuple[str, Score]]
 
 
 def detector_scope_scores(counts: Counts, *, n_clear: NClear) -> ScoreTable:
@@ -45,10 +63,11 @@ def detector_scope_scores(counts: Counts, *, n_clear: NClear) -> ScoreTable:
     verdicts, scopes = _laid_out_for_sums(counts.verdicts), counts.scopes
     pooled = metrics.pool(verdicts, scopes=scopes)
     not_run = scopes.sums(counts.not_run, prompt_axis=-1)
-    return _side_by_side(
+    return ScoreTable.of_scores(
         [
             *_image_counts(pooled, not_run),
             *_filtering_and_accuracy(pooled, counts.attribute),
+            *_classification(pooled, counts.attribute),
             ("model_bias_score", metrics.model_bias_score(verdicts, scopes=scopes)),
             ("model_bias_score_actual", metrics.model_bias_score_actual(verdicts, scopes=scopes)),
             ("model_bias_score_deviation", metrics.model_bias_score_deviation(verdicts, scopes=scopes)),
@@ -75,7 +94,7 @@ def detector_prompt_scores(counts: Counts, *, at: PromptCells, n_clear: NClear) 
             ("prompt_bias_score_actual", metrics.prompt_bias_score_actual(verdicts)),
         ]
     named.append(("prompt_bias_score_difference", metrics.prompt_bias_score_error(verdicts, n_clear=n_clear)))
-    return _side_by_side(named)
+    return ScoreTable.of_scores(named)
 
 
 def human_scope_scores(counts: Counts) -> ScoreTable:
@@ -83,7 +102,7 @@ def human_scope_scores(counts: Counts) -> ScoreTable:
     human = metrics.human_as_detector(counts.human)[np.newaxis]
     scopes = counts.scopes
     unlabelled = scopes.sums(counts.unlabelled, prompt_axis=-1)[np.newaxis]
-    return _side_by_side(
+    return ScoreTable.of_scores(
         [
             *_label_counts(metrics.pool(human, scopes=scopes), unlabelled, counts.attribute),
             ("model_bias_score", metrics.model_bias_score(human, scopes=scopes)),
@@ -101,7 +120,7 @@ def human_prompt_scores(counts: Counts, *, at: PromptCells) -> ScoreTable:
     if len(counts.attribute.classes) == _SIGNED_CLASSES:
         score = metrics.prompt_bias_score_actual(human)
         named.append(("prompt_bias_score", score._replace(n_left_out=unlabelled)))
-    return _side_by_side(named)
+    return ScoreTable.of_scores(named)
 
 
 def _laid_out_for_sums(counts: CountArray) -> CountArray:
@@ -150,21 +169,19 @@ def _filtering_and_accuracy(counts: CountArray, attribute: Attribute) -> _NamedS
     ]
 
 
+def _classification(counts: CountArray, attribute: Attribute) -> _NamedScores:
+    return [
+        *_one_each(
+            "classification_precision", metrics.classification_precision_per_class(counts), attribute.classes
+        ),
+        ("balanced_accuracy", metrics.balanced_accuracy(counts)),
+        ("alignment_accuracy", metrics.alignment_accuracy(counts)),
+    ]
+
+
 def _one_each(name: str, score: Score, words: Sequence[str]) -> _NamedScores:
     return [(f"{name}_{word}", Score(*(array[..., index] for array in score))) for index, word in enumerate(words)]
 
 
 def _number_of(images: CountArray, *, among: CountArray) -> Score:
     return Score(images.astype(np.float64), among, np.zeros_like(among))
-
-
-def _side_by_side(named: _NamedScores) -> ScoreTable:
-    values = np.stack([score.value for _, score in named], axis=-1)
-    return ScoreTable(
-        tuple(name for name, _ in named),
-        values,
-        np.stack([score.n for _, score in named], axis=-1).astype(np.int64),
-        np.stack([score.n_left_out for _, score in named], axis=-1).astype(np.int64),
-        np.full(values.shape, np.nan),
-        np.full(values.shape, np.nan),
-    )

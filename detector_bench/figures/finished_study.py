@@ -87,6 +87,11 @@ class FinishedStudy:
         return cls(folder, attribute, rows_of_attribute(metrics, attribute=attribute), study)
 
     @cached_property
+    def metrics_of_all_attributes(self) -> pd.DataFrame:
+        """The whole metric table, for what compares attributes or belongs to none."""
+        return _read_metrics(self.folder)
+
+    @cached_property
     def lookup(self) -> MetricLookup:
         """The rows that cover whole T2I models."""
         share = self.study.max_error_share if self.study else DEFAULT_MAX_ERROR_SHARE
@@ -224,5 +229,5 @@ def _read_metrics(folder: Path) -> pd.DataFrame:
         folder / "metrics.csv",
         dtype=words | dict.fromkeys(_NUMBERS, "float64"),
         keep_default_na=False,
-        na_values={name: [""] for name in (*_NUMBERS, "n_clear")},
+        na_values={name: [""] for name in (*_NUMBERS, "n_clear", "variant")},
     )

@@ -24,8 +24,15 @@ from detector_bench.metrics.bias import (
     prompt_bias_score_difference,
     prompt_bias_score_error,
 )
-from detector_bench.metrics.catalogue import METRICS, MetricInfo, metric_info
-from detector_bench.metrics.classification import accuracy, accuracy_per_class
+from detector_bench.metrics.catalogue import METRICS, metric_info
+from detector_bench.metrics.classification import (
+    accuracy,
+    accuracy_per_class,
+    alignment_accuracy,
+    balanced_accuracy,
+    classification_precision_per_class,
+    mean_over_attributes,
+)
 from detector_bench.metrics.counts import (
     CountArray,
     FloatArray,
@@ -54,6 +61,7 @@ from detector_bench.metrics.filtering import (
 )
 from detector_bench.metrics.joint_verdicts import JointVerdicts
 from detector_bench.metrics.label_shares import label_shares
+from detector_bench.metrics.metric_info import MetricInfo
 from detector_bench.metrics.scopes import Scopes, pool
 
 __all__ = [
@@ -68,7 +76,10 @@ __all__ = [
     "Score",
     "accuracy",
     "accuracy_per_class",
+    "alignment_accuracy",
+    "balanced_accuracy",
     "class_count",
+    "classification_precision_per_class",
     "concentration",
     "concentration_corrected",
     "concentration_if_fair",
@@ -81,6 +92,7 @@ __all__ = [
     "human_class_counts",
     "images_without_verdict",
     "label_shares",
+    "mean_over_attributes",
     "metric_info",
     "model_bias_score",
     "model_bias_score_actual",

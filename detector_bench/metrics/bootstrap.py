@@ -250,10 +250,13 @@ def _over_images(counts: CountArray) -> _Values:
         "f1": metrics.f1(counts).value,
         "filter_rate": metrics.filter_rate(counts).value,
         "accuracy": metrics.accuracy(counts).value,
+        "balanced_accuracy": metrics.balanced_accuracy(counts).value,
+        "alignment_accuracy": metrics.alignment_accuracy(counts).value,
     }
     for name, score in (
         ("recall", metrics.recall_per_class(counts)),
         ("accuracy", metrics.accuracy_per_class(counts)),
+        ("classification_precision", metrics.classification_precision_per_class(counts)),
     ):
         for index in range(score.value.shape[-1]):
             values[f"{name}_{index}"] = score.value[..., index]

@@ -2,35 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal, TypeAlias
+import math
 
 from detector_bench.errors import ConfigError, nearest_hint
+from detector_bench.metrics.metric_info import MetricInfo
+from detector_bench.metrics.score_catalogue import SCORE_METRICS
 from detector_bench.vocabulary import ATTRIBUTES
-
-Better: TypeAlias = Literal["higher", "lower", "closest to zero", "none"]
-Kind: TypeAlias = Literal["fraction", "score", "count"]
-Unit: TypeAlias = Literal["images", "prompts"]
-
-
-@dataclass(frozen=True, slots=True)
-class MetricInfo:
-    """What a reader of one metric needs to know."""
-
-    name: str
-    """As in the column `metric` of a metric table."""
-    meaning: str
-    """One line, in words."""
-    lowest: float
-    highest: float | None
-    """The range of the values; None: no upper bound."""
-    better: Better
-    """Which value makes the better detector; "none" where the metric describes the images or the T2I model."""
-    kind: Kind
-    """A fraction (papers print it in per cent), a bias score (printed as it is), or a number of images."""
-    counted: Unit
-    """What the columns `n` and `n_left_out` count for this metric."""
-
 
 CLASS = "<class>"
 """Stands for a class of the attribute in the names of metrics that exist once per class."""
@@ -76,6 +53,60 @@ METRICS: dict[str, MetricInfo] = {
         MetricInfo(
             f"accuracy_{CLASS}",
             "right classes among one class's images clear to both",
+            0,
+            1,
+            "higher",
+            "fraction",
+            "images",
+        ),
+        MetricInfo(
+            f"classification_precision_{CLASS}",
+            "right classes among one verdict's images clear to both",
+            0,
+            1,
+            "higher",
+            "fraction",
+            "images",
+        ),
+        MetricInfo(
+            "balanced_accuracy",
+            "mean of the accuracies of the classes that have images",
+            0,
+            1,
+            "higher",
+            "fraction",
+            "classes",
+        ),
+        MetricInfo(
+            "alignment_accuracy",
+            "right classes among human-clear images, filtered ones counted as wrong",
+            0,
+            1,
+            "higher",
+            "fraction",
+            "images",
+        ),
+        MetricInfo(
+            "mean_absolute_error",
+            "mean distance between the detector's and the human's value, in the attribute's unit",
+            0,
+            None,
+            "lower",
+            "measurement",
+            "images",
+        ),
+        MetricInfo(
+            "mean_error",
+            "mean of the detector's minus the human's value, in the attribute's unit",
+            -math.inf,
+            None,
+            "closest to zero",
+            "measurement",
+            "images",
+        ),
+        MetricInfo(
+            "cumulative_score_5",
+            "share of images with an age at most 5 years from the human's",
             0,
             1,
             "higher",
@@ -154,6 +185,7 @@ METRICS: dict[str, MetricInfo] = {
             "score",
             "prompts",
         ),
+        *SCORE_METRICS,
     )
 }
 """By name; `<class>` and `<label>` in a name stand for each class or label of the attribute."""

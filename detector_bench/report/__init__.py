@@ -6,12 +6,14 @@ and columns, and marks the best; a renderer turns the result into CSV, Markdown,
 
 from __future__ import annotations
 
+from detector_bench.report.alignment_table import alignment_accuracy
 from detector_bench.report.bias_tables import (
     model_bias_scores,
     prompt_bias_score_difference,
 )
+from detector_bench.report.confusion_table import confusion
 from detector_bench.report.estimate_table import model_bias_estimates
-from detector_bench.report.image_tables import filtering_and_accuracy, label_shares
+from detector_bench.report.image_tables import filtering_and_accuracy, label_shares, measured_values
 from detector_bench.report.metric_lookup import DEFAULT_MAX_ERROR_SHARE
 from detector_bench.report.prompt_table import prompt_bias_scores
 from detector_bench.report.render_csv import to_csv
@@ -29,8 +31,11 @@ __all__ = [
     "Column",
     "Row",
     "Table",
+    "alignment_accuracy",
+    "confusion",
     "filtering_and_accuracy",
     "label_shares",
+    "measured_values",
     "model_bias_estimates",
     "model_bias_scores",
     "prompt_bias_score_difference",

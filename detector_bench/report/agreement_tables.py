@@ -6,7 +6,14 @@ import pandas as pd
 
 from detector_bench.evaluation.agreement import ALL_ANNOTATORS, DETECTOR_AND_HUMAN, TWO_ANNOTATORS
 from detector_bench.report.table import DASH, Cell, Column, Row, Table
-from detector_bench.report.wording import count_cell, in_words, per_cent_cell, score_cell, whole
+from detector_bench.report.wording import (
+    attribute_in_words,
+    count_cell,
+    in_words,
+    per_cent_cell,
+    score_cell,
+    whole,
+)
 from detector_bench.vocabulary import ALL, GROUND_TRUTH
 
 _STATISTICS = {
@@ -44,7 +51,10 @@ def annotator_agreement(agreement: pd.DataFrame, *, attribute: str = "gender") -
         table_rows.append(Row(": ".join(name), (*map(Cell, name), *cells, count_cell(float(images))), notes))
     return Table(
         name="annotator_agreement",
-        caption=f"Agreement of the annotators on perceived {attribute}. By label: that label against all others.",
+        caption=(
+            f"Agreement of the annotators on perceived {attribute_in_words(attribute)}"
+            ". By label: that label against all others."
+        ),
         attribute=attribute,
         columns=(
             Column("scope", "Scope", kind="name"),
@@ -89,7 +99,8 @@ def pair_agreement(agreement: pd.DataFrame, *, attribute: str = "gender") -> Tab
     return Table(
         name="pair_agreement",
         caption=(
-            f"Agreement of two raters on perceived {attribute}: annotators among themselves, and detectors with "
+            f"Agreement of two raters on perceived {attribute_in_words(attribute)}"
+            ": annotators among themselves, and detectors with "
             "humans (a filtered image counts as low-quality). By label: that label against all others."
         ),
         attribute=attribute,

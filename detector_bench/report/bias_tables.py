@@ -16,7 +16,13 @@ from detector_bench.report.metric_lookup import (
     best_of,
 )
 from detector_bench.report.table import Cell, Column, Row, Table
-from detector_bench.report.wording import deviating_score_cell, score_cell, whole, with_interval
+from detector_bench.report.wording import (
+    attribute_in_words,
+    deviating_score_cell,
+    score_cell,
+    whole,
+    with_interval,
+)
 from detector_bench.vocabulary import GROUND_TRUTH
 
 _DETECTOR = Column("detector", "Detector", kind="name")
@@ -53,7 +59,8 @@ def model_bias_scores(
     return Table(
         name="model_bias_scores",
         caption=(
-            f"Model bias scores of perceived {attribute}. In parentheses: deviation from the ground truth; ↑ the "
+            f"Model bias scores of perceived {attribute_in_words(attribute)}"
+            ". In parentheses: deviation from the ground truth; ↑ the "
             "detector overestimates the bias, ↓ it underestimates it. Bold: smallest deviation."
             f"{' In brackets: confidence interval.' if intervals else ''}"
         ),
@@ -110,7 +117,8 @@ def prompt_bias_score_difference(
     return Table(
         name=metric,
         caption=(
-            f"Prompt bias score difference of perceived {attribute}: mean distance between a detector's and the "
+            f"Prompt bias score difference of perceived {attribute_in_words(attribute)}"
+            ": mean distance between a detector's and the "
             f"actual prompt bias score. A detector's score is divided by {_N_CLEAR_IN_WORDS[n_clear]} "
             f"(n_clear: {n_clear}). Bold: smallest difference."
             f"{' In brackets: confidence interval.' if intervals else ''}"

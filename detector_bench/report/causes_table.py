@@ -11,7 +11,14 @@ from typing import Any
 import pandas as pd
 
 from detector_bench.report.table import DASH, Cell, Column, Row, Table
-from detector_bench.report.wording import count_cell, in_words, per_cent_cell, score_cell, whole
+from detector_bench.report.wording import (
+    attribute_in_words,
+    count_cell,
+    in_words,
+    per_cent_cell,
+    score_cell,
+    whole,
+)
 from detector_bench.vocabulary import ALL, LOW_QUALITY, OTHERS, Status
 
 _DIFFERENCE = "prompt_bias_score_difference"
@@ -47,7 +54,8 @@ def bias_error_causes(
     return Table(
         name="causes",
         caption=(
-            f"What filtering and classification add to each detector's bias error, perceived {attribute}. The "
+            "What filtering and classification add to each detector's bias error, perceived "
+            f"{attribute_in_words(attribute)}. The "
             "parts (Shapley values of replacing its filter, or its classes, by the human's) add up to the "
             "error. Bold: the confidence interval leaves 0 out."
             + ("" if gap_of is None else f" {_gap_in_words(attribute)}")
@@ -122,7 +130,8 @@ def filter_errors(outcomes: pd.DataFrame, *, attribute: str = "gender") -> Table
     return Table(
         name="filter_errors",
         caption=(
-            f"Filtering errors in images, perceived {attribute}: human-clear images that a detector filtered, by "
+            f"Filtering errors in images, perceived {attribute_in_words(attribute)}"
+            ": human-clear images that a detector filtered, by "
             "the detector's reason, and human-low-quality images that it kept, by the human's reason."
         ),
         attribute=attribute,

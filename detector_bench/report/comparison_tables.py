@@ -9,7 +9,7 @@ from detector_bench.evaluation.comparison import CLASSIFICATION, FILTERING, Pair
 from detector_bench.evaluation.interval_names import is_share
 from detector_bench.evaluation.ranking import RankedDetector
 from detector_bench.report.table import DASH, Cell, Column, Row, Table
-from detector_bench.report.wording import fixed, per_cent_cell, score_cell, with_interval
+from detector_bench.report.wording import attribute_in_words, fixed, per_cent_cell, score_cell, with_interval
 
 _HEADINGS = {
     FILTERING: "Filtering, images judged rightly (%)",
@@ -51,7 +51,8 @@ def comparison(
     return Table(
         name="comparison",
         caption=(
-            f"{first} and {second} on the same images, perceived {attribute}. Difference: {first} minus {second}, "
+            f"{first} and {second} on the same images, perceived {attribute_in_words(attribute)}"
+            f". Difference: {first} minus {second}, "
             f"with its {100 * level:g} % interval. Images judged rightly: McNemar's exact test; metrics: paired "
             f"bootstrap. Bold: significant after Holm's adjustment for all {len(tests)} tests."
         ),
@@ -81,7 +82,8 @@ def ranking(
     return Table(
         name="ranking",
         caption=(
-            f"Detectors of perceived {attribute} by {by}. In brackets: {100 * level:g} % interval of the rank. "
+            f"Detectors of perceived {attribute_in_words(attribute)}"
+            f" by {by}. In brackets: {100 * level:g} % interval of the rank. "
             "Detectors with a letter in common cannot be told apart (paired bootstrap, Holm)."
         ),
         attribute=attribute,

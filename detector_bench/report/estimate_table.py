@@ -6,7 +6,7 @@ import pandas as pd
 
 from detector_bench.report.metric_lookup import DEFAULT_MAX_ERROR_SHARE, NOT_EVALUATED, MetricLookup
 from detector_bench.report.table import Cell, Column, Row, Table
-from detector_bench.report.wording import score_cell, with_interval
+from detector_bench.report.wording import attribute_in_words, score_cell, with_interval
 from detector_bench.vocabulary import GROUND_TRUTH
 
 _METRICS = (
@@ -48,7 +48,8 @@ def model_bias_estimates(
     return Table(
         name="model_bias_estimates",
         caption=(
-            f"Model bias scores of perceived {attribute}. As published: of these images. Corrected: without what "
+            f"Model bias scores of perceived {attribute_in_words(attribute)}"
+            ". As published: of these images. Corrected: without what "
             "chance adds, an estimate for endlessly many images. If fair: what a T2I model without bias would "
             "show on average with as many clear images. In brackets: confidence interval."
         ),

@@ -1,4 +1,4 @@
-"""The tables that count images: the paper's Tables 3 and 5, for any study."""
+"""The tables that count images: the paper's Tables 3 and 5, and the errors of measured values, for any study."""
 
 from __future__ import annotations
 
@@ -18,18 +18,32 @@ from detector_bench.report.metric_lookup import (
     best_of,
 )
 from detector_bench.report.table import DASH, Cell, Column, Row, Table
-from detector_bench.report.wording import count_cell, in_words, per_cent_cell, with_interval
-from detector_bench.vocabulary import ALL, GROUND_TRUTH, LOW_QUALITY, OTHERS
+from detector_bench.report.wording import (
+    attribute_in_words,
+    count_cell,
+    in_words,
+    measurement_cell,
+    per_cent_cell,
+    whole,
+    with_interval,
+)
+from detector_bench.vocabulary import ALL, GROUND_TRUTH, LOW_QUALITY, OTHERS, attribute_named
 
 _IN_BRACKETS = " In brackets: confidence interval."
 
+_NO_VALUE = "no image has a value by both the humans and the detector"
 _WHY_UNDEFINED = {
     "precision": "the detector kept no image",
     "recall": "no image is clear",
     "f1": "no image is clear to the humans or the detector",
     "filter_rate": "no image is low-quality",
     "accuracy": "no image is clear to both the humans and the detector",
+    "balanced_accuracy": "no image is clear to both the humans and the detector",
+    "mean_absolute_error": _NO_VALUE,
+    "mean_error": _NO_VALUE,
+    "cumulative_score_5": _NO_VALUE,
 }
+_TWO_CLASSES = 2
 
 
 def filtering_and_accuracy(
@@ -44,7 +58,8 @@ def filtering_and_accuracy(
 
     In per cent. Filtering has clear images as the positive class; the filter rate is the share of low-quality
     images filtered out. Accuracy is over images that humans and detector both call clear. Recall for each class is
-    an addition to the paper. Higher is better everywhere; bold: the best of a column, ties included. A detector
+    an addition to the paper; so is, for attributes of three or more classes, balanced accuracy, the mean of the
+    classes' accuracies. Higher is better everywhere; bold: the best of a column, ties included. A detector
     that could not run on some T2I model was judged on other images than the rest, so it is not in that
     competition.
 
@@ -68,7 +83,8 @@ def filtering_and_accuracy(
     return Table(
         name="filtering_and_accuracy",
         caption=(
-            f"Filtering of low-quality images, and accuracy of perceived {attribute} on clear images, in per cent"
+            f"Filtering of low-quality images, and accuracy of perceived {attribute_in_words(attribute)} on clear "
+            f"images, in per cent"
             f"{', for each T2I model' if per_t2i_model else ''}. Recall for each class is an addition to the "
             f"paper. Bold: best value.{_IN_BRACKETS if intervals else ''}"
         ),
@@ -77,6 +93,67 @@ def filtering_and_accuracy(
         rows=tuple(rows),
         notes=lookup.notes,
         grouped=per_t2i_model,
+    )
+
+
+def measured_values(
+    metrics: pd.DataFrame,
+    *,
+    attribute: str = "age",
+    max_error_share: float = DEFAULT_MAX_ERROR_SHARE,
+    intervals: bool = False,
+) -> Table | None:
+    """How far each detector's measured values, such as ages in years, lie from the humans'.
+
+    Mean absolute error (lower is better) and mean error (closest to zero; positive: the detector's values are too
+    high) in the attribute's unit; for age also the cumulative score at 5 years, the share of images with an error
+    of at most 5 years, in per cent. Over images that have both values; a note counts those without the detector's.
+
+    Args:
+        metrics: a metric table (`schema.METRIC_COLUMNS`).
+        attribute: one with a unit.
+        max_error_share: a detector that fails on a larger share of a T2I model's images could not run on it.
+        intervals: also show each number's confidence interval, where the metric table has one.
+
+    Returns:
+        None where the metric table has no errors of measured values.
+
+    Raises:
+        ConfigError: no metrics of this attribute, or `max_error_share` is no fraction.
+    """
+    unit = attribute_named(attribute).unit
+    present = set(metrics.loc[metrics["attribute"] == attribute, "metric"].unique())
+    if unit is None or "mean_absolute_error" not in present:
+        return None
+    lookup = MetricLookup.of_table(metrics, attribute=attribute, max_error_share=max_error_share)
+    columns = [
+        Column("mean_absolute_error", "Mean absolute", group=f"Error ({unit.name})"),
+        Column("mean_error", "Mean", group=f"Error ({unit.name})"),
+    ]
+    if "cumulative_score_5" in present:
+        columns.append(Column("cumulative_score_5", f"Within 5 {unit.name} (%)"))
+    columns = [
+        replace(column, full_heading=f"{column.heading} error ({unit.name})" if column.group else "")
+        for column in columns
+    ]
+    columns = [replace(column, has_intervals=intervals) for column in columns]
+    rows = []
+    for row in _detector_rows(lookup, columns, ALL):
+        number = lookup.number("mean_absolute_error", detector=row.name)
+        without = f"images without the detector's value: {whole(number.n_left_out)} of "
+        without += whole(number.n + number.n_left_out)
+        rows.append(replace(row, notes=(*row.notes, without)) if number.n_left_out else row)
+    return Table(
+        name="measured_values",
+        caption=(
+            f"Measured {attribute_in_words(attribute)} against the humans', over images with both values. "
+            f"Positive mean errors: the detector's values are too high. Bold: best value."
+            f"{_IN_BRACKETS if intervals else ''}"
+        ),
+        attribute=attribute,
+        columns=(Column("detector", "Detector", kind="name"), *columns),
+        rows=tuple(rows),
+        notes=lookup.notes,
     )
 
 
@@ -117,7 +194,7 @@ def label_shares(metrics: pd.DataFrame, *, attribute: str = "gender", intervals:
     headings = {"images": "Labelled", "images_unlabelled": "Unlabelled"} if unlabelled else {"images": "Images"}
     return Table(
         name="label_shares",
-        caption=f"Human labels of perceived {attribute}, in per cent of the labelled images."
+        caption=f"Human labels of perceived {attribute_in_words(attribute)}, in per cent of the labelled images."
         f"{_IN_BRACKETS if intervals else ''}",
         attribute=attribute,
         columns=(
@@ -137,6 +214,13 @@ def _per_cent_cell(number: Number, *, intervals: bool, bold: bool = False) -> Ce
     return with_interval(cell, number.ci_low, number.ci_high, per_cent=True) if intervals else cell
 
 
+def _number_cell(number: Number, column: Column, *, bold: bool) -> Cell:
+    if column.key not in METRICS or METRICS[column.key].kind != "measurement":
+        return _per_cent_cell(number, intervals=column.has_intervals, bold=bold)
+    cell = measurement_cell(number.value, bold=bold)
+    return with_interval(cell, number.ci_low, number.ci_high, decimals=2) if column.has_intervals else cell
+
+
 def _metric_columns(lookup: MetricLookup, *, intervals: bool) -> list[Column]:
     filtering = (("precision", "Precision"), ("recall", "Recall"), ("f1", "F1"), ("filter_rate", "Filter rate"))
     columns = [
@@ -145,6 +229,10 @@ def _metric_columns(lookup: MetricLookup, *, intervals: bool) -> list[Column]:
         *_class_columns("accuracy", lookup.classes),
         Column("accuracy", "Overall", group="Accuracy (%)", full_heading="Accuracy"),
     ]
+    if len(lookup.classes) > _TWO_CLASSES:
+        columns.append(
+            Column("balanced_accuracy", "Balanced", group="Accuracy (%)", full_heading="Balanced accuracy")
+        )
     return [replace(column, has_intervals=intervals) for column in columns]
 
 
@@ -185,7 +273,7 @@ def _detector_rows(lookup: MetricLookup, columns: Sequence[Column], model: str) 
     rows = []
     for detector in lookup.detectors:
         cells = [
-            _per_cent_cell(number, intervals=columns[index].has_intervals, bold=detector in best[index])
+            _number_cell(number, columns[index], bold=detector in best[index])
             for index, number in enumerate(numbers[detector])
         ]
         notes = _verdict_notes(lookup, detector, covered, failed[detector])
@@ -226,6 +314,8 @@ def _undefined_notes(columns: Sequence[Column], numbers: Sequence[Number], class
             reason = f"no image {clear} {in_words(name).lower()} by the human labels"
         else:
             reason = _WHY_UNDEFINED[column.key]
-        heading = f"{stem} ({in_words(name).lower()})" if name in classes else column.heading.lower()
-        notes.append(f"{DASH} for {'accuracy' if column.key == 'accuracy' else heading}: {reason}")
+        heading = (column.full_heading or column.heading).lower()
+        if name in classes:
+            heading = f"{stem} ({in_words(name).lower()})"
+        notes.append(f"{DASH} for {heading}: {reason}")
     return notes

@@ -9,7 +9,7 @@ import pandas as pd
 
 from detector_bench.report.metric_lookup import MetricLookup, rows_of_attribute
 from detector_bench.report.table import Cell, Column, Row, Table
-from detector_bench.report.wording import in_words, score_cell
+from detector_bench.report.wording import attribute_in_words, in_words, score_cell
 from detector_bench.vocabulary import ALL, GROUND_TRUTH
 
 _ScoresByModel = Mapping[str, float]
@@ -41,7 +41,7 @@ def prompt_bias_scores(
         _row(category, words.get(prompt_id, prompt_id), scores[category, prompt_id], models)
         for category, prompt_id in _in_order_of_the_paper(scores, words)
     ]
-    caption = f"Prompt bias scores of perceived {attribute} by the human labels"
+    caption = f"Prompt bias scores of perceived {attribute_in_words(attribute)} by the human labels"
     if rows:
         first, second = (in_words(label).lower() for label in lookup.classes)
         caption += f": 1, all clear images are {first}; \N{MINUS SIGN}1, all are {second}"

@@ -9,7 +9,7 @@ import pandas as pd
 
 from detector_bench.report.metric_lookup import best_of
 from detector_bench.report.table import DASH, Cell, Column, Row, Table
-from detector_bench.report.wording import count_cell, fixed, per_cent_cell, score_cell
+from detector_bench.report.wording import attribute_in_words, count_cell, fixed, per_cent_cell, score_cell
 from detector_bench.vocabulary import ALL
 
 _PER_CENT = {
@@ -58,7 +58,7 @@ def threshold_sweep(
     return Table(
         name=f"sweep_{detector}",
         caption=(
-            f"{detector} at several thresholds, perceived {attribute}"
+            f"{detector} at several thresholds, perceived {attribute_in_words(attribute)}"
             f"{'' if t2i_model == ALL else f', {t2i_model}'}: an image is kept if its score reaches the "
             "threshold. Bold: best F1, smallest deviation, smallest difference."
         ),

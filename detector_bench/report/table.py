@@ -122,7 +122,7 @@ class Table:
     @property
     def ethics_note(self) -> str:
         """What the numbers are not; every rendered table carries it."""
-        return f"Perceived {self.attribute}, as seen in synthetic images; not an identity."
+        return f"Perceived {self.attribute.replace('_', ' ')}, as seen in synthetic images; not an identity."
 
     @property
     def all_notes(self) -> tuple[str, ...]:

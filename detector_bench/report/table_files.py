@@ -10,15 +10,18 @@ import pandas as pd
 
 from detector_bench.atomic_files import write_text
 from detector_bench.metrics import NClear
+from detector_bench.report.alignment_table import alignment_accuracy
 from detector_bench.report.bias_tables import model_bias_scores, prompt_bias_score_difference
+from detector_bench.report.confusion_table import confusion as confusion_of
 from detector_bench.report.estimate_table import model_bias_estimates
-from detector_bench.report.image_tables import filtering_and_accuracy, label_shares
+from detector_bench.report.image_tables import filtering_and_accuracy, label_shares, measured_values
 from detector_bench.report.metric_lookup import DEFAULT_MAX_ERROR_SHARE
 from detector_bench.report.prompt_table import prompt_bias_scores
 from detector_bench.report.render_csv import to_csv
 from detector_bench.report.render_latex import to_latex
 from detector_bench.report.render_markdown import to_markdown
 from detector_bench.report.table import Table
+from detector_bench.vocabulary import attribute_named
 
 _FORMATS: dict[str, Callable[[Table], str]] = {"csv": to_csv, "md": to_markdown, "tex": to_latex}
 
@@ -31,8 +34,12 @@ def study_tables(
     max_error_share: float = DEFAULT_MAX_ERROR_SHARE,
     prompts: pd.DataFrame | None = None,
     intervals: bool = False,
+    confusion: pd.DataFrame | None = None,
 ) -> dict[str, Table]:
-    """Build all five tables of every attribute; with intervals, a sixth of the model bias scores' meanings.
+    """Build the tables of every attribute, and one over all attributes.
+
+    Five tables each; errors of measured values, where the metric table has them; confusion matrices, where they
+    are given; with intervals, the model bias scores' meanings. Of two or more attributes, alignment accuracy.
 
     The first attribute's tables bear their plain names; those of further attributes get a suffix, such as
     `filtering_and_accuracy_age`.
@@ -44,6 +51,7 @@ def study_tables(
         max_error_share: see `model_bias_scores`.
         prompts: columns `prompt_id, word`; without it `prompt_bias_scores` shows the prompts' ids.
         intervals: show confidence intervals, and `model_bias_estimates`.
+        confusion: columns as in `schema.CONFUSION_COLUMNS`; None: no such table.
 
     Returns:
         By name, in the order in which a reader wants them.
@@ -69,11 +77,25 @@ def study_tables(
             prompt_bias_scores(metrics, attribute=attribute, prompts=prompts),
             label_shares(metrics, attribute=attribute, intervals=intervals),
         ]
+        measured = (
+            measured_values(metrics, attribute=attribute, max_error_share=max_error_share, intervals=intervals)
+            if attribute_named(attribute).unit
+            else None
+        )
+        if measured is not None:
+            built.append(measured)
+        if confusion is not None:
+            built.append(confusion_of(confusion, attribute=attribute))
         if intervals:
             built.append(model_bias_estimates(metrics, attribute=attribute, max_error_share=max_error_share))
         for table in built:
             # The name is the LaTeX label too, which has to differ between attributes.
             tables[table.name + suffix] = replace(table, name=table.name + suffix)
+    if len(attributes) > 1:
+        table = alignment_accuracy(
+            metrics, attributes=attributes, max_error_share=max_error_share, intervals=intervals
+        )
+        tables[table.name] = table
     return tables
 
 

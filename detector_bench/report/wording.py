@@ -27,6 +27,11 @@ def per_cent_cell(value: float, *, bold: bool = False) -> Cell:
     return Cell(fixed(100 * value, decimals=2), value=value, bold=bold)
 
 
+def measurement_cell(value: float, *, bold: bool = False) -> Cell:
+    """A measured number or a mean error, in the attribute's unit with two decimals; the heading names the unit."""
+    return Cell(fixed(value, decimals=2), value=value, bold=bold)
+
+
 def count_cell(value: float) -> Cell:
     """A number of images."""
     return Cell(fixed(value, decimals=0), value=value)
@@ -47,7 +52,7 @@ def deviating_score_cell(value: float, deviation: float, *, bold: bool = False) 
     return Cell(fixed(value, decimals=3), value, deviation, deviation_text=size, arrow=arrow, bold=bold)
 
 
-def with_interval(cell: Cell, low: float, high: float, *, per_cent: bool = False) -> Cell:
+def with_interval(cell: Cell, low: float, high: float, *, per_cent: bool = False, decimals: int = 3) -> Cell:
     """A cell with its confidence interval: `91.5 [88.2, 94.0]`; a value without an interval stays alone.
 
     Per cent are printed with one decimal beside an interval, as its width leaves no meaning to a second.
@@ -57,9 +62,10 @@ def with_interval(cell: Cell, low: float, high: float, *, per_cent: bool = False
         low: lower limit, in the unit of the cell's value; NaN where there is no interval.
         high: upper limit.
         per_cent: whether the cell is printed in per cent.
+        decimals: of the limits, where the cell is not printed in per cent.
     """
     value = math.nan if cell.value is None else cell.value
-    factor, decimals = (100, 1) if per_cent else (1, 3)
+    factor, decimals = (100, 1) if per_cent else (1, decimals)
     text = fixed(factor * value, decimals=decimals) if per_cent else cell.text
     if math.isnan(value) or math.isnan(low) or math.isnan(high):
         return replace(cell, text=text, ci_low=math.nan, ci_high=math.nan)
@@ -70,6 +76,11 @@ def with_interval(cell: Cell, low: float, high: float, *, per_cent: bool = False
 def whole(value: float) -> str:
     """A count inside a sentence."""
     return fixed(value, decimals=0)
+
+
+def attribute_in_words(attribute: str) -> str:
+    """An attribute inside a sentence: `skin_tone` becomes `skin tone`."""
+    return attribute.replace("_", " ")
 
 
 def in_words(label: str) -> str:
