@@ -11,7 +11,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
-import pyarrow as pa
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError, field_validator
 
@@ -20,17 +19,18 @@ from detector_bench.config_errors import config_error_from
 from detector_bench.dataset import ImageSet
 from detector_bench.detectors.base import Detector, build_detector
 from detector_bench.errors import ConfigError, DetectorBenchError, IncompletePredictionsError, nearest_hint
-from detector_bench.evaluation import evaluate, read_predictions, write_metrics
+from detector_bench.evaluation import read_predictions
 from detector_bench.evaluation.intervals import Intervals
 from detector_bench.perception.decoding import DEFAULT_MAX_PIXELS
 from detector_bench.perception.stage import with_inputs
-from detector_bench.report import study_tables, write_tables
 from detector_bench.run_record import write_run_record
 from detector_bench.runner.progress import ProgressListener
 from detector_bench.runner.run import RunSettings, run_detectors
 from detector_bench.runner.stage_cache import default_cache_folder
+from detector_bench.score_systems.study_scores import AnyScoreSystem
+from detector_bench.study_evaluation import columns_needed, evaluate_study
 from detector_bench.study_file import read_mapping, resolve_detector, with_texts_replaced
-from detector_bench.study_result import StudyResult, status_counts
+from detector_bench.study_result import StudyResult
 from detector_bench.vocabulary import ATTRIBUTES, GROUND_TRUTH
 from detector_bench.weights import WeightsLocator
 
@@ -74,6 +74,8 @@ class Study(BaseModel):
     """Tables show a dash where a detector failed on more than this share of a T2I model's images."""
     intervals: Intervals = Intervals()
     """How confidence intervals are found."""
+    scores: tuple[AnyScoreSystem, ...] = ()
+    """Scores of other bias benchmarks, for the human labels and every detector: see `score_systems`."""
     batch_size: int = Field(default=32, ge=1, le=4096)
     max_pixels: int = Field(default=DEFAULT_MAX_PIXELS, ge=1)
     """Larger images become errors instead of being decoded."""
@@ -137,6 +139,8 @@ class Study(BaseModel):
             study = cls.model_validate(content)
         except ValidationError as error:
             raise config_error_from(error, place=str(path), model=cls) from error
+        beside = tuple(system.with_files(lambda file: path.parent / file) for system in study.scores)
+        study = study.model_copy(update={"scores": beside})
         study._file = path
         return study
 
@@ -249,10 +253,10 @@ class Study(BaseModel):
         )
         predictions = {
             name: table
-            for name, table in read_predictions(out / "predictions").items()
+            for name, table in read_predictions(out / "predictions", also=columns_needed(self)).items()
             if any(detector.name == name for detector in detectors)
         }
-        result = self._evaluate(image_set, predictions, out, tables_with_intervals=tables_with_intervals)
+        result = evaluate_study(self, image_set, predictions, out, tables_with_intervals=tables_with_intervals)
         self._write_study(out)
         write_run_record(
             out / "run.json",
@@ -289,7 +293,7 @@ class Study(BaseModel):
             folder = folder / "predictions"
         with ThreadPoolExecutor(1) as beside:
             loading = beside.submit(ImageSet.load, self.image_set)
-            stored = read_predictions(folder)
+            stored = read_predictions(folder, also=columns_needed(self))
         names = [entry.name for entry in self.detectors]
         if missing := [name for name in names if name not in stored]:
             raise IncompletePredictionsError(
@@ -299,7 +303,8 @@ class Study(BaseModel):
         image_set = loading.result()
         self._check_labels(image_set)
         out = Path(out)
-        result = self._evaluate(
+        result = evaluate_study(
+            self,
             image_set,
             {name: stored[name] for name in names},
             out,
@@ -308,39 +313,6 @@ class Study(BaseModel):
         )
         self._write_study(out)
         return result
-
-    def _evaluate(
-        self,
-        image_set: ImageSet,
-        predictions: dict[str, pa.Table],
-        out: Path,
-        *,
-        allow_incomplete: bool = False,
-        tables_with_intervals: bool = False,
-    ) -> StudyResult:
-        in_order = {entry.name: predictions[entry.name] for entry in self.detectors}
-        metrics = evaluate(
-            image_set,
-            in_order,
-            attributes=self.attributes,
-            n_clear=self.n_clear,
-            allow_incomplete=allow_incomplete,
-            intervals=self.intervals,
-        )
-        with ThreadPoolExecutor(1) as beside:
-            writing = beside.submit(write_metrics, metrics, out)
-            tables = study_tables(
-                metrics,
-                attributes=self.attributes,
-                n_clear=self.n_clear,
-                max_error_share=self.max_error_share,
-                prompts=image_set.prompts,
-                intervals=tables_with_intervals,
-            )
-        writing.result()
-        write_tables(tables, out / "tables")
-        counts = {name: status_counts(table) for name, table in in_order.items()}
-        return StudyResult(out=out, metrics=metrics, tables=tables, counts=counts)
 
     def _check_labels(self, image_set: ImageSet) -> None:
         for attribute in self.attributes:
@@ -364,12 +336,18 @@ class Study(BaseModel):
     def _write_study(self, out: Path) -> None:
         content = self.model_dump(mode="json")
         # Relative, so that a result folder can be moved with its image set, and names no folder of this machine.
-        # Links are resolved, because `..` behind a link leads elsewhere.
-        content["image_set"] = os.path.relpath(self.image_set.resolve(), out.resolve())
-        beside = {path: os.path.relpath(found.resolve(), out.resolve()) for path, found in self._weights_beside()}
+        content["image_set"] = _path_from(out, self.image_set)
+        beside = {path: _path_from(out, found) for path, found in self._weights_beside()}
         content["detectors"] = [
             {"name": entry["name"], "kind": entry["kind"], **with_texts_replaced(entry["parameters"], beside)}
             for entry in content["detectors"]
         ]
+        moved = [system.with_files(lambda file: Path(_path_from(out, file))) for system in self.scores]
+        content["scores"] = [system.model_dump(mode="json") for system in moved]
         text = yaml.safe_dump(content, sort_keys=False, allow_unicode=True)
         write_text(out / "study.yaml", text)
+
+
+def _path_from(folder: Path, path: Path) -> str:
+    # Links are resolved, because `..` behind a link leads elsewhere.
+    return os.path.relpath(path.resolve(), folder.resolve())

@@ -80,8 +80,8 @@ ATTRIBUTES: dict[str, Attribute] = {
         ),
     )
 }
-"""Age groups are cut at 30 and 60 years (BIGbench); skin tones are the Monk scale's ten shades, from light to dark, and
-their value is the mean brightness of the facial skin (BiasPainter), which falls as the shade's number rises."""
+"""Age groups are cut at 30 and 60 years (BIGbench). Skin tones are the Monk scale's ten shades, light to dark;
+their value is the mean brightness of the facial skin (BiasPainter), which falls from shade to shade."""
 
 LOW_QUALITY_REASONS: tuple[str, ...] = (
     "several_people",

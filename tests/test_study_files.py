@@ -52,6 +52,7 @@ max_error_share: 0.5
 batch_size: 7
 max_pixels: 1000
 intervals: {method: bca, level: 0.9, resamples: 500, unit: prompt, seed: 3, prompts: true}
+scores: [{system: biaspainter, preset: as_code, age_threshold: 30}]
 detectors:
   - test-age-and-gender
   - {name: strict, kind: test-colour, green: 90}
@@ -73,6 +74,9 @@ detectors:
             "seed": 3,
             "prompts": True,
         },
+        "scores": (
+            {"system": "biaspainter", "preset": "as_code", "age_threshold": 30.0, "skin_tone_threshold": None},
+        ),
         "detectors": (
             {"name": "test-age-and-gender", "kind": "test-age-and-gender", "parameters": {}},
             {"name": "strict", "kind": "test-colour", "parameters": {"green": 90}},
@@ -113,7 +117,7 @@ MISTAKES: dict[str, tuple[str, list[str]]] = {
         SET + "detectorss: [test-colour]\nbatchsize: 3\n",
         [
             "mine.yaml: detectors: is missing",
-            "mine.yaml: detectorss: unknown key 'detectorss': did you mean 'detectors'?",
+            "mine.yaml: detectorss: unknown key 'detectorss': did you mean 'detectors' or 'scores'?",
             "mine.yaml: batchsize: unknown key 'batchsize': did you mean 'batch_size'?",
         ],
     ),
@@ -121,7 +125,7 @@ MISTAKES: dict[str, tuple[str, list[str]]] = {
         SET + "detectors: [test-colour]\nzzz: 3\n",
         [
             "mine.yaml: zzz: unknown key 'zzz': known: attributes, batch_size, detectors, image_set, "
-            "intervals, max_error_share, max_pixels, n_clear, name"
+            "intervals, max_error_share, max_pixels, n_clear, name, scores"
         ],
     ),
     "unknown parameter of a model": (

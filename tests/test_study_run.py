@@ -75,6 +75,7 @@ def test_a_result_folder_holds_everything(folder: Path) -> None:
     result = Study.from_yaml(folder / "study.yaml").run(folder / "out")
     found = {str(path.relative_to(folder / "out")) for path in (folder / "out").rglob("*") if path.is_file()}
     tables = (
+        "confusion",
         "filtering_and_accuracy",
         "label_shares",
         "model_bias_scores",
@@ -83,6 +84,7 @@ def test_a_result_folder_holds_everything(folder: Path) -> None:
     )
 
     assert found == {
+        "confusion.csv",
         "metrics.csv",
         "metrics.parquet",
         "predictions/.lock",

@@ -11,11 +11,14 @@ import typer
 from detector_bench import __version__
 from detector_bench.cli import (
     agreement,
+    biaspainter,
+    bigbench,
     causes,
     comparisons,
     detectors,
     figures,
     image_sets,
+    imagebite,
     prompts,
     reproduce,
     studies,
@@ -52,6 +55,9 @@ app.command("import")(image_sets.import_)
 app.command("prompts")(prompts.prompts)
 app.command("taxonomies")(taxonomies.taxonomies)
 app.command("detectors")(detectors.detectors)
+app.add_typer(biaspainter.app, name="biaspainter")
+app.add_typer(bigbench.app, name="bigbench")
+app.add_typer(imagebite.app, name="imagebite")
 app.add_typer(weights.app, name="weights")
 
 

@@ -58,6 +58,10 @@ Plugins = Annotated[
 ]
 
 
+_LONG_TABLES = ("prompt_bias_scores", "confusion", "biaspainter_top_words", "imagebite_findings")
+"""They have many rows, and stand in files only."""
+
+
 def run(
     study_file: StudyFile,
     *,
@@ -170,7 +174,7 @@ def _print(result: StudyResult, files: Sequence[str]) -> None:
     from detector_bench.report import to_rich
 
     for table in result.tables.values():
-        if not table.name.startswith("prompt_bias_scores"):
+        if not table.name.startswith(_LONG_TABLES):
             output.print(to_rich(table))
             output.print()
     for name, by_attribute in result.counts.items():

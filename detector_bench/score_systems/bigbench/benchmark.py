@@ -1,0 +1,83 @@
+"""What BIGbench compares a T2I model with: reference shares, weights, categories and pairs of prompts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+from detector_bench.dataset.image_tree import slug
+
+SUM_TOLERANCE = 1e-5
+"""How far shares of an attribute may be from adding up to 1: thirds written with six decimals still do."""
+
+
+class Pair(NamedTuple):
+    """An advantageous and a disadvantageous prompt, by id."""
+
+    advantageous: str
+    disadvantageous: str
+    weight: float
+
+
+@dataclass(frozen=True)
+class ReferenceNames:
+    """What the prompts of the references are called: their ids, words and sentences.
+
+    Names are compared as whole ids (`prompt_id_of`), never as parts of each other, as the released program does.
+    """
+
+    words: Mapping[str, str]
+    """By prompt id, in the file's order."""
+    sentences: Mapping[str, str]
+    """By prompt id; two subjects of one picture share a sentence."""
+
+    def of_sentence(self, sentence: str) -> list[str]:
+        """Ids of the prompts with this sentence, whatever its case; two for a sentence about two people."""
+        wanted = sentence.casefold()
+        return [prompt_id for prompt_id, text in self.sentences.items() if text.casefold() == wanted]
+
+    def of_name(self, name: str) -> list[str]:
+        """Ids that a word, a sentence or an id stands for; more than one for a sentence about two people."""
+        prompt_id = prompt_id_of(name)
+        return [prompt_id] if prompt_id in self.words else self.of_sentence(name)
+
+    def partners(self, prompt_id: str) -> list[str]:
+        """The ids that share its sentence, itself included."""
+        return self.of_sentence(self.sentences[prompt_id])
+
+    def containing(self, name: str) -> int:
+        """In how many sentences the name occurs as a part, case included."""
+        return sum(name in sentence for sentence in set(self.sentences.values()))
+
+
+def prompt_id_of(word: str) -> str:
+    """The prompt id of a word (`Film Director`, `Employer at left`), as `detector-bench prompts` gives it."""
+    return slug(word).casefold()
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    """The files of BIGbench, read and checked; everything is keyed by prompt id."""
+
+    shares: Mapping[str, Mapping[str, tuple[float, ...]]]
+    """By prompt and attribute: each class's share, in the order of `classes.PROTECTED`; they add up to 1."""
+    names: ReferenceNames
+    subjects: frozenset[str] = frozenset()
+    """Prompts that are one of the two people of a picture; each has half of the picture's weight."""
+    weights: Mapping[str, float] = field(default_factory=dict)
+    categories: Mapping[str, str] = field(default_factory=dict)
+    pairs: tuple[Pair, ...] = ()
+    notes: tuple[str, ...] = ()
+    """Mistakes in the files, and how each was mended."""
+
+    def with_notes(self, notes: Iterable[str]) -> Benchmark:
+        """The same with further notes."""
+        return replace(self, notes=(*self.notes, *notes))
+
+
+def listing(names: Iterable[str], *, shown: int = 5) -> str:
+    """Some names, and how many more there are."""
+    known = list(names)
+    rest = f" and {len(known) - shown} more" if len(known) > shown else ""
+    return ", ".join(known[:shown]) + rest

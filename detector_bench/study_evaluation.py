@@ -1,0 +1,87 @@
+"""From stored predictions to the files of a result folder: metrics, scores of other benchmarks, tables."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from detector_bench.atomic_files import replacing
+from detector_bench.evaluation import evaluate_with_confusion, write_confusion, write_metrics
+from detector_bench.report import study_tables, write_tables
+from detector_bench.report.score_tables import score_tables
+from detector_bench.score_systems.study_scores import ScoredStudy, with_rows
+from detector_bench.study_result import StudyResult, status_counts
+from detector_bench.vocabulary import ATTRIBUTES
+
+if TYPE_CHECKING:
+    from detector_bench.dataset import ImageSet
+    from detector_bench.study import Study
+
+
+def evaluate_study(
+    study: Study,
+    image_set: ImageSet,
+    predictions: dict[str, pa.Table],
+    out: Path,
+    *,
+    allow_incomplete: bool = False,
+    tables_with_intervals: bool = False,
+) -> StudyResult:
+    """Compute a study's metrics and scores, and write them with their tables.
+
+    Args:
+        study: what is evaluated, and how.
+        image_set: its images and labels.
+        predictions: by detector, rows as in `schema.PREDICTIONS`; all of the study's detectors.
+        out: the result folder.
+        allow_incomplete: leave out images without a prediction, and count them, instead of refusing.
+        tables_with_intervals: show confidence intervals in the tables, too.
+    """
+    in_order = {entry.name: predictions[entry.name] for entry in study.detectors}
+    metrics, confusion = evaluate_with_confusion(
+        image_set,
+        in_order,
+        attributes=study.attributes,
+        n_clear=study.n_clear,
+        allow_incomplete=allow_incomplete,
+        intervals=study.intervals,
+    )
+    scored = ScoredStudy.of(study.scores, image_set, in_order, study.intervals) if study.scores else None
+    if scored is not None:
+        metrics = with_rows(metrics, scored.metrics)
+    with ThreadPoolExecutor(1) as beside:
+        writing = beside.submit(write_metrics, metrics, out)
+        write_confusion(confusion, out)
+        tables = study_tables(
+            metrics,
+            attributes=study.attributes,
+            n_clear=study.n_clear,
+            max_error_share=study.max_error_share,
+            prompts=image_set.prompts,
+            intervals=tables_with_intervals,
+            confusion=confusion,
+        )
+        if scored is not None:
+            tables |= score_tables(
+                metrics,
+                verdicts=scored.verdicts,
+                notes=scored.notes,
+                prompts=image_set.prompts,
+                intervals=tables_with_intervals,
+            )
+    writing.result()
+    write_tables(tables, out / "tables")
+    if scored is not None and scored.verdicts is not None:
+        with replacing(out / "imagebite_verdicts.csv") as temporary:
+            scored.verdicts.to_csv(temporary, index=False, lineterminator="\n")
+    counts = {name: status_counts(table) for name, table in in_order.items()}
+    return StudyResult(out=out, metrics=metrics, tables=tables, counts=counts)
+
+
+def columns_needed(study: Study) -> tuple[str, ...]:
+    """Columns of the predictions beyond those that every evaluation reads."""
+    measured = any(ATTRIBUTES[name].unit is not None for name in study.attributes)
+    return ("value",) if study.scores or measured else ()
