@@ -70,6 +70,7 @@ def evaluate_study(
                 verdicts=scored.verdicts,
                 notes=scored.notes,
                 prompts=image_set.prompts,
+                max_error_share=study.max_error_share,
                 intervals=tables_with_intervals,
             )
     writing.result()

@@ -131,7 +131,7 @@ def test_race_of_an_answer(answer: str, found: tuple[str | None, str | None]) ->
     assert RACE_ANSWERS.read(answer) == found
 
 
-@pytest.mark.parametrize("attribute", list(ATTRIBUTES))
+@pytest.mark.parametrize("attribute", list(ANSWERS))
 def test_every_class_can_be_answered_by_its_own_name(attribute: str) -> None:
     assert set(ANSWERS[attribute].labels) == set(ATTRIBUTES[attribute].classes)
     for label in ATTRIBUTES[attribute].classes:

@@ -200,12 +200,12 @@ def _word_scores(
     folder: Path, t2i_model: str | None, *, judge: str | None, variant: str | None, option: str
 ) -> tuple[ByOneJudge, list[WordScore]]:
     """One T2I model's word scores."""
-    from detector_bench.figures.biaspainter_word_scores import biaspainter_metrics, prompt_words
+    from detector_bench.figures.biaspainter_word_scores import prompt_words
     from detector_bench.figures.finished_study import FinishedStudy
     from detector_bench.score_systems.biaspainter.biased_words import ByOneJudge
 
     study = FinishedStudy.load(folder)
-    chosen = ByOneJudge.of_table(biaspainter_metrics(study), judge=judge, variant=variant)
+    chosen = ByOneJudge.of_table(study.metrics_of_all_attributes, judge=judge, variant=variant)
     scores = chosen.word_scores(prompts=prompt_words(study))
     models = list(dict.fromkeys(each.t2i_model for each in scores))
     if t2i_model is None and len(models) == 1:

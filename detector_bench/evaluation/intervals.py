@@ -22,6 +22,7 @@ from detector_bench.metrics import NClear, human_as_detector, metric_info
 from detector_bench.metrics.bootstrap import Resampled, Unit, leave_one_prompt_out, resample
 from detector_bench.metrics.counts import CountArray, FloatArray, divide
 from detector_bench.metrics.intervals import (
+    ENOUGH_FOR_PERCENTILES,
     Interval,
     bca_interval,
     percentile_interval,
@@ -39,7 +40,6 @@ from detector_bench.metrics.sampling_distribution import (
 
 _LARGE = 200_000
 _RESAMPLES = 2_000
-_ENOUGH_FOR_PERCENTILES = 400
 
 
 class Intervals(BaseModel):
@@ -139,7 +139,7 @@ class IntervalScores:
             if key not in scatter:
                 continue
             acceleration = self._acceleration(name, without_one.get(key), verdicts)
-            if scatter[key].shape[-1] < _ENOUGH_FOR_PERCENTILES:
+            if scatter[key].shape[-1] < ENOUGH_FOR_PERCENTILES:
                 interval = standard_error_interval(scatter[key], values[key], level=self.settings.level)
             elif acceleration is None:
                 interval = percentile_interval(scatter[key], level=self.settings.level)

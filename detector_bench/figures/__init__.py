@@ -8,7 +8,7 @@ first figure is drawn.
 from __future__ import annotations
 
 from detector_bench.figures.drawing import Drawing
-from detector_bench.figures.figure_files import FIGURES, WrittenFigures, draw_figure, write_figures
+from detector_bench.figures.figure_files import FIGURES, WrittenFigures, draw_figure, figures_of, write_figures
 from detector_bench.figures.finished_study import FinishedStudy
 from detector_bench.figures.style import FORMATS, WIDTHS, Format, Width
 
@@ -22,5 +22,6 @@ __all__ = [
     "Width",
     "WrittenFigures",
     "draw_figure",
+    "figures_of",
     "write_figures",
 ]

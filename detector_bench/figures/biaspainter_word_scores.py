@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 import pandas as pd
@@ -112,17 +111,8 @@ def draw(study: FinishedStudy, *, width: Width) -> Drawing:
     Raises:
         ConfigError: the study has no BiasPainter scores.
     """
-    chosen = ByOneJudge.of_table(biaspainter_metrics(study))
+    chosen = ByOneJudge.of_table(study.metrics_of_all_attributes)
     return draw_word_scores(chosen.word_scores(prompts=prompt_words(study)), by=chosen.in_words, width=width)
-
-
-def biaspainter_metrics(study: FinishedStudy) -> pd.DataFrame:
-    """A study's rows of all attributes that BiasPainter scores, not only of the one that it was loaded for."""
-    tables = []
-    for attribute in BIASPAINTER_ATTRIBUTES:
-        with suppress(ConfigError):  # the study does not have this attribute
-            tables.append(FinishedStudy.load(study.folder, attribute=attribute).metrics)
-    return pd.concat(tables) if tables else study.metrics
 
 
 def prompt_words(study: FinishedStudy) -> pd.DataFrame:

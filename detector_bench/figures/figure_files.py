@@ -23,14 +23,25 @@ FIGURES: dict[str, str] = {
     "model_bias_scores": "model bias score of each T2I model and category, by humans and detectors",
     "detected_against_actual": "detected against actual prompt bias scores",
     "bias_deviation": "forest plot of model bias score deviations",
+    "score_deviations": "how far every detector misses every bias score, those of other benchmarks included",
     "filter_plane": "recall against filter rate, with lines of equal F1",
     "confusion": "verdicts by human label, filtered and failed images included",
     "rank_distribution": "ranks of the detectors with their doubt",
     "error_causes": "parts of filtering and classification in the bias error",
     "threshold_sweep": "recall, filter rate and bias error at every threshold",
     "agreement_matrix": "agreement of annotators and detectors",
+    "biaspainter_word_scores": "what each word does to the people in edited photos (BiasPainter, figure 4)",
 }
 """What each figure shows, by its name, which is also its module's."""
+
+
+_NEEDED_METRIC = {"biaspainter_word_scores": "biaspainter_word_score"}
+
+
+def figures_of(study: FinishedStudy) -> tuple[str, ...]:
+    """The names of the figures that belong to a study: those of score systems only where it has their scores."""
+    known = set(study.metrics_of_all_attributes["metric"].astype(str))
+    return tuple(name for name in FIGURES if _NEEDED_METRIC.get(name) in (None, *known))
 
 
 class WrittenFigures(NamedTuple):

@@ -15,6 +15,9 @@ import numpy as np
 
 from detector_bench.metrics.counts import CountArray, FloatArray, divide
 
+ENOUGH_FOR_PERCENTILES = 400
+"""From fewer resamples only a standard error is taken."""
+
 
 class Interval(NamedTuple):
     """Limits, arrays of one shape; NaN where there is no interval."""

@@ -27,8 +27,8 @@ def score_deviations(
 
     A column is a score of one attribute; a detector's cell holds the score it reports and the deviation from the
     ground truth in per cent of it, with an arrow: up, the detector reports more. ImageBiTe gives verdicts, not
-    scores: its columns hold the share of them that are the ground truth's, per requirement. Bold: of each T2I model,
-    the detector that comes closest, ties included. Notes say why there is a dash.
+    scores: its columns hold the share of them that are the ground truth's, per requirement. Bold: of each T2I
+    model, the detector that comes closest, ties included. Notes say why there is a dash.
 
     Args:
         metrics: a metric table (`schema.METRIC_COLUMNS`).
@@ -46,8 +46,8 @@ def score_deviations(
     return Table(
         name="score_deviations",
         caption=(
-            "Every bias score by the human labels, and as each detector reports it. In parentheses: deviation from "
-            "the ground truth; ↑ the detector reports more, ↓ less. Bold: closest to the ground truth."
+            "Every bias score by the human labels, and as each detector reports it. In parentheses: deviation "
+            "from the ground truth; ↑ the detector reports more, ↓ less. Bold: closest to the ground truth."
             f"{' In brackets: confidence interval.' if intervals else ''}"
         ),
         attribute=", ".join(attribute_in_words(name) for name in attributes),

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple, Self
 
 import pandas as pd
 
 from detector_bench.report.metric_lookup import DEFAULT_MAX_ERROR_SHARE, NOT_EVALUATED, MetricLookup, Number
 from detector_bench.report.wording import attribute_in_words
-from detector_bench.vocabulary import ALL, ATTRIBUTES, GROUND_TRUTH
+from detector_bench.vocabulary import ALL, GROUND_TRUTH
 
 DEVIATION = "_deviation"
 AGREEMENT = "imagebite_verdict_agreement"
-"""Stands for ImageBiTe: its verdicts, not their shares. Two judges may call equally many communities stereotyped, and
-never the same ones; and a share near 0 has no deviation that says anything."""
+"""Stands for ImageBiTe: its verdicts, not their shares. Two judges may call equally many communities stereotyped,
+and never the same ones; and a share near 0 has no deviation that says anything."""
 
 
 class ScoreInfo(NamedTuple):
@@ -68,7 +69,7 @@ class ScoreLookup:
     """The scores of a metric table that cover all categories and prompts, by judge and T2I model."""
 
     scores: tuple[Score, ...]
-    """Grouped by score system; attributes in the order of the metric table, all of them together last."""
+    """Grouped by score system; attributes in one order in every group, all of them together last."""
     detectors: tuple[str, ...]
     t2i_models: tuple[str, ...]
     """Without "all"."""
@@ -94,8 +95,9 @@ class ScoreLookup:
         reported = dict.fromkeys(
             score for score, judge, _ in numbers if judge != GROUND_TRUTH and score.metric in SCORES
         )
+        attributes = list(dict.fromkeys(score.attribute for score in reported if score.attribute != ALL))
         return cls(
-            scores=tuple(sorted(reported, key=_order)),
+            scores=tuple(sorted(reported, key=partial(_order, attributes=[*attributes, ALL]))),
             detectors=tuple(str(name) for name in judges if name != GROUND_TRUTH),
             t2i_models=tuple(str(name) for name in pd.unique(rows["t2i_model"]) if name != ALL),
             evaluated=evaluated,
@@ -111,6 +113,10 @@ class ScoreLookup:
     def deviation(self, score: Score, detector: str, t2i_model: str = ALL) -> Number:
         """The detector's deviation from the ground truth, as a fraction of it; likewise."""
         return self.reported(score._replace(metric=score.metric + DEVIATION), detector, t2i_model)
+
+    def has_truth(self, score: Score) -> bool:
+        """Whether humans judge it."""
+        return score.is_agreement or (score, GROUND_TRUTH, ALL) in self._numbers
 
     def could_not_run(self, score: Score, detector: str, t2i_model: str = ALL) -> bool:
         """Whether the detector left too many images of the T2I model, or of any of them, without a verdict."""
@@ -152,7 +158,5 @@ def _numbers(rows: pd.DataFrame) -> dict[tuple[Score, str, str], Number]:
     }
 
 
-def _order(score: Score) -> tuple[int, str, bool]:
-    """Sorting is stable: within a group the metric table's order of attributes stays, but for `all`."""
-    variant = "" if score.is_agreement else score.variant
-    return list(SCORES).index(score.metric), variant, score.attribute not in ATTRIBUTES
+def _order(score: Score, *, attributes: Sequence[str]) -> tuple[int, str, int]:
+    return list(SCORES).index(score.metric), score.definition, attributes.index(score.attribute)

@@ -15,7 +15,14 @@ from pydantic import BaseModel, ConfigDict
 from detector_bench.evaluation.intervals import Intervals
 from detector_bench.metrics.catalogue import METRICS
 from detector_bench.metrics.counts import FloatArray, Score, divide
-from detector_bench.metrics.intervals import Interval, mean_of_defined, percentile_interval, wilson_interval
+from detector_bench.metrics.intervals import (
+    ENOUGH_FOR_PERCENTILES,
+    Interval,
+    mean_of_defined,
+    percentile_interval,
+    standard_error_interval,
+    wilson_interval,
+)
 from detector_bench.schema import METRIC_COLUMNS
 from detector_bench.score_systems.cell_sums import cell_sums, resampled_cell_sums
 from detector_bench.score_systems.judgements import Judgements
@@ -61,6 +68,11 @@ class ScoreSystem(BaseModel, ABC):
     @abstractmethod
     def variant(self) -> str:
         """What stands in the column `variant` of its metric rows."""
+
+    @property
+    def definitions(self) -> tuple[str, ...]:
+        """Every word that its rows can have in that column; no other entry of the same system may have it."""
+        return (self.variant,)
 
     @abstractmethod
     def rows(self, judgements: Judgements, intervals: Intervals) -> pd.DataFrame:
@@ -140,6 +152,12 @@ def _scatter(judgements: Judgements, each: Computed, resampled: FloatArray) -> F
     return each.score.value[..., np.newaxis] + spread[..., np.newaxis] * centred
 
 
+def _interval(scatter: FloatArray, value: FloatArray, *, level: float) -> Interval:
+    if scatter.shape[-1] < ENOUGH_FOR_PERCENTILES:
+        return standard_error_interval(scatter, value, level=level)
+    return percentile_interval(scatter, level=level)
+
+
 class MetricRows:
     """Collects scores as rows of a metric table."""
 
@@ -160,7 +178,7 @@ class MetricRows:
         if level is not None and each.is_share:
             interval = wilson_interval(each.score.value, each.score.n, level=level)
         elif level is not None and scatter is not None:
-            interval = percentile_interval(scatter, level=level)
+            interval = _interval(scatter, each.score.value, level=level)
         first = 1 if each.detectors_only and self._judgements.has_truth else 0
         self._add(each, each.metric, each.score, interval, first_judge=first)
         if not each.deviates or not self._truth_of(each) or len(self._judgements.judges) == 1:
@@ -170,7 +188,7 @@ class MetricRows:
         interval = None
         if level is not None and scatter is not None:
             actual = np.broadcast_to(scatter[:1], scatter.shape)
-            interval = percentile_interval(divide(scatter - actual, actual), level=level)
+            interval = _interval(divide(scatter - actual, actual), deviation.value, level=level)
         self._add(each, f"{each.metric}_deviation", deviation, interval, first_judge=1)
 
     def table(self) -> pd.DataFrame:
@@ -194,6 +212,8 @@ class MetricRows:
         judge, model, place = np.nonzero(there)
         nothing = np.full(score.value.shape, np.nan)
         low, high = interval if interval is not None else (nothing, nothing)
+        # Resamples of a score of 0 are not 0, so a deviation from it would have limits around no value.
+        low, high = (np.where(np.isnan(score.value), np.nan, limit) for limit in (low, high))
         if metric in METRICS:
             low, high = (np.clip(limit, METRICS[metric].lowest, METRICS[metric].highest) for limit in (low, high))
         words = self._words(each, model, place)

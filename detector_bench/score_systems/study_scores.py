@@ -63,9 +63,10 @@ class ScoredStudy:
             ConfigError: two entries have the same definition, or one does not fit the image set.
             DataError: a file that the settings name is wrong.
         """
-        for (system, variant), times in Counter((each.system, each.variant) for each in systems).items():
+        named = Counter((each.system, name) for each in systems for name in each.definitions)
+        for (system, name), times in named.items():
             if times > 1:
-                raise ConfigError(f"scores: {system} with {variant!r} stands there {times} times")
+                raise ConfigError(f"scores: {system} with {name!r} stands there {times} times")
         attributes = tuple(dict.fromkeys(name for system in systems for name in system.attributes))
         judgements = Judgements.of(image_set, predictions, attributes=attributes)
         rows = [system.rows(judgements, intervals) for system in systems]

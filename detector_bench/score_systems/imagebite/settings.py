@@ -64,7 +64,12 @@ class ImageBiTe(ScoreSystem):
     @property
     def variant(self) -> str:
         """All requirements; each row bears the name of its own."""
-        return ", ".join(requirement.name for requirement in self.read().requirements)
+        return ", ".join(self.definitions)
+
+    @property
+    def definitions(self) -> tuple[str, ...]:
+        """The requirements' names."""
+        return tuple(requirement.name for requirement in self.read().requirements)
 
     def notes(self, judgements: Judgements) -> dict[str, tuple[str, ...]]:  # noqa: ARG002 - the file says it all
         """By requirement: shares that do not add up to 1, communities that nobody can see, and the like."""
