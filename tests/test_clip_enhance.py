@@ -314,6 +314,7 @@ def composition_rates(shared: Path, folder: Path, *, portraits: int) -> dict[tup
     return {(row.detector, row.metric): row.value for row in chosen.itertuples()}
 
 
+@pytest.mark.slow
 def test_the_composition_filters_more_than_its_face_filter_alone(shared: Path, tmp_path: Path) -> None:
     rates = composition_rates(shared, tmp_path, portraits=6)
     assert rates["composition", "filter_rate"] > rates["face-alone", "filter_rate"] + 0.1

@@ -132,6 +132,7 @@ def probabilities(raw: str | None) -> list[float]:
 # Against the authors' steps
 
 
+@pytest.mark.slow
 def test_probabilities_are_those_of_the_authors_steps(
     authors_steps: Steps, network: Path, faces: list[Pixels]
 ) -> None:

@@ -244,6 +244,7 @@ def boxes_network(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "person_face.pt"
 
 
+@pytest.mark.slow
 def test_whole_run_shares_the_boxes_and_need_not_be_repeated(
     checkpoint: Path, boxes_network: Path, tmp_path: Path
 ) -> None:

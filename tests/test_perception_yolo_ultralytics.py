@@ -193,6 +193,7 @@ def test_missing_ultralytics_is_named(tmp_path: Path) -> None:
         YoloBoxes(network=str(tmp_path / "net.pt")).load(ANYWHERE)
 
 
+@pytest.mark.slow
 @needs_ultralytics
 def test_other_networks_keep_their_threads(networks: Path) -> None:
     program = f"""

@@ -155,6 +155,7 @@ def test_killed_ten_times_and_run_again_the_results_are_the_same_bytes(
     assert_same_results(study / out, undisturbed)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
 def test_stopped_politely_it_says_so_and_goes_on_next_time(study: Path, undisturbed: Path, name: str) -> None:
     process = start(study, name)
