@@ -154,6 +154,19 @@ class Study(BaseModel):
             raise ConfigError(f"n_clear is 'detector' or 'human'; got {n_clear!r}")
         return self.model_copy(update={"n_clear": n_clear})
 
+    def with_attributes(self, names: Collection[str]) -> Study:
+        """The same study with some of its attributes, in the study's order.
+
+        Raises:
+            ConfigError: an attribute that the study does not have, or none.
+        """
+        for name in names:
+            if name not in self.attributes:
+                raise ConfigError(f"no attribute {name!r} in this study: {nearest_hint(name, self.attributes)}")
+        if not names:
+            raise ConfigError("no attribute of this study is left")
+        return self.model_copy(update={"attributes": tuple(name for name in self.attributes if name in names)})
+
     def with_detectors(self, *, only: Collection[str] = (), without: Collection[str] = ()) -> Study:
         """The same study with some of its detectors, in the study's order.
 

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import pandas as pd
 import pytest
 import typer
 from filelock import FileLock
@@ -252,6 +253,19 @@ def test_some_of_a_studys_detectors_are_chosen_by_name(command: Command, folder:
     status, _, said = command(*arguments, folder / "three", "--only", "test-color")
     assert status == 1
     assert "no detector 'test-color' in this study: did you mean 'test-colour'" in said
+
+
+def test_one_of_a_studys_attributes_is_chosen_by_name(command: Command, folder: Path) -> None:
+    study = folder / "both.yaml"
+    study.write_text("image_set: images\nattributes: [gender, age]\ndetectors: [test-age-and-gender]\n")
+    arguments = ["run", study, "--no-cache", "--out", folder / "one"]
+    status, _, said = command(*arguments)
+    assert (status, "labels.csv has no labels for 'age'" in said) == (1, True)
+    assert command(*arguments, "--attribute", "gender")[0] == 0
+    metrics = pd.read_csv(folder / "one" / "metrics.csv")
+    assert set(metrics["attribute"]) == {"gender"}
+    status, _, said = command(*arguments, "--attribute", "agee")
+    assert (status, "no attribute 'agee' in this study: did you mean 'age'?" in said) == (1, True)
 
 
 def test_mistakes_are_one_line_on_standard_error_without_a_traceback(folder: Path) -> None:

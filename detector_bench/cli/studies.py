@@ -49,6 +49,10 @@ Without = Annotated[
     list[str] | None,
     typer.Option("--without", metavar="NAME", help="Leave this detector of the study out; may be repeated."),
 ]
+Attribute = Annotated[
+    list[str] | None,
+    typer.Option("--attribute", metavar="NAME", help="Of the study's attributes, only this one; may be repeated."),
+]
 IntervalsOption = Annotated[
     bool, typer.Option("--intervals", help="Show confidence intervals in the tables; metrics.csv always has them.")
 ]
@@ -71,6 +75,7 @@ def run(
     cache_dir: CacheDir = None,
     no_cache: NoCache = False,
     n_clear: NClear = None,
+    attribute: Attribute = None,
     only: Only = None,
     without: Without = None,
     intervals: IntervalsOption = False,
@@ -86,6 +91,7 @@ def run(
     """
     study = _load(study_file, image_set=image_set, n_clear=n_clear, plugin=plugin)
     study = study.with_detectors(only=only or (), without=without or ())
+    study = study.with_attributes(attribute) if attribute else study
     _run_and_print(
         study, out, weights_dir=weights_dir, cache_dir=cache_dir, use_cache=not no_cache, intervals=intervals
     )
@@ -103,6 +109,7 @@ def evaluate(
     allow_incomplete: Annotated[
         bool, typer.Option("--allow-incomplete", help="Leave out images without a prediction, and count them.")
     ] = False,
+    attribute: Attribute = None,
     only: Only = None,
     without: Without = None,
     intervals: IntervalsOption = False,
@@ -115,6 +122,7 @@ def evaluate(
     """
     study = _load(study_file, image_set=image_set, n_clear=n_clear, plugin=plugin)
     study = study.with_detectors(only=only or (), without=without or ())
+    study = study.with_attributes(attribute) if attribute else study
     result = study.evaluate(predictions, out, allow_incomplete=allow_incomplete, tables_with_intervals=intervals)
     _print(result, ["metrics.csv", "tables/"])
 
