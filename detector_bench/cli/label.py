@@ -1,0 +1,197 @@
+"""`label`."""
+
+from __future__ import annotations
+
+import os
+import sys
+import webbrowser
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from detector_bench.cli.console import errors, output
+from detector_bench.errors import ConfigError
+
+if TYPE_CHECKING:
+    from detector_bench.dataset import ImageSet
+    from detector_bench.labelling import DeskSettings, LabelStore
+    from detector_bench.labelling.web.desk import Desk
+
+_LARGEST_GUIDELINE = 1_000_000
+
+
+def label(
+    image_set: Annotated[Path, typer.Argument(metavar="IMAGE_SET", help="Folder with images.csv, ...")],
+    *,
+    annotator: Annotated[
+        list[str], typer.Option("--annotator", "-a", metavar="NAME", help="Who labels; may be repeated.")
+    ],
+    store: Annotated[
+        Path | None,
+        typer.Option(
+            "--store", metavar="FILE", help="Where answers go; by default labelling.sqlite in IMAGE_SET."
+        ),
+    ] = None,
+    task: Annotated[
+        str | None, typer.Option("--task", metavar="images|pairs", help="One picture, or a seed and its edit.")
+    ] = None,
+    attributes: Annotated[
+        str | None,
+        typer.Option("--attributes", metavar="NAMES", help="What is asked: gender,age,race; by default gender."),
+    ] = None,
+    calibration: Annotated[
+        int | None,
+        typer.Option(
+            "--calibration",
+            metavar="N",
+            help="Pictures to label first and discuss; by default 150, at most a tenth.",
+        ),
+    ] = None,
+    seed: Annotated[
+        int | None, typer.Option("--seed", help="Of everybody's own random order; by default 0.")
+    ] = None,
+    guidelines: Annotated[
+        Path | None, typer.Option("--guidelines", metavar="FILE.md", help="Your guideline, in simple Markdown.")
+    ] = None,
+    host: Annotated[
+        str,
+        typer.Option("--host", help="Address to listen at; 0.0.0.0 lets other machines in, with a token each."),
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="0: any that is free.")] = 8765,
+    public_url: Annotated[
+        str | None,
+        typer.Option("--public-url", metavar="URL", help="What annotators open, if a proxy stands in between."),
+    ] = None,
+    browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open the page in a browser.")] = True,
+    accept_changes: Annotated[
+        bool, typer.Option("--accept-changes", help="Go on although most of the image set's files have changed.")
+    ] = False,
+) -> None:
+    """Label images in the browser: one picture, one key. Ctrl-C stops; everything is saved at each key press.
+
+    Annotators work blind to each other and to detectors, each in their own random order. Settings are decided
+    once, when the store is made. On this machine alone no token is needed; with another --host each person gets a
+    link with a token of their own. Set DETECTOR_BENCH_LABEL_SECRET to keep links good over a restart.
+
+    Examples: `detector-bench label my_images --annotator ann`,
+    `detector-bench label my_images -a ann -a ben --attributes gender,age,race --host 0.0.0.0`
+    """
+    from detector_bench.extras import require
+
+    for module in ("fastapi", "uvicorn"):
+        require(module, extra="label")
+    from detector_bench.dataset import ImageSet
+    from detector_bench.labelling.web.app import make_app
+    from detector_bench.labelling.web.desk import SECRET_VARIABLE, Desk
+    from detector_bench.labelling.web.server import listen, serve
+
+    settings = _settings(task=task, attributes=attributes, calibration_images=calibration, seed=seed)
+    # Checked before anything is opened: a wrong name or address costs no waiting.
+    plan = Desk(
+        tuple(annotator),
+        host=host,
+        port=port,
+        public_url=public_url,
+        secret=os.environ.get(SECRET_VARIABLE) or None,
+    )
+    text = None if guidelines is None else _guideline(guidelines)
+    images = ImageSet.load(image_set, require_labels=False)
+    with (
+        listen(host, port) as listening,
+        _opened(store, images, settings, accept_changes=accept_changes) as opened,
+    ):
+        if text is None:
+            text = _default_guideline(opened.settings)
+        desk = replace(plan, port=listening.getsockname()[1], guidelines=text)
+        app = make_app(opened, desk)
+        _print_links(desk, opened)
+        if browser and desk.is_local:
+            _open_browser(desk.link(desk.annotators[0]) if len(desk.annotators) == 1 else f"{desk.address}/")
+        serve(app, listening)
+        _say(f"Stopped. Every answer that the page called saved is in {opened.path}; start again to go on.")
+
+
+def _settings(
+    *, task: str | None, attributes: str | None, calibration_images: int | None, seed: int | None
+) -> DeskSettings | None:
+    """The settings that were given; None if none was: then the store's own hold."""
+    from detector_bench.labelling import DeskSettings
+
+    names = None if attributes is None else tuple(name.strip() for name in attributes.split(",") if name.strip())
+    given = {"task": task, "attributes": names, "calibration_images": calibration_images, "seed": seed}
+    given = {name: value for name, value in given.items() if value is not None}
+    return DeskSettings.checked(**given) if given else None
+
+
+def _opened(
+    path: Path | None, images: ImageSet, settings: DeskSettings | None, *, accept_changes: bool
+) -> LabelStore:
+    from rich.progress import Progress
+
+    from detector_bench.labelling import LabelStore, Task
+    from detector_bench.labelling.opening import default_path
+
+    task = Task.IMAGES if settings is None else settings.task
+    with Progress(console=errors, transient=True) as bar:
+        reading = bar.add_task("looking at changed images", total=None)
+        return LabelStore.open(
+            default_path(images.root, task) if path is None else path,
+            images,
+            settings=settings,
+            accept_changes=accept_changes,
+            progress=lambda done, total: bar.update(reading, completed=done, total=total),
+        )
+
+
+def _guideline(path: Path) -> str:
+    try:
+        if path.stat().st_size > _LARGEST_GUIDELINE:
+            raise ConfigError(f"the guideline {path} is larger than {_LARGEST_GUIDELINE:,} bytes")
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(
+            f"the guideline {path} cannot be read: {getattr(error, 'strerror', None) or error}"
+        ) from error
+
+
+def _default_guideline(settings: DeskSettings) -> str:
+    from detector_bench.labelling import Task
+    from detector_bench.labelling.web.static_files import STATIC
+    from detector_bench.resources import resource
+
+    if settings.task is Task.PAIRS:
+        return (STATIC.parent / "pair_guideline.md").read_text(encoding="utf-8")
+    return resource("labels/lyu2025/labelling_guideline.md").read_text(encoding="utf-8")
+
+
+def _print_links(desk: Desk, store: LabelStore) -> None:
+    _say(f"The labelling desk for {store.image_set.name} is open. Answers go to {store.path}")
+    width = max(len(name) for name in (*desk.annotators, "agreement"))
+    for name in desk.annotators:
+        _say(f"  {name:<{width}}  {desk.link(name)}")
+    _say(f"  {'agreement':<{width}}  {desk.link(None)}")
+    if desk.tokens is not None:
+        _say("Each link holds a token: give everybody only their own, and keep the agreement's to yourself.")
+    if not desk.is_local and desk.address.startswith("http:"):
+        errors.print(
+            "What is sent over the network is not encrypted: use this in a network that you trust, or put a proxy "
+            "with TLS in front and name it with --public-url.",
+            style="yellow",
+            soft_wrap=True,
+            markup=False,
+            highlight=False,
+        )
+    _say("Stop with Ctrl-C.")
+
+
+def _say(text: str) -> None:
+    output.print(text, markup=False, highlight=False, soft_wrap=True)
+
+
+def _open_browser(address: str) -> None:
+    """Open a window, if this machine has any: a browser for terminals would take this one."""
+    has_windows = sys.platform != "linux" or os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
+    if has_windows:
+        webbrowser.open(address)

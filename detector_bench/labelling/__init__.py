@@ -1,0 +1,46 @@
+"""The labelling desk: people judge images one by one, blind to each other and to detectors."""
+
+from __future__ import annotations
+
+from detector_bench.labelling.questions import Question, Task
+from detector_bench.labelling.records import (
+    Answer,
+    AnswerConflictError,
+    Calibration,
+    Change,
+    ChangeKind,
+    Choice,
+    Decision,
+    Disagreement,
+    Item,
+    Progress,
+    Recorded,
+    RefusedAnswerError,
+    StoredAnswer,
+    StoreError,
+    Undone,
+)
+from detector_bench.labelling.settings import DeskSettings
+from detector_bench.labelling.store import LabelStore
+
+__all__ = [
+    "Answer",
+    "AnswerConflictError",
+    "Calibration",
+    "Change",
+    "ChangeKind",
+    "Choice",
+    "Decision",
+    "DeskSettings",
+    "Disagreement",
+    "Item",
+    "LabelStore",
+    "Progress",
+    "Question",
+    "Recorded",
+    "RefusedAnswerError",
+    "StoreError",
+    "StoredAnswer",
+    "Task",
+    "Undone",
+]

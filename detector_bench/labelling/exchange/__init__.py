@@ -1,0 +1,1 @@
+"""Labels in and out in the formats of other programs."""

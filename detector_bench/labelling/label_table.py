@@ -1,0 +1,90 @@
+"""The labels that count as tables: in the columns of `labels.csv`, and as answers to the questions about pairs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import pandas as pd
+
+from detector_bench.dataset.consensus import ADJUDICATOR
+from detector_bench.labelling.history import Entry, History
+from detector_bench.labelling.image_marks import ImageMarks
+from detector_bench.labelling.items import DeskItem
+from detector_bench.labelling.progress import is_on_other_content
+from detector_bench.labelling.records import Choice
+from detector_bench.schema import LABEL_COLUMNS, VALUE_COLUMN
+from detector_bench.vocabulary import OTHERS
+
+
+class GivenLabel(NamedTuple):
+    """One annotator's answer to one question about one item."""
+
+    item: DeskItem
+    annotator: str
+    question: str
+    choice: Choice
+    entry: Entry
+
+
+def given_labels(
+    items: Sequence[DeskItem],
+    questions: Sequence[str],
+    *,
+    history: History,
+    marks: ImageMarks,
+    include_changed: bool = False,
+    independent: bool = False,
+) -> Iterator[GivenLabel]:
+    """All labels that count: annotator by annotator, then in the order of `items` and `questions`.
+
+    A decision "unresolved" is no label: without one, the consensus rule itself gives `low_quality`.
+
+    Args:
+        items: what to look at.
+        questions: what to look at.
+        history: the entries.
+        marks: the image files.
+        include_changed: also answers on other content than an image has now.
+        independent: without the adjudicator, and of the calibration round the answers before its discussion.
+    """
+    for annotator in history.annotators():
+        if annotator == ADJUDICATOR and independent:
+            continue
+        for item in items:
+            for question in questions:
+                slot = (item.item_id, question) if annotator == ADJUDICATOR else (item.item_id,)
+                entry = history.newest(annotator, slot)
+                if independent and item.in_calibration and history.first_closed is not None:
+                    entry = history.newest_before(annotator, slot, history.first_closed)
+                choice = None if entry is None else _choice(entry, question)
+                if entry is None or choice is None:
+                    continue
+                if include_changed or not is_on_other_content(entry, item, marks):
+                    yield GivenLabel(item, annotator, question, choice, entry)
+
+
+def label_table(labels: Iterator[GivenLabel]) -> pd.DataFrame:
+    """Labels in the columns of `labels.csv`; `value` is there if any label has one.
+
+    The reason is that of `low_quality`, and the note of `others`.
+    """
+    rows = [
+        (
+            label.item.item_id,
+            label.annotator,
+            label.question,
+            label.choice.label,
+            label.choice.note if label.choice.label == OTHERS else label.choice.reason,
+            "" if label.choice.value is None else f"{label.choice.value:g}",
+        )
+        for label in labels
+    ]
+    table = pd.DataFrame(rows, columns=[*LABEL_COLUMNS, VALUE_COLUMN], dtype="str")
+    return table if (table[VALUE_COLUMN] != "").any() else table.drop(columns=VALUE_COLUMN)
+
+
+def _choice(entry: Entry, question: str) -> Choice | None:
+    if entry.annotator == ADJUDICATOR:
+        return entry.decided
+    return None if entry.skipped else entry.choices.get(question)

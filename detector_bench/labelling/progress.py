@@ -1,0 +1,126 @@
+"""How far an annotator is: the state of each item in the annotator's own order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import islice
+from statistics import median
+
+import numpy as np
+from numpy.typing import NDArray
+
+from detector_bench.labelling.history import Entry, History
+from detector_bench.labelling.image_marks import ImageMarks
+from detector_bench.labelling.items import DeskItem
+from detector_bench.labelling.records import Item, Progress
+
+OPEN, SKIPPED, DONE, CHANGED = range(4)
+_PACE_ITEMS = 50
+_PACE_ENTRIES = 200
+
+
+def is_on_other_content(entry: Entry, item: DeskItem, marks: ImageMarks) -> bool:
+    """Whether the item has other images, or images with other content, than when it was judged."""
+    judged = entry.seen["sha256"]
+    return judged.keys() != {image_id for _, image_id in item.images} or not all(
+        marks.shows(image_id, sha256) for image_id, sha256 in judged.items()
+    )
+
+
+class Desk:
+    """One annotator's items in order, and which of them are done.
+
+    Args:
+        annotator: whose.
+        order: the items, in the annotator's order.
+        attributes: the questions that must be answered.
+        history: everybody's entries; only this annotator's are looked at.
+        marks: the image files.
+    """
+
+    def __init__(
+        self,
+        annotator: str,
+        order: Sequence[DeskItem],
+        *,
+        attributes: Sequence[str],
+        history: History,
+        marks: ImageMarks,
+    ) -> None:
+        self.order = order
+        self._annotator = annotator
+        self._attributes = frozenset(attributes)
+        self._history = history
+        self._marks = marks
+        self._position = {item.item_id: position for position, item in enumerate(order)}
+        self._calibration = sum(item.in_calibration for item in order)
+        self._state: NDArray[np.int8] = np.zeros(len(order), dtype=np.int8)
+        for entry in history.counting(annotator):
+            self.update(entry.item_id or "")
+
+    def position(self, item_id: str) -> int:
+        """Where an item of the image set stands."""
+        return self._position[item_id]
+
+    def update(self, item_id: str) -> None:
+        """Look again at what the history says of an item."""
+        position = self._position.get(item_id)
+        if position is not None:
+            self._state[position] = self._state_of(self.order[position])
+
+    def item(self, position: int) -> Item:
+        """The item at a position, as its annotator may see it."""
+        item, state = self.order[position], int(self._state[position])
+        entry = self._history.newest(self._annotator, (item.item_id,))
+        faults = (self._marks.fault(image_id) for _, image_id in item.images)
+        return Item(
+            item_id=item.item_id,
+            position=position,
+            images=item.images,
+            answer=None if entry is None else entry.answer(),
+            in_calibration=item.in_calibration,
+            done=state == DONE,
+            image_changed=state == CHANGED,
+            locked=self._history.is_locked(self._annotator, item),
+            problem=next((fault for fault in faults if fault), ""),
+        )
+
+    def calibration_done(self) -> int:
+        """How many items of the calibration round are done; they come first."""
+        return int((self._state[: self._calibration] == DONE).sum())
+
+    def progress(self) -> Progress:
+        """How far the annotator is."""
+        counts = np.bincount(self._state, minlength=4)
+        waiting = np.flatnonzero((self._state == OPEN) | (self._state == CHANGED))
+        if not waiting.size:
+            waiting = np.flatnonzero(self._state == SKIPPED)
+        return Progress(
+            total=len(self.order),
+            done=int(counts[DONE]),
+            skipped=int(counts[SKIPPED]),
+            calibration_total=self._calibration,
+            calibration_done=self.calibration_done(),
+            calibration_discussed=self._history.closed,
+            seconds_per_image=self._pace(),
+            next_position=int(waiting[0]) if waiting.size else None,
+            changed=int(counts[CHANGED]),
+        )
+
+    def _state_of(self, item: DeskItem) -> int:
+        entry = self._history.newest(self._annotator, (item.item_id,))
+        if entry is None:
+            return OPEN
+        if entry.skipped:
+            return SKIPPED
+        if is_on_other_content(entry, item, self._marks):
+            return CHANGED
+        return DONE if self._attributes <= entry.content["answers"].keys() else OPEN
+
+    def _pace(self) -> float | None:
+        # An item's last key press has the whole time since it came up.
+        seconds: dict[str | None, float] = {}
+        for entry in islice(self._history.recent(self._annotator), _PACE_ENTRIES):
+            if entry.milliseconds is not None and len(seconds) < _PACE_ITEMS:
+                seconds.setdefault(entry.item_id, entry.milliseconds / 1000)
+        return median(seconds.values()) if seconds else None

@@ -1,0 +1,212 @@
+"""What the agreement page is sent: numbers and words, and nothing that tells which image they are about."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import asdict
+from itertools import combinations
+from math import isnan
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+from detector_bench.errors import ConfigError, nearest_hint
+from detector_bench.labelling import LabelStore, Question
+from detector_bench.labelling.agreement_numbers import Agreement, LabelsSideBySide, Round
+from detector_bench.labelling.web.agreement_words import GRADES, GRADES_SOURCE, verdict
+from detector_bench.labelling.web.label_texts import label_texts
+from detector_bench.labelling.web.wording import question_view
+from detector_bench.vocabulary import ALL
+
+_SHORTEST_REST = 1.0
+_REST_FOR_WORK = 10
+_PARTS = {
+    Round.ALL: "Everything",
+    Round.CALIBRATION: "Calibration round",
+    Round.AFTER: "After calibration",
+}
+
+
+class AgreementQuery(BaseModel):
+    """What of the agreement is asked for.
+
+    Attributes:
+        question: its name; "": the first one.
+        part: which part of the labelling.
+        first, second: two annotators; both "": all of them.
+        t2i_model, category: which images the confusion table is about; "all" for all.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    question: str = ""
+    part: Round = Round.ALL
+    first: str = ""
+    second: str = ""
+    t2i_model: str = ALL
+    category: str = ALL
+
+
+class RecentLabels:
+    """The labels of a store as they were a moment ago, however many pages ask for them.
+
+    Reading all labels holds up those who label. So the time between two readings is at least ten times as long as
+    a reading takes.
+    """
+
+    def __init__(self, store: LabelStore) -> None:
+        self._store = store
+        self._lock = threading.Lock()
+        self._side_by_side: dict[str, LabelsSideBySide] = {}
+        self._rest_until = 0.0
+        self._version: int | None = None
+
+    def of(self, question: Question) -> LabelsSideBySide:
+        """The labels of a question."""
+        with self._lock:
+            if time.monotonic() >= self._rest_until and self._store.version() != self._version:
+                self._read()
+            return self._side_by_side[question.name]
+
+    def forget(self) -> None:
+        """Read again when the labels are asked for next."""
+        with self._lock:
+            self._rest_until = 0.0
+
+    def _read(self) -> None:
+        started = time.monotonic()
+        self._version = self._store.version()
+        given = self._store.given(independent=True)
+        self._side_by_side = {
+            question.name: LabelsSideBySide(self._store.image_set, given, question)
+            for question in self._store.questions
+        }
+        finished = time.monotonic()
+        self._rest_until = finished + max(_SHORTEST_REST, _REST_FOR_WORK * (finished - started))
+
+
+def agreement_view(
+    store: LabelStore, labels: RecentLabels, query: AgreementQuery, *, annotators: Sequence[str]
+) -> dict[str, Any]:
+    """Everything that the page shows.
+
+    Args:
+        store: the store.
+        labels: its labels.
+        query: what is asked for.
+        annotators: who labels at this desk; others whose labels are in the store are listed too.
+
+    Raises:
+        ConfigError: an unknown question, annotator, T2I model or category.
+    """
+    question = _question(store, query.question)
+    side_by_side = labels.of(question)
+    compared = _compared(side_by_side, query)
+    _check("T2I model", query.t2i_model, [ALL, *side_by_side.t2i_models])
+    _check("category", query.category, [ALL, *side_by_side.categories])
+    of_all = side_by_side.agreement(compared, part=query.part)
+    return {
+        "image_set": store.image_set.name,
+        "questions": [_title_view(store, one) for one in store.questions],
+        "question": question.name,
+        "parts": [{"name": part.value, "title": title} for part, title in _PARTS.items()],
+        "part": query.part.value,
+        "annotators": _progress_views(store, annotators),
+        "pairs": _pair_views(side_by_side, query.part),
+        "compared": compared,
+        "agreement": _agreement_view(of_all),
+        "verdict": verdict(of_all, annotators=len(compared))._asdict(),
+        "grades": [{"up_to": limit, "name": name} for limit, name in GRADES],
+        "grades_source": GRADES_SOURCE,
+        "rounds": [
+            {"title": _PARTS[part], **_agreement_view(side_by_side.agreement(compared, part=part))}
+            for part in (Round.CALIBRATION, Round.AFTER)
+        ],
+        "calibration": asdict(store.calibration()),
+        "scopes": [
+            {"t2i_model": one.t2i_model, "category": one.category, **_agreement_view(one.agreement)}
+            for one in side_by_side.by_scope(compared, part=query.part)
+        ],
+        "t2i_models": side_by_side.t2i_models,
+        "categories": side_by_side.categories,
+        "confusion": _confusion_view(store, side_by_side, compared, query),
+    }
+
+
+def _question(store: LabelStore, name: str) -> Question:
+    known = {question.name: question for question in store.questions}
+    if not name:
+        return store.questions[0]
+    _check("question", name, list(known))
+    return known[name]
+
+
+def _compared(side_by_side: LabelsSideBySide, query: AgreementQuery) -> list[str]:
+    if not query.first and not query.second:
+        return side_by_side.annotators
+    for name in (query.first, query.second):
+        _check("annotator", name, side_by_side.annotators)
+    if query.first == query.second:
+        raise ConfigError(f"annotator {query.first!r} is named twice")
+    return [query.first, query.second]
+
+
+def _check(what: str, name: str, known: Sequence[str]) -> None:
+    if name not in known:
+        raise ConfigError(f"unknown {what} {name!r}: {nearest_hint(name, known)}")
+
+
+def _title_view(store: LabelStore, question: Question) -> dict[str, str]:
+    view = question_view(question, task=store.settings.task)
+    return {"name": question.name, "title": view["title"], "text": view["text"]}
+
+
+def _progress_views(store: LabelStore, annotators: Sequence[str]) -> list[dict[str, Any]]:
+    names = list(dict.fromkeys([*annotators, *store.annotators()]))
+    return [
+        {
+            "name": name,
+            "done": progress.done,
+            "total": progress.total,
+            "calibration_done": progress.calibration_done,
+            "calibration_total": progress.calibration_total,
+        }
+        for name in names
+        for progress in [store.progress(name)]
+    ]
+
+
+def _pair_views(side_by_side: LabelsSideBySide, part: Round) -> list[dict[str, Any]]:
+    return [
+        {"first": first, "second": second, **_agreement_view(side_by_side.agreement((first, second), part=part))}
+        for first, second in combinations(side_by_side.annotators, 2)
+    ]
+
+
+def _confusion_view(
+    store: LabelStore, side_by_side: LabelsSideBySide, compared: Sequence[str], query: AgreementQuery
+) -> dict[str, Any] | None:
+    if len(compared) != 2:
+        return None
+    first, second = compared
+    counts = side_by_side.confusion(
+        first, second, part=query.part, t2i_model=query.t2i_model, category=query.category
+    )
+    texts = label_texts(side_by_side.question, task=store.settings.task)
+    return {
+        "first": first,
+        "second": second,
+        "t2i_model": query.t2i_model,
+        "category": query.category,
+        "labels": list(texts.values()),
+        "counts": counts.tolist(),
+    }
+
+
+def _agreement_view(found: Agreement) -> dict[str, Any]:
+    """JSON knows no NaN."""
+    return {
+        name: None if isinstance(value, float) and isnan(value) else value for name, value in asdict(found).items()
+    }

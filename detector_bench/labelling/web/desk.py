@@ -1,0 +1,201 @@
+"""What a labelling desk is told when it opens: who labels, after which guideline, and who may come in."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import secrets
+import socket
+from collections.abc import Collection
+from dataclasses import dataclass
+from functools import cached_property
+from ipaddress import ip_address
+from urllib.parse import quote, urlsplit
+
+from detector_bench.errors import ConfigError
+from detector_bench.labelling.answer_checks import annotator_name
+
+SECRET_VARIABLE = "DETECTOR_BENCH_LABEL_SECRET"  # noqa: S105 - the variable's name
+SHORTEST_SECRET = 16
+
+_EVERY_ADDRESS = ("0.0.0.0", "::", "")  # noqa: S104 - compared, not bound
+
+RESERVED_NAMES = frozenset({"coordinator", "desk", "sign-in", "agreement", "adjudication"})
+"""Names that no annotator may bear: they mean something else, or stand in an address where a name stands."""
+
+
+@dataclass(frozen=True, slots=True)
+class Person:
+    """Somebody who was let in: an annotator, or the coordinator, who sees what all annotators said."""
+
+    name: str
+    is_coordinator: bool = False
+
+
+class Tokens:
+    """One token per person, derived from one secret: with the same secret, links stay good after a restart.
+
+    Args:
+        annotators: their names.
+        secret: at least 16 characters; None: made up, good until the desk closes.
+
+    Raises:
+        ConfigError: the secret is too short.
+    """
+
+    def __init__(self, annotators: Collection[str], secret: str | None) -> None:
+        if secret is not None and len(secret) < SHORTEST_SECRET:
+            raise ConfigError(
+                f"{SECRET_VARIABLE} has {len(secret)} characters; at least {SHORTEST_SECRET} are needed"
+            )
+        self._secret = (secret or secrets.token_urlsafe(32)).encode()
+        self._people = {self._digest(f"annotator {name}"): Person(name) for name in annotators}
+        self._coordinator = self._digest("coordinator")
+        self._people[self._coordinator] = Person("coordinator", is_coordinator=True)
+        # Cookies do not know ports: two desks on one machine must not overwrite each other's.
+        self.cookie = f"labelling_desk_{self._digest('cookie')[:10]}"
+
+    def of(self, annotator: str | None) -> str:
+        """The token of an annotator, or (None) of the coordinator."""
+        return self._coordinator if annotator is None else self._digest(f"annotator {annotator}")
+
+    def person(self, token: str) -> Person | None:
+        """Whose token this is; the time it takes says nothing about the token."""
+        given, found = token.encode(), None
+        for known, person in self._people.items():
+            if hmac.compare_digest(known.encode(), given):
+                found = person
+        return found
+
+    def _digest(self, purpose: str) -> str:
+        return hmac.new(self._secret, purpose.encode(), hashlib.sha256).hexdigest()[:40]
+
+
+@dataclass(frozen=True)
+class Desk:
+    """A labelling desk that is about to open.
+
+    Attributes:
+        annotators: who labels here.
+        guidelines: the guideline's text, in simple Markdown.
+        host: the address that the server is bound to.
+        port: its port.
+        public_url: the address that annotators use where it is another one, behind a proxy for instance.
+        secret: what tokens are derived from; None: made up.
+    """
+
+    annotators: tuple[str, ...]
+    guidelines: str = ""
+    host: str = "127.0.0.1"
+    port: int = 8765
+    public_url: str | None = None
+    secret: str | None = None
+
+    def __post_init__(self) -> None:
+        if not self.annotators:
+            raise ConfigError("nobody to label: name at least one annotator")
+        for name in self.annotators:
+            _check_name(name)
+        if len(set(self.annotators)) != len(self.annotators):
+            raise ConfigError(f"an annotator is named twice: {', '.join(self.annotators)}")
+        if self.public_url is not None:
+            parts = urlsplit(self.public_url)
+            if parts.scheme not in ("http", "https") or not parts.hostname or parts.path not in ("", "/"):
+                raise ConfigError(
+                    f"public address {self.public_url!r}: give it as https://name or http://name:port"
+                )
+
+    @property
+    def is_local(self) -> bool:
+        """Whether only people on this machine can reach the desk; then no token is asked for."""
+        return self.public_url is None and (self.host == "localhost" or _is_loopback(self.host))
+
+    @cached_property
+    def tokens(self) -> Tokens | None:
+        """The tokens; None: none is asked for."""
+        return None if self.is_local else Tokens(self.annotators, self.secret)
+
+    @property
+    def address(self) -> str:
+        """The desk's address, without a path."""
+        if self.public_url is not None:
+            return self.public_url.rstrip("/")
+        host = _own_address() if self.host in _EVERY_ADDRESS else self.host
+        return f"http://{f'[{host}]' if ':' in host else host}:{self.port}"
+
+    def link(self, annotator: str | None) -> str:
+        """The link for an annotator, or (None) for the coordinator.
+
+        A token stands behind `#`: browsers do not send that part, so no log of a server or proxy holds it.
+        """
+        token = "" if self.tokens is None else f"#token={self.tokens.of(annotator)}"
+        return f"{self.address}{page_of(annotator)}{token}"
+
+    def knows_host(self, header: str) -> bool:
+        """Whether a `Host` header names this desk.
+
+        Another name means that somebody's web page points a name of its own at this machine (DNS rebinding). That
+        cannot be done with a plain IP address: where a token is asked for, any is accepted.
+        """
+        name = _host_name(header)
+        if name is None:
+            return False
+        if name in self._host_names:
+            return True
+        return _is_loopback(name) or (not self.is_local and _is_ip_address(name))
+
+    @cached_property
+    def _host_names(self) -> frozenset[str]:
+        names = {"localhost", self.host.lower()}
+        if not self.is_local:
+            names |= {socket.gethostname().lower(), socket.getfqdn().lower()}
+        if self.public_url is not None:
+            names.add((urlsplit(self.public_url).hostname or "").lower())
+        return frozenset(names - {""})
+
+
+def page_of(annotator: str | None) -> str:
+    """The path of an annotator's page, or (None) of the coordinator's."""
+    return "/agreement" if annotator is None else f"/label/{quote(annotator, safe='')}"
+
+
+def _check_name(name: str) -> None:
+    if annotator_name(name) != name:
+        raise ConfigError(f"annotator {name!r}: write it in composed letters (Unicode NFC)")
+    if "/" in name or "\\" in name or set(name) == {"."}:
+        raise ConfigError(f"annotator {name!r}: no slash, and not only dots, as the name stands in an address")
+    if name.lower() in RESERVED_NAMES:
+        raise ConfigError(f"annotator {name!r}: the name is reserved, as {', '.join(sorted(RESERVED_NAMES))} are")
+
+
+def _own_address() -> str:
+    """The address under which other machines in the network most likely reach this one."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(("192.0.2.1", 9))  # sends nothing: it only asks which way packets would go
+        except OSError:
+            return socket.gethostname()
+        return str(probe.getsockname()[0])
+
+
+def _host_name(header: str) -> str | None:
+    try:
+        parts = urlsplit(f"//{header}")
+        _ = parts.port  # raises if it is no number
+    except ValueError:
+        return None
+    if parts.username is not None or parts.path or parts.query or parts.fragment:
+        return None
+    return parts.hostname
+
+
+def _is_ip_address(name: str) -> bool:
+    try:
+        ip_address(name)
+    except ValueError:
+        return False
+    return True
+
+
+def _is_loopback(name: str) -> bool:
+    return _is_ip_address(name) and ip_address(name).is_loopback

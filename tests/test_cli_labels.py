@@ -1,0 +1,85 @@
+"""`labels export`, `labels import` and `labels agreement`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from labelling_sets import numbered, saying, write_image_set
+from typer.testing import CliRunner, Result
+
+from detector_bench.cli.labels import app
+from detector_bench.errors import ConfigError
+from detector_bench.labelling import LabelStore, StoreError
+
+
+def run(*arguments: object) -> Result:
+    result = CliRunner().invoke(app, [str(argument) for argument in arguments])
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return result
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Path]:
+    """Two annotators on ten images: 4 times both male, 4 times both female, and 2 disagreements."""
+    image_set = write_image_set(tmp_path / "set", numbered(10))
+    with LabelStore.open(image_set.root / "labelling.sqlite", image_set) as store:
+        for name, letters in {"ann": "mmmmffffmf", "ben": "mmmmfffffm"}.items():
+            for item, letter in zip(numbered(10), letters, strict=True):
+                label = "male" if letter == "m" else "female"
+                store.record(name, saying(item, label, answer_id=f"{name}{item}"))
+    return image_set.root
+
+
+def test_export_and_import_as_csv(folder: Path, tmp_path: Path) -> None:
+    out = tmp_path / "labels.csv"
+    assert f"{out}: 20 labels" in run("export", folder, "--out", out).stdout
+    assert len(pd.read_csv(out)) == 20
+    with pytest.raises(ConfigError, match="exists; name another file"):
+        run("export", folder, "--out", out)
+    run("export", folder / "labelling.sqlite", "--out", out, "--overwrite")
+    other = write_image_set(tmp_path / "other", numbered(10)).root
+    assert "20 labels stored, 0 were there already" in run("import", out, other).stdout
+    assert "0 labels stored, 20 were there already" in run("import", out, other).stdout
+    run("export", other, "--out", tmp_path / "again.csv")
+    assert (tmp_path / "again.csv").read_bytes() == out.read_bytes()
+
+
+def test_export_and_import_for_label_studio(folder: Path, tmp_path: Path) -> None:
+    out = tmp_path / "tasks.json"
+    said = run("export", folder, "--format", "label-studio", "--out", out, "--email", "ann=ann@example.org")
+    assert "without an address (see --email): ben; Label Studio" in said.output
+    assert len(json.loads(out.read_text())) == 10
+    assert '<Choices name="gender"' in (tmp_path / "tasks.xml").read_text()
+    other = write_image_set(tmp_path / "other", numbered(10)).root
+    assert "20 labels stored" in run("import", out, other, "--annotator", "ann@example.org=ann").stdout
+
+
+def test_labels_on_changed_images_are_exported_only_when_told(folder: Path, tmp_path: Path) -> None:
+    (folder / "images" / "i001.png").write_bytes(b"another picture")
+    said = run("export", folder, "--out", tmp_path / "a.csv")
+    assert "18 labels" in said.output
+    assert "left out: 2 labels on images that have changed" in said.output
+    assert "20 labels" in run("export", folder, "--out", tmp_path / "b.csv", "--include-changed").output
+
+
+def test_agreement(folder: Path, tmp_path: Path) -> None:
+    out = tmp_path / "agreement.csv"
+    said = run("agreement", folder, "--out", out).stdout
+    # 8 of 10 equal; each said male 5 times, so chance gives 0.5, and kappa is (0.8 - 0.5) / (1 - 0.5).
+    row = pd.read_csv(out).query("t2i_model == 'all' and category == 'all'").iloc[0]
+    assert (round(row["kappa"], 12), row["equal"], row["n"]) == (0.6, 0.8, 10)
+    assert "0.600" in said
+    assert set(pd.read_csv(out)["t2i_model"]) == {"all", "sdxl", "sd3"}
+
+
+def test_the_store_must_be_there_and_whole(folder: Path, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"no labelling store '.*labelling-pairs.sqlite'"):
+        run("export", folder, "--task", "pairs", "--out", tmp_path / "a.csv")
+    (folder / "labelling.sqlite").write_text("oh dear")
+    with pytest.raises(StoreError, match="no SQLite file"):
+        run("export", folder, "--out", tmp_path / "a.csv")
