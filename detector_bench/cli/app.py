@@ -19,7 +19,10 @@ from detector_bench.cli import (
     figures,
     image_sets,
     imagebite,
+    label,
+    labels,
     prompts,
+    report,
     reproduce,
     studies,
     sweep,
@@ -48,16 +51,19 @@ app.command("causes")(causes.causes)
 app.command("sweep")(sweep.sweep)
 app.command("agreement")(agreement.agreement)
 app.command("figures")(figures.figures)
+app.command("report")(report.report)
 app.command("reproduce")(reproduce.reproduce)
 app.command("quickstart")(studies.quickstart)
 app.command("check")(image_sets.check)
 app.command("import")(image_sets.import_)
+app.command("label")(label.label)
 app.command("prompts")(prompts.prompts)
 app.command("taxonomies")(taxonomies.taxonomies)
 app.command("detectors")(detectors.detectors)
 app.add_typer(biaspainter.app, name="biaspainter")
 app.add_typer(bigbench.app, name="bigbench")
 app.add_typer(imagebite.app, name="imagebite")
+app.add_typer(labels.app, name="labels")
 app.add_typer(weights.app, name="weights")
 
 

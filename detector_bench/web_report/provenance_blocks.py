@@ -1,0 +1,109 @@
+"""What a result rests on, out of `run.json`: versions, fingerprints, weights, date and machine."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+Record = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Facts under one heading, as pairs or as a table."""
+
+    heading: str
+    facts: tuple[tuple[str, str], ...] = ()
+    columns: tuple[str, ...] = ()
+    rows: tuple[tuple[str, ...], ...] = ()
+
+
+def read_run_record(folder: Path) -> Record:
+    """The content of `run.json`; empty where there is none, or it is no record."""
+    try:
+        record = json.loads((folder / "run.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return record if isinstance(record, dict) else {}
+
+
+def date_of(record: Record) -> str:
+    """The day on which the last session of the run began, `2026-11-21`; empty where it is not known."""
+    sessions = record.get("sessions")
+    last = sessions[-1] if isinstance(sessions, list) and sessions else {}
+    return str(_mapping(last).get("began", ""))[:10]
+
+
+def provenance_blocks(record: Record, *, version: str, settings: Mapping[str, str]) -> list[Block]:
+    """Lay a run's record out; parts that it does not have are left out.
+
+    Args:
+        record: as `read_run_record` gives it.
+        version: of detector_bench, which wrote the report.
+        settings: how the report was written, for people.
+    """
+    environment, images = _mapping(record.get("environment")), _mapping(record.get("image_set"))
+    machine, packages = _mapping(environment.get("machine")), _mapping(environment.get("packages"))
+    run = _pairs(
+        {
+            "Study": record.get("study"),
+            "Run began": " and ".join(_beginnings(record)),
+            "Image set": images.get("name"),
+            "Images": images.get("images"),
+            "Fingerprint of the image set": images.get("fingerprint"),
+            "detector_bench": environment.get("detector_bench"),
+            "Commit": environment.get("git_commit"),
+            "Python": environment.get("python"),
+            **packages,
+            "System": machine.get("system"),
+            "Processor": machine.get("processor"),
+            "Cores": machine.get("cores"),
+            "Memory": f"{machine['memory_gib']} GiB" if machine.get("memory_gib") else None,
+        }
+    )
+    nothing = (("Record", "There is no run.json: the numbers come from stored predictions."),)
+    return [
+        Block("Run", run or nothing),
+        *_tables(record),
+        Block("Report", _pairs({"Written by": f"detector_bench {version}", **settings})),
+    ]
+
+
+def _tables(record: Record) -> list[Block]:
+    detectors, weights, spending = (_mapping(record.get(name)) for name in ("detectors", "weights", "spending"))
+    rows: list[tuple[str, ...]] = []
+    for name, each in detectors.items():
+        kind = _mapping(_mapping(each).get("identity")).get("kind", "")
+        rows.append((str(name), str(kind), str(_mapping(each).get("fingerprint", ""))))
+    files = [
+        (str(name), *(str(_mapping(each).get(key, "")) for key in ("licence", "source", "sha256")))
+        for name, each in weights.items()
+    ]
+    spent = {
+        name: ", ".join(f"{what.replace('_', ' ')} {number}" for what, number in _mapping(each).items())
+        for name, each in spending.items()
+    }
+    blocks = [
+        Block("Detectors", columns=("Detector", "Kind", "Fingerprint"), rows=tuple(rows)),
+        Block("Weights", columns=("File", "Licence", "Source", "sha256"), rows=tuple(files)),
+        Block("Paid services", _pairs(spent)),
+    ]
+    return [block for block in blocks if block.rows or block.facts]
+
+
+def _beginnings(record: Record) -> list[str]:
+    sessions = record.get("sessions")
+    times = [str(_mapping(each).get("began", "")) for each in sessions] if isinstance(sessions, list) else []
+    began = [time.replace("T", " ").replace("+00:00", " UTC") for time in times]
+    return [began[0], began[-1]] if len(began) > 1 else began
+
+
+def _pairs(facts: Mapping[str, object]) -> tuple[tuple[str, str], ...]:
+    return tuple((name, str(value)) for name, value in facts.items() if value not in (None, ""))
+
+
+def _mapping(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
