@@ -84,7 +84,7 @@ def pair_agreement(agreement: pd.DataFrame, *, attribute: str = "gender") -> Tab
         & (agreement["category"] == ALL)
     ]
     pairs = list(dict.fromkeys(zip(rows["first"], rows["second"], strict=True)))
-    numbers = rows.set_index(["first", "second", "label", "statistic"])
+    numbers = rows.set_index(["first", "second", "label", "statistic"]).sort_index()
     labels = _labels_in_use(rows)
     table_rows = []
     for first, second in pairs[:_MOST_ROWS]:
