@@ -28,6 +28,8 @@ from detector_bench.perception.answers.facepp_credentials import Credentials
 from detector_bench.runner.readiness import lacking
 from detector_bench.weights import WeightsLocator
 
+pytestmark = pytest.mark.slow
+
 NOWHERE = WeightsLocator()
 
 

@@ -21,6 +21,8 @@ from detector_bench.perception.yolo.boxes import YoloBoxes
 from detector_bench.perception.yolo.persons import YoloPersons
 from detector_bench.weights import WeightsLocator
 
+pytestmark = pytest.mark.slow
+
 SIDE = 320
 NAMES = {0: "person", 1: "thing 1", 2: "thing 2", 3: "face"}
 ANYWHERE = WeightsLocator(cache=Path("nowhere"))
