@@ -2,6 +2,8 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
+# Tests start many processes: where bytecode is not kept, each compiles the whole package anew.
+export PYTHONDONTWRITEBYTECODE :=
 OUT ?= results/quickstart
 
 .PHONY: quickstart test lint types tests slow benchmarks clean
@@ -22,7 +24,7 @@ tests: $(VENV)/.dev
 	$(BIN)/pytest -n auto --dist loadfile
 
 slow: $(VENV)/.dev
-	$(BIN)/pytest -m slow
+	$(BIN)/pytest -m slow -n auto --dist loadfile
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)

@@ -39,6 +39,7 @@ def facts_of(results: Results) -> dict[str, Any]:
         "category_table": _category_table(results),
         "prompts": _prompt_facts(results),
         "has_intervals": results.has_intervals,
+        "level": results.finished.intervals.level,
     }
 
 

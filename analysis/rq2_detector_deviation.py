@@ -34,6 +34,7 @@ def facts_of(results: Results) -> dict[str, Any]:
         "closest_everywhere": _everywhere(results, _DEVIATION, of_size=True),
         "smallest_everywhere": _everywhere(results, _DIFFERENCE, of_size=False),
         "has_intervals": results.has_intervals,
+        "level": results.finished.intervals.level,
     }
 
 

@@ -12,23 +12,19 @@ import pandas as pd
 import typer
 from study_results import Number, Results, extreme, percent, render, score, table, write_or_print
 
-from detector_bench.dataset import ImageSet
-from detector_bench.evaluation import read_predictions
-from detector_bench.evaluation.cause_intervals import CauseIntervals
-from detector_bench.evaluation.causes import PREDICTION_COLUMNS, accuracy_gaps, causes, filter_outcomes
+from detector_bench.evaluation.causes import accuracy_gaps, causes, filter_outcomes
 from detector_bench.vocabulary import ALL, LOW_QUALITY, OTHERS, Status
 
 _FILTERING = ("precision", "recall", "f1", "filter_rate")
+_PARTS = ("error", "filtering", "classification", "with_both")
 _NO_REASON = "no reason given"
 
 
-def facts_of(results: Results, *, resamples: int) -> dict[str, Any]:
+def facts_of(results: Results, *, resamples: int | None = None) -> dict[str, Any]:
     """The numbers that the text speaks of; causes are computed from the stored predictions."""
-    image_set = ImageSet.load(results.study.image_set)
-    stored = read_predictions(results.folder / "predictions", also=PREDICTION_COLUMNS)
-    judged = {name: stored[name] for name in results.detectors}
+    image_set, judged = results.finished.image_set, results.finished.predictions
     settings: dict[str, Any] = {"attribute": results.attribute.name, "allow_incomplete": True}
-    intervals = CauseIntervals(resamples=resamples)
+    intervals = results.finished.intervals.with_resamples(resamples)
     split = causes(image_set, judged, n_clear=results.study.n_clear, intervals=intervals, **settings)
     gaps = accuracy_gaps(image_set, judged, intervals=intervals, **settings)
     outcomes = filter_outcomes(image_set, judged, **settings)
@@ -51,7 +47,8 @@ def facts_of(results: Results, *, resamples: int) -> dict[str, Any]:
         "cause_table": _cause_table(split, results),
         "lost": _by_reason(outcomes, results, status=Status.FILTERED, column="detector_reason"),
         "kept": _by_reason(outcomes, results, status=Status.CLEAR, column="human_reason"),
-        "resamples": resamples,
+        "level": intervals.level,
+        "drawn": bool(pd.concat([split["error_ci_low"], gaps["ci_low"]]).notna().any()),
         "has_intervals": results.has_intervals,
     }
 
@@ -94,7 +91,7 @@ def _causes_of(split: pd.DataFrame, detector: str) -> dict[str, Any]:
     metrics = {"difference": "prompt_bias_score_difference", "deviation": "model_bias_score_deviation"}
     for name, metric in metrics.items():
         rows = own[own["error_metric"] == metric]
-        parts[name] = {part: _overall(rows, part)[detector] for part in ("error", "filtering", "classification")}
+        parts[name] = {part: _overall(rows, part)[detector] for part in _PARTS}
     difference, deviation = parts["difference"], parts["deviation"]
     filtering, classification = difference["filtering"].value, difference["classification"].value
     parts["mainly"] = "filtering" if filtering > classification else "classification"
@@ -113,14 +110,14 @@ def _overlap(one: Number, other: Number) -> bool:
 
 
 def _cause_table(split: pd.DataFrame, results: Results) -> str:
-    parts = ("error", "filtering", "classification")
     rows = []
     for name in results.detectors:
         found = _causes_of(split, name)
-        cells = [score(found["difference"][part].value) for part in parts]
-        cells += [percent(found["deviation"][part].value) for part in parts]
+        cells = [score(found["difference"][part].value) for part in _PARTS]
+        cells += [percent(found["deviation"][part].value) for part in _PARTS]
         rows.append([name, *cells])
-    header = [*(f"difference: {part}" for part in parts), *(f"deviation: {part}" for part in parts)]
+    names = [part if part != "with_both" else "no verdict" for part in _PARTS]
+    header = [*(f"difference: {name}" for name in names), *(f"deviation: {name}" for name in names)]
     return table(["Detector", *header], rows)
 
 
@@ -153,7 +150,10 @@ def main(
         Path | None, typer.Option("--out", "-o", help="Markdown file; by default, the terminal.")
     ] = None,
     attribute: Annotated[str | None, typer.Option("--attribute", help="By default the study's first.")] = None,
-    resamples: Annotated[int, typer.Option("--resamples", help="For confidence intervals; 0: none.")] = 1_000,
+    resamples: Annotated[
+        int | None,
+        typer.Option("--resamples", help="For confidence intervals; 0: none; by default the study's."),
+    ] = None,
 ) -> None:
     """Where do the detectors' errors come from, filtering or classification?"""
     facts = facts_of(Results.load(results, attribute=attribute), resamples=resamples)

@@ -9,10 +9,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from detector_bench.errors import ConfigError, DetectorBenchError
+from detector_bench.errors import DetectorBenchError
+from detector_bench.figures.finished_study import FinishedStudy
 from detector_bench.report.metric_lookup import MetricLookup
 from detector_bench.study import Study
 from detector_bench.vocabulary import ALL, GROUND_TRUTH, Attribute, attribute_named
@@ -43,12 +43,9 @@ _NUMBER = ("value", "ci_low", "ci_high", "n", "n_left_out")
 
 @dataclass(frozen=True)
 class Results:
-    """A result folder: study.yaml and metrics.csv, as `detector-bench run` and `evaluate` write them."""
+    """A result folder, as `detector-bench run` and `evaluate` write it."""
 
-    folder: Path
-    study: Study
-    attribute: Attribute
-    lookup: MetricLookup
+    finished: FinishedStudy
     _numbers: dict[tuple[str, str, str, str, str], Number]
 
     @classmethod
@@ -56,27 +53,30 @@ class Results:
         """Read a result folder.
 
         Raises:
-            DetectorBenchError: it lacks a file, or has no numbers of the attribute.
+            DetectorBenchError: it lacks a file, has no numbers of the attribute, or its study was changed since.
         """
-        for name in ("study.yaml", "metrics.csv"):
-            if not (folder / name).is_file():
-                raise DetectorBenchError(f"{folder} has no {name}: give the folder that `run` wrote")
-        study = Study.from_yaml(folder / "study.yaml")
-        name = attribute or study.attributes[0]
-        empty = {column: [""] for column in ("value", "ci_low", "ci_high")}
-        metrics = pd.read_csv(folder / "metrics.csv", keep_default_na=False, na_values=empty)
-        rows = metrics[metrics["attribute"] == name]
-        if rows.empty:
-            raise ConfigError(f"{folder / 'metrics.csv'} has no numbers of {name!r}")
-        keys = zip(*(rows[column] for column in _KEY), strict=True)
-        numbers = zip(*(rows[column].astype(float) for column in _NUMBER), strict=True)
-        return cls(
-            folder,
-            study,
-            attribute_named(name),
-            MetricLookup.of_table(metrics, attribute=name, max_error_share=study.max_error_share),
-            {key: Number(*number) for key, number in zip(keys, numbers, strict=True)},
-        )
+        if not (folder / "study.yaml").is_file():
+            raise DetectorBenchError(f"{folder} has no study.yaml: give the folder that `run` wrote")
+        finished = FinishedStudy.load(folder, attribute=attribute)
+        keys = zip(*(finished.metrics[column] for column in _KEY), strict=True)
+        numbers = zip(*(finished.metrics[column].astype(float) for column in _NUMBER), strict=True)
+        return cls(finished, {key: Number(*number) for key, number in zip(keys, numbers, strict=True)})
+
+    @property
+    def study(self) -> Study:
+        """What was judged, by whom, and how it was evaluated."""
+        assert self.finished.study is not None  # noqa: S101 - `load` looks for it
+        return self.finished.study
+
+    @property
+    def attribute(self) -> Attribute:
+        """Which attribute the numbers are about."""
+        return attribute_named(self.finished.attribute)
+
+    @property
+    def lookup(self) -> MetricLookup:
+        """The rows that cover whole T2I models."""
+        return self.finished.lookup
 
     @property
     def detectors(self) -> tuple[str, ...]:

@@ -3,7 +3,7 @@
     python benchmarks/bootstrap_speed.py [--runs N] [--resamples N]
 
 100 prompts x 3 T2I models, made up. The time covers drawing, every metric for every T2I model and category, and
-the percentile intervals of all of them. Then: how far the normally distributed counts of large prompts lie from
+the intervals of all of them. Then: how far the normally distributed counts of large prompts lie from
 drawn images, at the smallest number of images for which they are used and above.
 """
 
@@ -17,11 +17,12 @@ from measuring import machine, spread
 
 from detector_bench.metrics import JointVerdicts, Scopes
 from detector_bench.metrics.bootstrap import resample
-from detector_bench.metrics.intervals import percentile_interval
+from detector_bench.metrics.intervals import percentile_interval, score_interval, standard_error_interval
 from detector_bench.metrics.resampling import LARGEST_DRAWN_ONE_BY_ONE
-from detector_bench.metrics.sampling_distribution import sampling_distribution, spread_factors
+from detector_bench.metrics.sampling_distribution import spread_factors
 
 PROMPTS, T2I_MODELS, CATEGORIES = 100, 3, 5
+UNBOUNDED = ("model_bias_score_deviation", "model_bias_score_corrected")
 
 
 def made_up(
@@ -45,10 +46,16 @@ def intervals(joint: JointVerdicts, *, resamples: int) -> None:
     """Draw, compute every metric, and find every interval."""
     drawn = resample(joint, resamples=resamples).detectors
     spread_of_scope = spread_factors(joint, unit="image")[..., np.newaxis]
-    values = {name: values_[..., 0] for name, values_ in drawn.items()}
-    scatter = sampling_distribution(drawn, values, spread=spread_of_scope, unit="image")
-    for each in scatter.values():
-        percentile_interval(each, level=0.95)
+    images = np.array(1.0)
+    for name, resampled in drawn.items():
+        value = resampled[..., 0]
+        if name in UNBOUNDED:
+            standard_error_interval(resampled, value, level=0.95)
+        else:
+            score_interval(
+                resampled, value, lowest=0, highest=2, spread=spread_of_scope, images=images,
+                at_most_images=False, level=0.95,
+            )  # fmt: skip
 
 
 def measure(images: int, *, runs: int, resamples: int) -> list[float]:
@@ -65,9 +72,9 @@ def measure(images: int, *, runs: int, resamples: int) -> list[float]:
 def error_of_normal_counts(images: int) -> None:
     """Print by how much centred limits move, in standard errors, when counts are normally distributed."""
     joint = made_up(images, detectors=2, t2i_models=1, prompts=20)
-    exact = resample(joint, resamples=20_000, one_by_one=images, seed=1).detectors
+    exact = resample(joint, resamples=20_000, one_by_one=images, seed=1, borrow=False).detectors
     normal = resample(joint, resamples=20_000, one_by_one=0, seed=2).detectors
-    again = resample(joint, resamples=20_000, one_by_one=images, seed=3).detectors
+    again = resample(joint, resamples=20_000, one_by_one=images, seed=3, borrow=False).detectors
     for name in ("f1", "filter_rate", "accuracy", "model_bias_score", "prompt_bias_score_difference"):
         moved = []
         for other in (normal, again):

@@ -19,18 +19,19 @@ from typing import NamedTuple
 import numpy as np
 from measuring import machine
 from numpy.typing import NDArray
+from small_study_coverage import counts_of, tables
 
 from detector_bench import metrics
-from detector_bench.evaluation.comparison import COMPARED_METRICS, compare_detectors, scope_values
-from detector_bench.evaluation.intervals import Intervals, interval_of_mean_of_shares
+from detector_bench.evaluation.comparison import ComparisonFamily, Contest, images_judged_differently
+from detector_bench.evaluation.intervals import Intervals
 from detector_bench.evaluation.measured_values import MeasuredValues
 from detector_bench.metrics import JointVerdicts, Scopes
 from detector_bench.metrics.bootstrap import Unit, leave_one_prompt_out, resample
 from detector_bench.metrics.counts import CountArray
-from detector_bench.metrics.intervals import bca_interval, percentile_interval, wilson_interval
+from detector_bench.metrics.influence import metric_values
+from detector_bench.metrics.intervals import bca_interval, percentile_interval
 from detector_bench.metrics.jackknife import acceleration_of_images, acceleration_of_prompts
 from detector_bench.metrics.measured_values import CUMULATIVE_SCORE_LIMIT, ErrorSums
-from detector_bench.metrics.sampling_distribution import sampling_distribution, spread_factors
 from detector_bench.resources import resource
 
 SHARES = ("f1", "filter_rate", "accuracy")
@@ -41,6 +42,7 @@ DISTANCES = (
     "model_bias_score_deviation",
 )
 REPORTED = (*SHARES, *DISTANCES)
+TESTED = (*SHARES, "prompt_bias_score_difference", "model_bias_score_deviation")
 OF_MANY_CLASSES = ("balanced_accuracy", "alignment_accuracy", "recall", "accuracy", "classification_precision")
 """Reported too, where there are more than two classes; the last three of the rarest class."""
 METHODS = ("plain", "bca", "ours")
@@ -160,7 +162,8 @@ def simulate(scenario: Scenario, random: np.random.Generator) -> JointVerdicts:
 def values_of(joint: JointVerdicts) -> dict[str, float]:
     """The first detector's metrics over all images."""
     counts = joint.counts()
-    found = {name: float(value[0]) for name, value in scope_values(joint, n_clear="detector").items()}
+    found = {name: float(value[0]) for name, value in metric_values(joint, TESTED, n_clear="detector").items()}
+    found["model_bias_score"] = float(metrics.model_bias_score(counts).value[0])
     found["model_bias_score_corrected"] = float(metrics.model_bias_score_corrected(counts).value[0])
     pooled = metrics.pool(counts)
     last = joint.classes - 1
@@ -188,18 +191,14 @@ def pooled_metric(name: str) -> Callable[[CountArray], metrics.Score] | None:
 def intervals_of(
     joint: JointVerdicts, reported: tuple[str, ...], *, unit: Unit, resamples: int, seed: int
 ) -> Limits:
-    """By metric and method: `plain` percentiles, `ours` (centred and stretched), `bca`."""
-    drawn = resample(joint, resamples=resamples, unit=unit, seed=seed, threads=1).detectors
+    """By metric and method: `plain` percentiles and `bca` of the plain bootstrap, `ours` as in a metric table."""
+    found = ours(joint, reported, Intervals(unit=unit, resamples=resamples, seed=seed))
+    drawn = resample(joint, resamples=resamples, unit=unit, seed=seed, threads=1, borrow=False).detectors
     without = leave_one_prompt_out(joint).detectors if unit == "prompt" else {}
     counts = joint.counts()
     values = {name: np.array([value]) for name, value in values_of(joint).items() if name in drawn}
-    first = {name: drawn[name][0, 0, :1] for name in values}
-    spread = spread_factors(joint, unit=unit)[0, 0]
-    scatter = sampling_distribution(first, values, spread=spread, unit=unit)
-    found = {}
     for name in reported:
-        found[name, "plain"] = percentile_interval(first[name], level=LEVEL)
-        found[name, "ours"] = percentile_interval(scatter[name], level=LEVEL)
+        first = drawn[name][0, 0, :1]
         acceleration = np.zeros(1)
         if unit == "prompt":
             acceleration = acceleration_of_prompts(without[name][0, 0, :1], scopes=joint.scopes)
@@ -207,15 +206,24 @@ def intervals_of(
             acceleration = acceleration_of_images(
                 counts, lambda pooled, score=function: score(pooled).value, scopes=joint.scopes
             )[0, 0, :1]
-            if values[name][0] in (0, 1):  # all resamples agree
-                n = function(metrics.pool(counts)).n[:1]
-                found[name, "ours"] = wilson_interval(values[name], n, level=LEVEL)
-        if name == "balanced_accuracy" and unit == "image":
-            per_class = metrics.accuracy_per_class(metrics.pool(counts))
-            limits = interval_of_mean_of_shares(per_class.value[:1], per_class.n[:1], level=LEVEL)
-            found[name, "ours"] = limits
-        found[name, "bca"] = bca_interval(first[name], values[name], acceleration, level=LEVEL)
-    return {key: (float(low[0]), float(high[0])) for key, (low, high) in found.items()}
+        for method, limits in (
+            ("plain", percentile_interval(first, level=LEVEL)),
+            ("bca", bca_interval(first, values[name], acceleration, level=LEVEL)),
+        ):
+            found[name, method] = (float(limits.low[0]), float(limits.high[0]))
+    return found
+
+
+def ours(joint: JointVerdicts, reported: tuple[str, ...], settings: Intervals) -> Limits:
+    """The first detector's intervals over all images."""
+    table = tables(joint, settings)[1].at((0, 0, 0))
+    labels = counts_of(joint).attribute.labels
+    found = {}
+    for name in reported:
+        stem, _, place = name.rpartition("_")
+        index = table.metrics.index(f"{stem}_{labels[int(place)]}" if place.isdigit() else name)
+        found[name, "ours"] = (float(table.ci_low[index]), float(table.ci_high[index]))
+    return found
 
 
 class Study(NamedTuple):
@@ -229,10 +237,13 @@ def one_study(task: tuple[Scenario, int, int]) -> Study:
     """Simulate and evaluate one study."""
     scenario, number, resamples = task
     joint = simulate(scenario, np.random.default_rng([number, 1]))
-    tests = compare_detectors(joint, 0, 1, resamples=resamples, unit=scenario.unit, seed=number)
+    contest = Contest(joint, ("first", "second"))
+    # Each by itself: families of many tests are the subject of conclusions.py.
+    families = {name: ComparisonFamily.of([contest], metrics=(name,), unit=scenario.unit) for name in TESTED}
+    p_values = {name: family.test(name, 0, 1).p_value for name, family in families.items()}
+    p_values |= {each.share: each.p_value for each in images_judged_differently(joint, 0, 1)}
     return Study(
-        intervals_of(joint, scenario.reported, unit=scenario.unit, resamples=resamples, seed=number),
-        {test.metric: test.p_value for test in tests},
+        intervals_of(joint, scenario.reported, unit=scenario.unit, resamples=resamples, seed=number), p_values
     )
 
 
@@ -283,7 +294,7 @@ def report(scenario: Scenario, *, studies: int, resamples: int, workers: int) ->
         cells = [covered([each.intervals[name, method] for each in found], expected[name]) for method in METHODS]
         cells.append(covered([each.intervals[name, "ours"] for each in found], limit[name]))
         p_values = np.array([each.p_values.get(name, np.nan) for each in found])
-        cells.append(f"{100 * np.mean(p_values < 1 - LEVEL):.1f}" if name in COMPARED_METRICS else "")
+        cells.append(f"{100 * np.mean(p_values < 1 - LEVEL):.1f}" if name in TESTED else "")
         print(f"| {name} | {expected[name]:.4f} | {limit[name]:.4f} | {' | '.join(cells)} |")
     for name in ("filtering_right", "classification_right"):
         p_values = np.array([each.p_values[name] for each in found])

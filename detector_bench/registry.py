@@ -21,6 +21,7 @@ class Registry(Generic[T]):
 
     Args:
         what: what is registered, for messages ("detector", "stage").
+        elsewhere: what else may be the matter with an unknown name, for its message.
         entry_point_group: the entry point group that other packages use, if they may add entries.
         adapt: turns a name and what its target or entry point yields into an entry, and raises ConfigError if
             it can't.
@@ -30,10 +31,12 @@ class Registry(Generic[T]):
         self,
         what: str,
         *,
+        elsewhere: str = "",
         entry_point_group: str | None = None,
         adapt: Callable[[str, Any], T] | None = None,
     ) -> None:
         self._what = what
+        self._elsewhere = elsewhere and f" ({elsewhere})"
         self._adapt = adapt
         self._group = entry_point_group
         self._entries: dict[str, T | str | EntryPoint] = {}
@@ -70,7 +73,8 @@ class Registry(Generic[T]):
         """
         self._scan()
         if name not in self._entries:
-            raise ConfigError(f"unknown {self._what} {name!r}: {nearest_hint(name, self._entries)}")
+            hint = nearest_hint(name, self._entries) + self._elsewhere
+            raise ConfigError(f"unknown {self._what} {name!r}: {hint}")
         entry = self._entries[name]
         if isinstance(entry, str | EntryPoint):
             entry = self._import(name, entry)
@@ -117,8 +121,10 @@ class Registry(Generic[T]):
         except DetectorBenchError:
             raise
         except Exception as error:
+            why = " ".join(f"{type(error).__name__}: {error}".split())
             raise ConfigError(
-                f"{self._what} {name!r} cannot be loaded from {_shown(target)}: {type(error).__name__}: {error}"
+                f"{self._what} {name!r} cannot be loaded from {_shown(target)}: {why}; mend or reinstall it, "
+                "and run the same command again: what is stored stays as it is"
             ) from error
         finally:
             self._entries.setdefault(name, target)

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError, field_validator
@@ -17,13 +17,19 @@ from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError,
 from detector_bench.atomic_files import write_text
 from detector_bench.config_errors import config_error_from
 from detector_bench.dataset import ImageSet
+from detector_bench.detector_entry import DetectorEntry, full_entry
 from detector_bench.detectors.base import Detector, build_detector
 from detector_bench.errors import ConfigError, DetectorBenchError, IncompletePredictionsError, nearest_hint
 from detector_bench.evaluation import read_predictions
+from detector_bench.evaluation.estimated_labels import check_identified
+from detector_bench.evaluation.files import predictions_folder
 from detector_bench.evaluation.intervals import Intervals
+from detector_bench.evaluation.label_doubt import Estimate
+from detector_bench.evaluation.tolerance import Tolerance
+from detector_bench.evaluation_settings import draws, evaluation_settings
 from detector_bench.perception.decoding import DEFAULT_MAX_PIXELS
 from detector_bench.perception.stage import with_inputs
-from detector_bench.run_record import write_run_record
+from detector_bench.run_record import write_evaluation_record, write_run_record
 from detector_bench.runner.progress import ProgressListener
 from detector_bench.runner.run import RunSettings, run_detectors
 from detector_bench.runner.stage_cache import default_cache_folder
@@ -31,29 +37,8 @@ from detector_bench.score_systems.study_scores import AnyScoreSystem
 from detector_bench.study_evaluation import columns_needed, evaluate_study
 from detector_bench.study_file import read_mapping, resolve_detector, with_texts_replaced
 from detector_bench.study_result import StudyResult
-from detector_bench.vocabulary import ATTRIBUTES, GROUND_TRUTH
+from detector_bench.vocabulary import ATTRIBUTES
 from detector_bench.weights import WeightsLocator
-
-_NAME = r"^[A-Za-z0-9][A-Za-z0-9._+-]*$"
-
-
-class DetectorEntry(BaseModel):
-    """One detector of a study."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    name: str = Field(pattern=_NAME, max_length=80)
-    """How tables and the folder `predictions/` call it."""
-    kind: str
-    """The registered name."""
-    parameters: dict[str, Any] = Field(default_factory=dict)
-
-    @field_validator("name")
-    @classmethod
-    def _not_reserved(cls, name: str) -> str:
-        if name == GROUND_TRUTH:
-            raise ValueError(f"{GROUND_TRUTH!r} is reserved for the human labels")
-        return name
 
 
 class Study(BaseModel):
@@ -74,6 +59,17 @@ class Study(BaseModel):
     """Tables show a dash where a detector failed on more than this share of a T2I model's images."""
     intervals: Intervals = Intervals()
     """How confidence intervals are found."""
+    tolerance: Tolerance = Tolerance()
+    """How far off a detector may be and still be called good enough in the report."""
+    question: str = ""
+    """What the study asks; the report says so."""
+    author: str = ""
+    """Who made the study; the report says so."""
+    date: str = ""
+    """When; in the author's words."""
+    estimated_labels: Estimate = "none"
+    """dawid_skene: `label_doubt.csv` also says what the numbers would be by the likeliest true labels, estimated
+    from three or more annotators; see docs/uncertainty.md. The consensus stays the truth of all other tables."""
     scores: tuple[AnyScoreSystem, ...] = ()
     """Scores of other bias benchmarks, for the human labels and every detector: see `score_systems`."""
     batch_size: int = Field(default=32, ge=1, le=4096)
@@ -90,6 +86,14 @@ class Study(BaseModel):
         if not value:
             raise ValueError("at least one is needed")
         return value
+
+    @field_validator("detectors", mode="before")
+    @classmethod
+    def _as_in_a_study_file(cls, entries: Any) -> Any:
+        """Take what a study file may list: a registered name, or a mapping with the parameters beside `kind`."""
+        if not isinstance(entries, list | tuple):
+            return entries
+        return [full_entry(entry, place=f"detectors.{number}") for number, entry in enumerate(entries)]
 
     @field_validator("attributes")
     @classmethod
@@ -153,6 +157,16 @@ class Study(BaseModel):
         if n_clear not in ("detector", "human"):
             raise ConfigError(f"n_clear is 'detector' or 'human'; got {n_clear!r}")
         return self.model_copy(update={"n_clear": n_clear})
+
+    def with_estimated_labels(self, estimate: str) -> Study:
+        """The same study, with or without numbers by estimated labels.
+
+        Raises:
+            ConfigError: neither "none" nor "dawid_skene".
+        """
+        if estimate not in get_args(Estimate):
+            raise ConfigError(f"estimated_labels is 'none' or 'dawid_skene'; got {estimate!r}")
+        return self.model_copy(update={"estimated_labels": estimate})
 
     def with_attributes(self, names: Collection[str]) -> Study:
         """The same study with some of its attributes, in the study's order.
@@ -266,18 +280,20 @@ class Study(BaseModel):
         )
         predictions = {
             name: table
-            for name, table in read_predictions(out / "predictions", also=columns_needed(self)).items()
+            for name, table in read_predictions(out, also=columns_needed(self)).items()
             if any(detector.name == name for detector in detectors)
         }
         result = evaluate_study(self, image_set, predictions, out, tables_with_intervals=tables_with_intervals)
         self._write_study(out)
         write_run_record(
-            out / "run.json",
+            out,
             study=self.name,
             image_set=image_set,
             record=record,
             counts=result.counts,
             began=began,
+            settings=evaluation_settings(self, out),
+            draws=draws(self, image_set),
         )
         return replace(result, spending=record.spending)
 
@@ -301,21 +317,18 @@ class Study(BaseModel):
             IncompletePredictionsError: images without a prediction.
             DataError: predictions that do not fit the image set.
         """
-        folder = Path(predictions)
-        if (folder / "predictions").is_dir():
-            folder = folder / "predictions"
         with ThreadPoolExecutor(1) as beside:
             loading = beside.submit(ImageSet.load, self.image_set)
-            stored = read_predictions(folder, also=columns_needed(self))
+            stored = read_predictions(predictions, also=columns_needed(self))
         names = [entry.name for entry in self.detectors]
         if missing := [name for name in names if name not in stored]:
             raise IncompletePredictionsError(
-                f"{str(folder)!r} holds no predictions of {', '.join(missing)} "
+                f"{str(predictions)!r} holds no predictions of {', '.join(missing)} "
                 f"(it holds: {', '.join(sorted(stored)) or 'none'}); run the study first, or correct its detectors"
             )
         image_set = loading.result()
         self._check_labels(image_set)
-        out = Path(out)
+        out, judged = Path(out), predictions_folder(Path(predictions))
         result = evaluate_study(
             self,
             image_set,
@@ -325,7 +338,22 @@ class Study(BaseModel):
             tables_with_intervals=tables_with_intervals,
         )
         self._write_study(out)
+        write_evaluation_record(
+            out,
+            study=self.name,
+            image_set=image_set,
+            predictions=judged,
+            place=_path_from(out, judged),
+            counts=result.counts,
+            settings=evaluation_settings(self, out),
+            draws=draws(self, image_set),
+        )
         return result
+
+    def scores_from(self, folder: Path) -> list[dict[str, Any]]:
+        """The score systems as plain data, with their files named as seen from a result folder."""
+        moved = [system.with_files(lambda file: Path(_path_from(folder, file))) for system in self.scores]
+        return [system.model_dump(mode="json") for system in moved]
 
     def _check_labels(self, image_set: ImageSet) -> None:
         for attribute in self.attributes:
@@ -334,6 +362,8 @@ class Study(BaseModel):
                     f"{self.image_set}: labels.csv has no labels for {attribute!r} "
                     f"(it has: {', '.join(image_set.attributes) or 'none'})"
                 )
+        if self.estimated_labels != "none":
+            check_identified(image_set, self.attributes)
 
     def _weights_beside(self) -> Iterator[tuple[str, Path]]:
         """Weights files that are named by a path relative to the study file, and where they lie."""
@@ -355,8 +385,7 @@ class Study(BaseModel):
             {"name": entry["name"], "kind": entry["kind"], **with_texts_replaced(entry["parameters"], beside)}
             for entry in content["detectors"]
         ]
-        moved = [system.with_files(lambda file: Path(_path_from(out, file))) for system in self.scores]
-        content["scores"] = [system.model_dump(mode="json") for system in moved]
+        content["scores"] = self.scores_from(out)
         text = yaml.safe_dump(content, sort_keys=False, allow_unicode=True)
         write_text(out / "study.yaml", text)
 

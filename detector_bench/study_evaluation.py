@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from detector_bench.atomic_files import replacing
-from detector_bench.evaluation import evaluate_with_confusion, write_confusion, write_metrics
+from detector_bench.evaluation import (
+    evaluate_with_confusion,
+    label_doubt,
+    write_confusion,
+    write_label_doubt,
+    write_metrics,
+)
 from detector_bench.report import study_tables, write_tables
 from detector_bench.report.score_tables import score_tables
 from detector_bench.score_systems.study_scores import ScoredStudy, with_rows
@@ -49,12 +55,22 @@ def evaluate_study(
         allow_incomplete=allow_incomplete,
         intervals=study.intervals,
     )
+    doubt = label_doubt(
+        image_set,
+        in_order,
+        attributes=study.attributes,
+        n_clear=study.n_clear,
+        allow_incomplete=allow_incomplete,
+        intervals=study.intervals,
+        estimate=study.estimated_labels,
+    )
     scored = ScoredStudy.of(study.scores, image_set, in_order, study.intervals) if study.scores else None
     if scored is not None:
         metrics = with_rows(metrics, scored.metrics)
     with ThreadPoolExecutor(1) as beside:
         writing = beside.submit(write_metrics, metrics, out)
         write_confusion(confusion, out)
+        write_label_doubt(doubt, out)
         tables = study_tables(
             metrics,
             attributes=study.attributes,
@@ -63,6 +79,7 @@ def evaluate_study(
             prompts=image_set.prompts,
             intervals=tables_with_intervals,
             confusion=confusion,
+            label_doubt=doubt,
         )
         if scored is not None:
             tables |= score_tables(

@@ -11,10 +11,15 @@ import pyarrow as pa
 from detector_bench.report import Table, to_html
 from detector_bench.vocabulary import Status
 
-_SHOWN_IN_NOTEBOOKS = ("filtering_and_accuracy", "model_bias_scores", "prompt_bias_score_difference")
+_SHOWN_IN_NOTEBOOKS = (
+    "filtering_and_accuracy",
+    "model_bias_scores",
+    "prompt_bias_score_difference",
+    "bias_errors",
+)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class StudyResult:
     """What a study found. In a notebook it shows its tables.
 
@@ -31,6 +36,10 @@ class StudyResult:
     tables: dict[str, Table]
     counts: dict[str, dict[str, dict[str, int]]] = field(default_factory=dict)
     spending: dict[str, dict[str, float | str]] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        tables = ", ".join(self.tables)
+        return f"StudyResult(out={str(self.out)!r}, metrics: {len(self.metrics):,} rows, tables: {tables})"
 
     def _repr_html_(self) -> str:
         return "\n".join(to_html(self.tables[name]) for name in _SHOWN_IN_NOTEBOOKS)

@@ -17,6 +17,9 @@ LOW_QUALITY = "low_quality"
 OTHERS = "others"
 """Human label: outside the attribute's classes, a non-binary gender for instance. Kept and reported apart."""
 
+PARTLY = "partly"
+"""Of a prompt: it narrows an attribute down without naming one class ("an Asian person", "20 to 39 years old")."""
+
 ALL = "all"
 """In metric tables: the row covers every T2I model, category or prompt. Reserved: no T2I model may bear it."""
 
@@ -54,6 +57,11 @@ class Attribute:
     def labels(self) -> tuple[str, ...]:
         """All labels a human may give: the classes, `low_quality` and `others`."""
         return (*self.classes, LOW_QUALITY, OTHERS)
+
+    @property
+    def statements(self) -> tuple[str, ...]:
+        """All that a prompt may state of it: a class, `others` (outside the classes), or `partly`."""
+        return (*self.classes, OTHERS, PARTLY)
 
 
 ATTRIBUTES: dict[str, Attribute] = {

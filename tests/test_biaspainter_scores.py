@@ -98,9 +98,9 @@ def test_age_without_human_years_has_no_truth(tables: dict[str, pd.DataFrame]) -
     place = {"detector": "d", "attribute": "age", "category": "profession", "prompt_id": "p0"}
     assert row(ages, WORD_SCORE, **place, t2i_model="A").value == 0
     assert row(ages, WORD_SCORE, **place, t2i_model="B").value == 1
-    assert row(ages, MODEL_SCORE, detector="d", attribute="age", t2i_model="A").value == pytest.approx(2.4 / 7)
+    assert row(ages, MODEL_SCORE, detector="d", attribute="age", t2i_model="A").value == pytest.approx(2.4 / 8)
     by_code = row(tables["as_code"], MODEL_SCORE, detector="d", attribute="age", t2i_model="A")
-    assert by_code.value == pytest.approx(3 / 7)
+    assert by_code.value == pytest.approx(3 / 8)
     assert tables["as_published"].query("attribute == 'skin_tone'").empty
 
 
@@ -144,7 +144,7 @@ def test_own_thresholds_are_named_and_change_the_scores(tmp_path: Path) -> None:
     settings = BiasPainterScores(preset="as_code", age_threshold=30, skin_tone_threshold=15)
     assert settings.variant == "as_code, age 30"
     rows = settings.rows(judgements(tmp_path), NONE)
-    assert row(rows, MODEL_SCORE, detector="d", attribute="age", t2i_model="A").value == pytest.approx(2 / 7)
+    assert row(rows, MODEL_SCORE, detector="d", attribute="age", t2i_model="A").value == pytest.approx(2 / 8)
 
 
 @pytest.mark.parametrize("wrong", [{"age_threshold": 0}, {"skin_tone_threshold": -1}, {"preset": "as_printed"}])

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import zipfile
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from biaspainter_parts import row, write
 
 from detector_bench.errors import ConfigError, DataError
 from detector_bench.score_systems.biaspainter.released_sheets import (
+    SEED_BRIGHTNESS_COLUMNS,
     SHEET_COLUMNS,
+    read_seed_brightness,
     read_seed_genders,
     read_sheet,
-    sheet_rows,
 )
 from detector_bench.score_systems.biaspainter.settings import (
     MODEL_SCORE,
@@ -21,6 +24,7 @@ from detector_bench.score_systems.biaspainter.settings import (
     WORD_SCORE,
     BiasPainterScores,
 )
+from detector_bench.score_systems.biaspainter.sheet_scores import sheet_rows
 
 AGES = {(0, 0): 50, (1, 0): -25, (0, 1): "", (1, 1): 0}
 UNCHANGED = {(0, 0): 0, (1, 0): 1, (0, 1): 0, (1, 1): ""}
@@ -97,7 +101,8 @@ def test_scores_of_a_small_sheet(tmp_path: Path) -> None:
     models = {
         name: row(rows, MODEL_SCORE, attribute=name, **place).value for name in ("gender", "age", "skin_tone")
     }
-    assert models == {"gender": 0.5, "age": 1.0, "skin_tone": 0.5}
+    # 75 years of 25 in four pairs, one of them undetected; 30 grey values of 20 in three.
+    assert models == {"gender": 0.5, "age": 0.75, "skin_tone": 0.5}
     without = row(rows, UNDETECTED, attribute="skin_tone", **place)
     assert (without.value, without.n) == (0.25, 4)
 
@@ -128,6 +133,114 @@ def _broken(folder: Path, record: list[object]) -> str:
 def test_mistakes_in_a_sheet(tmp_path: Path, record: list[object], said: str) -> None:
     text = _broken(tmp_path, record)
     assert f"profession.csv, {said}" in text or f"profession.csv: {said}" in text
+
+
+@pytest.mark.parametrize(
+    ("measure", "values", "said"),
+    [
+        # -78 to 57 years, each divided by 25.
+        (
+            "age_delta_years",
+            [-3.12, 2.28, 0.04, -1],
+            "years divided by 25 already, not years (the largest is 3.12)",
+        ),
+        ("skin_tone_delta", range(60, 80), "own brightness, 60 to 79, no change (accepted: the measure face_brig"),
+    ],
+)
+def test_numbers_that_mean_something_else_are_named(
+    tmp_path: Path, measure: str, values: list[float], said: str
+) -> None:
+    records = [[seed, 0, measure, value] for seed, value in enumerate(values)]
+    with pytest.raises(DataError) as caught:
+        read_sheet(write(tmp_path / "activity.csv", SHEET_COLUMNS, records))
+    assert said in str(caught.value)
+    assert len(str(caught.value).splitlines()) == 2  # the heading, and one line that says what to do
+
+
+@pytest.mark.parametrize(
+    ("measure", "values"),
+    [
+        ("age_delta_years", [0.1, -2.5, 4.2, 0.05]),  # in years; the last one is 1.25 / 25
+        ("age_delta_years", [-1, 2, 0, 3]),
+        ("skin_tone_delta", [30, 40, 50]),
+        ("skin_tone_delta", [*range(60, 80), -1]),
+    ],
+)
+def test_small_changes_are_taken_as_they_are(tmp_path: Path, measure: str, values: list[float]) -> None:
+    records = [[seed, 0, measure, value] for seed, value in enumerate(values)]
+    found = read_sheet(write(tmp_path / "activity.csv", SHEET_COLUMNS, records))
+    assert found.measured[measure][:, 0].tolist() == values
+
+
+def test_a_spreadsheet_is_named_in_one_line(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "activity.xlsx", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("xl/worksheets/sheet1.xml", np.random.default_rng(0).bytes(42_000))
+    for name in ("activity.xlsx", "saved.csv"):
+        path = (tmp_path / "activity.xlsx").rename(tmp_path / name)
+        with pytest.raises(DataError, match="save it as CSV") as caught:
+            read_sheet(path)
+        assert len(str(caught.value)) < 200
+        path.rename(tmp_path / "activity.xlsx")
+
+
+def test_brightness_needs_that_of_the_seeds(tmp_path: Path) -> None:
+    values = {(0, 0): 120, (1, 0): 255, (0, 1): 80, (1, 1): ""}
+    records = [[*place, "face_brightness", value] for place, value in values.items()]
+    read = read_sheet(write(tmp_path / "activity.csv", SHEET_COLUMNS, records))
+    options = {"t2i_model": "x", "settings": BiasPainterScores()}
+    with pytest.raises(ConfigError, match=r"of the edited photos, not its change.*--seed-brightness"):
+        sheet_rows([read], **options)
+    with pytest.raises(ConfigError, match="no face_brightness is given for seed 1"):
+        sheet_rows([read], seed_brightness={0: 100}, **options)
+    seeds = read_seed_brightness(write(tmp_path / "s.csv", SEED_BRIGHTNESS_COLUMNS, [[0, 100], [1, 90]]))
+    rows = sheet_rows([read], seed_brightness=seeds, **options)
+    place = {"attribute": "skin_tone", "t2i_model": "x", "category": "activity"}
+    scores = [row(rows, WORD_SCORE, **place, prompt_id=word).value for word in ("0", "1")]
+    assert scores == [1.0, -1.0]  # 20 grey values lighter, 20 darker; 255 and nothing are no face
+    assert row(rows, UNDETECTED, **place).value == 0.5
+    with pytest.raises(DataError, match="no brightness of a face: '255'"):
+        read_seed_brightness(write(tmp_path / "t.csv", SEED_BRIGHTNESS_COLUMNS, [[0, 255]]))
+    with pytest.raises(DataError, match="seed given twice: '0'"):
+        read_seed_brightness(write(tmp_path / "u.csv", SEED_BRIGHTNESS_COLUMNS, [[0, 90], [0, 91]]))
+
+
+@pytest.mark.parametrize(("domain", "printed"), [("activity", 0.77), ("object", 0.78)])
+def test_the_released_brightness_gives_the_printed_skin_tone_scores(
+    shared: Path, tmp_path: Path, domain: str, printed: float
+) -> None:
+    """With the seeds as the released program measures them, and undetected pairs left out."""
+    data = shared / "data"
+    seeds = pd.read_csv(data / "biaspainter_skin" / "seeds.csv").rename(
+        columns={"grey_as_released": "face_brightness"}
+    )
+    seeds[["seed_index", "face_brightness"]].to_csv(tmp_path / "seeds.csv", index=False)
+    sheet = read_sheet(data / "biaspainter_sd15" / f"{domain}_face_brightness.csv")
+    rows = sheet_rows(
+        [sheet],
+        t2i_model="sd1_5",
+        settings=BiasPainterScores(),
+        seed_brightness=read_seed_brightness(tmp_path / "seeds.csv"),
+    )
+    place = {"attribute": "skin_tone", "t2i_model": "sd1_5", "category": f"{domain}_face_brightness"}
+    assert row(rows, MODEL_SCORE, **place).value == pytest.approx(printed, abs=0.01)
+
+
+def test_a_word_without_any_age_is_left_out_and_named(tmp_path: Path) -> None:
+    measures = {"age_delta_years": {**AGES, (0, 2): 25, (1, 2): 25}, "gender_unchanged": UNCHANGED}
+    records = [[*place, measure, value] for measure, cells in measures.items() for place, value in cells.items()]
+    read = read_sheet(write(tmp_path / "personality.csv", SHEET_COLUMNS, records))
+    assert read.unmeasured == {"gender_unchanged": (2,), "age_delta_years": ()}
+    assert read.notes == (
+        "personality: the sheet has no gender_unchanged of word 2 (1 of 3 words): no score there",
+    )
+    rows = sheet_rows([read], t2i_model="x", settings=BiasPainterScores())
+    place = {"t2i_model": "x", "category": "personality"}
+    gender = row(rows, MODEL_SCORE, attribute="gender", **place)
+    # Two flips among four pairs; the two pairs that the sheet lacks are not among them.
+    assert (gender.value, gender.n, gender.n_left_out) == (0.5, 2, 1)
+    assert np.isnan(row(rows, WORD_SCORE, attribute="gender", **place, prompt_id="2").value)
+    without = row(rows, UNDETECTED, attribute="gender", **place)
+    assert (without.value, without.n, without.n_left_out) == (0.25, 4, 2)
 
 
 def test_mistakes_around_a_sheet(tmp_path: Path) -> None:

@@ -19,8 +19,8 @@ from detector_bench.report.biaspainter_tables import (
     mitigation,
     model_scores,
     top_biased_words,
-    validity_accuracies,
 )
+from detector_bench.report.biaspainter_validity_table import validity_accuracies
 from detector_bench.schema import METRIC_COLUMNS
 from detector_bench.score_systems.biaspainter.biased_words import DIRECTIONS, ByOneJudge, WordScore, top_biased
 from detector_bench.score_systems.biaspainter.settings import MODEL_SCORE, WORD_SCORE, BiasPainterScores
@@ -76,7 +76,7 @@ def test_table_of_top_words(metrics: pd.DataFrame) -> None:
     records = list(csv.DictReader(io.StringIO(to_csv(table))))
     assert [record["male_to_female_score"] for record in records] == ["1", ""]
     assert [record["female_to_male"] for record in records] == ["p1", "nurse"]
-    by_code = top_biased_words(metrics, judge="d", variant="as_code")
+    by_code = top_biased_words(metrics, judge="d", variant="as_code", max_error_share=0.2)
     assert "by the detector d (as_code)" in by_code.caption
     assert rows(by_code)[0][2:] == ["p0", "-", "0.25", "-"]
 
@@ -92,18 +92,33 @@ def test_ties_and_dashes_in_the_table() -> None:
 
 
 def test_table_of_model_scores(metrics: pd.DataFrame) -> None:
-    table = model_scores(metrics)
+    table = model_scores(metrics, max_error_share=0.2)
     # The detector scores two attributes, the human labels one.
     assert "by the detector d (as_published)" in table.caption
-    # Gender 1/7 and 2/4, age 2.4/7 and 4/4.
+    # Gender 1/7 and 2/4, age 2.4/8 and 4/4.
     assert rows(table) == [
-        ["A", "profession", "0.14", "0.34", "0.24"],
+        ["A", "profession", "0.14", "0.30", "0.22"],
         ["B", "profession", "0.50", "1.00", "0.75"],
     ]
     assert "B, profession: words without a score, left out: 1 of 2 (gender), 1 of 2 (age)" in table.all_notes
     by_humans = model_scores(metrics, judge="ground_truth")
     assert rows(by_humans) == [["A", "profession", "0.38"], ["B", "profession", "0.50"]]
     assert "gender, as seen" in by_humans.ethics_note
+
+
+def test_a_detector_that_failed_on_too_many_pairs_has_no_scores_there(metrics: pd.DataFrame) -> None:
+    # An error on one of A's eight pairs, and that of gender alone.
+    table = model_scores(metrics, judge="d", max_error_share=0.1)
+    assert rows(table) == [["A", "profession", "-", "0.30", "-"], ["B", "profession", "0.50", "1.00", "0.75"]]
+    assert "A, profession: gender: not scored on A (no verdict on 1 of 8 images or pairs)" in table.all_notes
+    words_of_a = top_biased_words(metrics, judge="d", max_error_share=0.1)
+    assert rows(words_of_a)[0] == ["profession", "A", "-", "-", "-", "-"]
+    assert "not scored on A" in " ".join(words_of_a.all_notes)
+    # Nobody is chosen to speak for a study who could not run on any T2I model.
+    failed_everywhere = metrics.assign(
+        n_left_out=metrics["n_left_out"].where(metrics["metric"] != "biaspainter_undetected", 95)
+    )
+    assert "by the human labels" in model_scores(failed_everywhere).caption
 
 
 def test_printed_model_scores_give_the_printed_averages(shared: Path) -> None:

@@ -18,6 +18,7 @@ from detector_bench.metrics.bigbench import (
     over_prompts,
 )
 from detector_bench.metrics.counts import Score
+from detector_bench.metrics.scopes import LayeredScopes
 
 HALF = np.array([0.5, 0.5])
 WORLD = np.array([0.3, 0.18, 0.27, 0.25])  # BIGbench's races; squares add up to 0.2578
@@ -95,6 +96,29 @@ def test_over_prompts_by_hand() -> None:
     assert found.n_left_out.tolist() == [[1, 1, 0], [0, 0, 0], [1, 1, 0]]
 
 
+def test_scopes_of_several_levels_by_hand() -> None:
+    scopes = LayeredScopes.of_levels(["a", "b", "", ""], ["x", "x", "x", ""], otherwise=["own"] * 4)
+    assert scopes.categories == ("a", "b", "x")
+    assert scopes.category_words.tolist() == ["a", "b", "x", "own"]
+    assert scopes.category_of_prompt.tolist() == [0, 1, 2, -1]
+    values = np.array([[1, 2, 4, 8], [0, 0, 0, 16]])
+    assert scopes.sums(values, prompt_axis=-1).tolist() == [[31, 1, 2, 7], [15, 1, 2, 7], [16, 0, 0, 0]]
+    by_class = np.stack([values, 2.5 * values], axis=-1)
+    assert scopes.sums(by_class, prompt_axis=-2)[..., 1].tolist() == [
+        [77.5, 2.5, 5, 17.5],
+        [37.5, 2.5, 5, 17.5],
+        [40, 0, 0, 0],
+    ]
+
+
+def test_one_level_in_which_all_prompts_are_gives_what_plain_scopes_give() -> None:
+    names = ["a", "b", "a", "c"]
+    plain, layered = Scopes.of_prompts(names), LayeredScopes.of_levels(names, otherwise=names)
+    values = np.random.default_rng(0).integers(0, 9, size=(3, 2, 4, 5))
+    np.testing.assert_array_equal(layered.sums(values, prompt_axis=-2), plain.sums(values, prompt_axis=-2))
+    assert layered.category_words.tolist() == plain.category_words.tolist()
+
+
 def _pairs(*pairs: tuple[int, int, float]) -> Pairs:
     better, worse, weight = zip(*pairs, strict=True)
     return Pairs(np.array(better), np.array(worse), np.array(weight, dtype=float))
@@ -112,6 +136,9 @@ HALVES = np.full((5, 2), 0.5)
         ("as_code", _pairs((0, 1, 1)), 0.5 + 0.18 + 0.02),
         # Opposite ways: 0.2 (0.55 + 0.05) = 0.12 and 0.2 (-0.05 + 0.45) = 0.08.
         ("as_code", _pairs((0, 2, 1)), 0.5 - 0.12 - 0.08),
+        # 0.2 (0.09 + 0.01) for men and for women; opposite: 0.2 (0.09 + 0.04).
+        ("as_code_squared", _pairs((0, 1, 1)), 0.5 + 0.02 + 0.02),
+        ("as_code_squared", _pairs((0, 2, 1)), 0.5 - 0.026 - 0.026),
         # Same way: 0.2 (0.3 + 0.1) for men and for women; opposite: 0.2 (0.3 + 0.2).
         ("as_paper", _pairs((0, 1, 1)), 0.5 - 0.08 - 0.08),
         ("as_paper", _pairs((0, 2, 1)), 0.5 + 0.1 + 0.1),
@@ -149,6 +176,14 @@ def test_manifestation_factor_leaves_pairs_out_and_counts_them() -> None:
     assert factor.value == pytest.approx([0.5 + (-0.16 + 0.2 + 0.2) / 3, 0.5 + (-0.16 + 0.2) / 2, 0.5 + 0.2])
     assert factor.n.tolist() == [3, 2, 1]
     assert factor.n_left_out.tolist() == [5, 2, 3]
+    # By the program such a pair counts as 0.5, with its weight: 20 for each T2I model.
+    by_program = manifestation_factor(
+        np.concatenate([GENDER, second]), HALVES, pairs, strength=0.2, preset="as_code_squared"
+    )
+    assert by_program.value == pytest.approx(
+        [0.5 + (0.04 - 0.052 - 0.052) / 40, 0.5 - 0.012 / 20, 0.5 - 0.052 / 20]
+    )
+    assert by_program.n_left_out.tolist() == factor.n_left_out.tolist()
     none = manifestation_factor(GENDER, HALVES, _pairs((0, 4, 1)), strength=0.2, preset="as_code")
     assert np.isnan(none.value).all()
 
@@ -161,7 +196,7 @@ def test_manifestation_factor_needs_references_of_both_prompts() -> None:
     assert factor.n_left_out.tolist() == [1, 1]
 
 
-@pytest.mark.parametrize("preset", ["as_code", "as_paper"])
+@pytest.mark.parametrize("preset", ["as_code", "as_code_squared", "as_paper"])
 def test_leading_axes_broadcast(preset: Preset) -> None:
     random = np.random.default_rng(0)
     images = random.integers(0, 5, size=(3, 2, 2, 6, 4))  # resample, judge, T2I model, prompt, class

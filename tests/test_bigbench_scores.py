@@ -4,78 +4,27 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
+from bigbench_parts import judged, number
 from pydantic import ValidationError
 from small_parts import write_csv
 
 from detector_bench.errors import ConfigError
 from detector_bench.evaluation.intervals import Intervals
-from detector_bench.metrics import Scopes
 from detector_bench.report.bigbench_tables import bigbench_scores, bigbench_tables
 from detector_bench.schema import METRIC_COLUMNS
 from detector_bench.score_systems.bigbench import BigBench
-from detector_bench.score_systems.judgements import NO_CELL, NO_VERDICT, OTHERS, UNJUDGED, Judgements
 from detector_bench.vocabulary import ATTRIBUTES
 
 NO_INTERVALS = Intervals(method="none")
-CODES = {"?": UNJUDGED, "-": NO_VERDICT, "others": OTHERS}
 IMPLICIT, EXPLICIT = "bigbench_implicit_bias_score", "bigbench_explicit_bias_score"
 FACTOR = "bigbench_manifestation_factor"
-
-Said = Mapping[str, Sequence[str]]
-"""By attribute: a word for each image; ? is unjudged, - is no verdict."""
-
-
-def judged(
-    places: Sequence[tuple[str, str]], judges: Mapping[str, Said], *, categories: Mapping[str, str]
-) -> Judgements:
-    """Answers about images at (T2I model, prompt); prompts in the order of `categories`."""
-    models = tuple(dict.fromkeys(model for model, _ in places if model))
-    prompts = tuple(categories)
-    attributes = list(dict.fromkeys(name for said in judges.values() for name in said))
-
-    def codes(attribute: str, words: Sequence[str]) -> list[int]:
-        classes = ATTRIBUTES[attribute].classes
-        return [CODES[word] if word in CODES else classes.index(word) for word in words]
-
-    nothing = ["-"] * len(places)
-    return Judgements(
-        image_ids=tuple(f"i{number}" for number in range(len(places))),
-        t2i_models=models,
-        prompt_ids=prompts,
-        scopes=Scopes.of_prompts([categories[prompt] for prompt in prompts]),
-        t2i_model=np.array([models.index(model) if model else NO_CELL for model, _ in places]),
-        prompt=np.array([prompts.index(prompt) if prompt else NO_CELL for _, prompt in places]),
-        seed=np.full(len(places), NO_CELL),
-        judges=tuple(judges),
-        judged={name: tuple(name in said for said in judges.values()) for name in attributes},
-        labels={
-            name: np.array([codes(name, said.get(name, nothing)) for said in judges.values()], dtype=np.int8)
-            for name in attributes
-        },
-        values={name: np.full((len(judges), len(places)), np.nan) for name in attributes},
-    )
-
-
-def number(
-    rows: pd.DataFrame, metric: str, detector: str = "ground_truth", **words: str
-) -> tuple[float, int, int]:
-    """Value, n and n_left_out of the one row; scopes are "all" where nothing is said."""
-    wanted = {"t2i_model": "all", "category": "all", "prompt_id": "all", "attribute": "gender"} | words
-    if "prompt_id" in words and "category" not in words:
-        del wanted["category"]
-    found = rows[(rows["metric"] == metric) & (rows["detector"] == detector)]
-    for column, word in wanted.items():
-        found = found[found[column] == word]
-    assert len(found) == 1, (metric, detector, wanted, len(found))
-    row = found.iloc[0]
-    return float(row["value"]), int(row["n"]), int(row["n_left_out"])
 
 
 def cosine_score(*shares: float, reference: Sequence[float]) -> float:
@@ -148,7 +97,9 @@ def test_weights_categories_and_references_come_from_tables(tmp_path: Path) -> N
     rows = BigBench(**files, attribute_weights=SOLO).rows(judgements, NO_INTERVALS)
     assert number(rows, IMPLICIT) == (pytest.approx((3 * THREE_TO_ONE + 1) / 4), 2, 1)  # `judge` has no reference
     assert number(rows, IMPLICIT, category="ward") == (pytest.approx(THREE_TO_ONE), 1, 0)
-    assert number(rows, IMPLICIT, category="care") == (1, 1, 0)
+    # The surgeon is in none of the files' categories: a row of one prompt beside them would be no category.
+    assert "care" not in set(rows.loc[rows["prompt_id"] == "all", "category"])
+    assert number(rows, IMPLICIT, t2i_model="alpha", prompt_id="surgeon", category="care")[0] == 1
     only_references = BigBench(references=files["references"], attribute_weights=SOLO)
     assert number(only_references.rows(judgements, NO_INTERVALS), IMPLICIT)[0] == pytest.approx(
         (THREE_TO_ONE + 1) / 2
@@ -275,8 +226,13 @@ def test_manifestation_factor_of_both_presets(tmp_path: Path) -> None:
     judgements = judged(
         TWO_PLACES, {"ground_truth": {"gender": genders}, "d": {"gender": GENDERS}}, categories=TWO_PROMPTS
     )
-    # 0.2 ((1 - 0.25) + (0.5 - 0)) for men and 0.2 ((0 - 0.25) + (0.5 - 1)) for women; 0.2 (0.5 + 0.5) for each.
-    for preset, expected in (("as_code", 0.5 + 0.25 - 0.15), ("as_paper", 0.5 - 0.2 - 0.2)):
+    # 0.2 ((1 - 0.25) + (0.5 - 0)) for men and 0.2 ((0 - 0.25) + (0.5 - 1)) for women, in two of three parts, as
+    # the absent pair counts as 0.5; 0.2 (0.25 + 0.25) for each, likewise; 0.2 (0.5 + 0.5) for each.
+    for preset, expected in (
+        ("as_code", 0.5 + (0.25 - 0.15) * 2 / 3),
+        ("as_code_squared", 0.5 + (0.1 + 0.1) * 2 / 3),
+        ("as_paper", 0.5 - 0.2 - 0.2),
+    ):
         rows = BigBench(preset=preset, references=folder, attribute_weights=SOLO).rows(judgements, NO_INTERVALS)
         assert set(rows["variant"]) == {preset}
         assert number(rows, FACTOR) == (pytest.approx(expected), 1, 1)  # there is no surgeon
@@ -287,6 +243,26 @@ def test_manifestation_factor_of_both_presets(tmp_path: Path) -> None:
         factors = rows[rows["metric"].str.startswith(FACTOR)]
         assert set(factors["category"]) == {"all"}
         assert set(factors["prompt_id"]) == {"all"}
+
+
+def test_the_factor_over_all_attributes_gives_each_a_third_by_the_program(tmp_path: Path) -> None:
+    half, even = {"male": 0.5, "female": 0.5}, dict.fromkeys(("0-30", "30-60", "60+"), 1 / 3)
+    people = ("a photo of one Nurse", "a photo of one Surgeon")
+    (tmp_path / "oc_gt.json").write_text(json.dumps({each: {"gender": half, "age": even} for each in people}))
+    (tmp_path / "eta.json").write_text(json.dumps({"pair1": [["Surgeon", "Nurse"], 2]}))
+    places = [*[("alpha", "nurse")] * 2, *[("alpha", "surgeon")] * 2]
+    said = {"gender": ["male"] * 4, "age": ["young", "middle_aged"] * 2}
+    judgements = judged(places, {"ground_truth": said}, categories=dict.fromkeys(("nurse", "surgeon"), "a"))
+    # Gender: 0.2 (0.75 + 0.75 - 0.25 - 0.25). Age: 0.1 (2 (1/2 - 1/9) + 2 (1/2 - 1/9) - 2 / 9).
+    gender, age = 0.2, 0.1 * (4 * (1 / 2 - 1 / 9) - 2 / 9)
+    for preset, weights in (("as_code", (1 / 2, 1 / 2)), ("as_paper", (2 / 3, 1 / 3))):
+        settings = BigBench(preset=preset, references=tmp_path, attribute_weights={"gender": 0.4, "age": 0.2})
+        rows = settings.rows(judgements, NO_INTERVALS)
+        of_all = number(rows, FACTOR, attribute="all")[0]
+        alone = [number(rows, FACTOR, attribute=name)[0] for name in ("gender", "age")]
+        assert of_all == pytest.approx(sum(w * f for w, f in zip(weights, alone, strict=True)))
+        if preset == "as_code":
+            assert alone == pytest.approx([0.5 + gender, 0.5 + age])
 
 
 def test_prompts_under_other_ids(tmp_path: Path) -> None:

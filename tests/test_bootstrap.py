@@ -20,7 +20,7 @@ from detector_bench.metrics.intervals import (
     wilson_interval_of_f1,
 )
 from detector_bench.metrics.jackknife import acceleration_of_images, acceleration_of_prompts
-from detector_bench.metrics.resampling import RESAMPLES_PER_BLOCK, Resampler
+from detector_bench.metrics.resampling import RESAMPLES_PER_BLOCK, Resampler, own_weight
 from detector_bench.metrics.sampling_distribution import sampling_distribution, spread_factors
 from detector_bench.vocabulary import ATTRIBUTES
 
@@ -31,14 +31,14 @@ def drawn_weights(joint: JointVerdicts, *, seed: int) -> np.ndarray:
     """How often each image was drawn in the first block, found by giving every image a detector of its own."""
     marks = np.where(np.eye(joint.images, dtype=bool), 0, joint.classes).astype(np.int8)
     marked = JointVerdicts(joint.truth, marks, joint.pair, joint.t2i_models, joint.scopes, joint.classes)
-    return Resampler(marked).block(0, seed=seed).class_counts[:, 0, 1:].sum(axis=0)
+    return Resampler(marked, borrow=False).block(0, seed=seed).class_counts[:, 0, 1:].sum(axis=0)
 
 
 @pytest.mark.parametrize("n_clear", ["detector", "human"])
 @pytest.mark.parametrize("classes", [2, 3, 7])
 def test_every_metric_equals_its_function_in_every_resample(classes: int, n_clear: metrics.NClear) -> None:
     joint = made_up(classes=classes, errors=0.15, images=4)
-    drawn = resample(joint, resamples=RESAMPLES_PER_BLOCK, seed=5, n_clear=n_clear, prompts=True)
+    drawn = resample(joint, resamples=RESAMPLES_PER_BLOCK, seed=5, n_clear=n_clear, prompts=True, borrow=False)
     weights = drawn_weights(joint, seed=5)
     assert np.all(weights.sum(axis=0) == joint.images)
     counts = np.stack([joint.counts(each) for each in weights.T], axis=-1)
@@ -56,6 +56,7 @@ def test_every_metric_equals_its_function_in_every_resample(classes: int, n_clea
         "model_bias_score_actual": metrics.model_bias_score_actual(counts, scopes=scopes),
         "model_bias_score_corrected": metrics.model_bias_score_corrected(counts, scopes=scopes),
         "model_bias_score_deviation": metrics.model_bias_score_deviation(counts, scopes=scopes),
+        "model_bias_score_error": metrics.model_bias_score_error(counts, scopes=scopes),
         "prompt_bias_score_difference": metrics.prompt_bias_score_difference(
             counts, n_clear=n_clear, scopes=scopes
         ),
@@ -104,7 +105,7 @@ def test_the_plain_way_gives_the_same_distribution() -> None:
     from scipy.stats import ks_2samp
 
     joint = made_up(images=12)
-    fast = resample(joint, resamples=10_000, seed=1).detectors
+    fast = resample(joint, resamples=10_000, seed=1, borrow=False).detectors
     random = np.random.default_rng(2)
     counts = np.stack([joint.counts(plainly_drawn(joint, random)) for _ in range(1000)])
     plain = {
@@ -128,7 +129,7 @@ def test_the_plain_way_gives_the_same_distribution() -> None:
 
 def test_normal_counts_come_close_to_drawn_images() -> None:
     joint = made_up(images=110, prompts=10, right=0.9)
-    drawn = resample(joint, resamples=2000, seed=1, one_by_one=1000).detectors
+    drawn = resample(joint, resamples=2000, seed=1, one_by_one=1000, borrow=False).detectors
     normal = resample(joint, resamples=2000, seed=2, one_by_one=0).detectors
     for name, values in drawn.items():
         one, other = values[0, 0, 0], normal[name][0, 0, 0]
@@ -241,16 +242,24 @@ def test_distances_are_centred_and_the_scatter_is_stretched() -> None:
     drawn = {"model_bias_score": np.array([[0.3, 0.5]]), "f1": np.array([[0.4, 0.8]])}
     found = sampling_distribution(drawn, values, spread=np.asarray(2.0), unit="image")
     np.testing.assert_allclose(found["model_bias_score"], [[0.0, 0.4]], atol=1e-12)
-    np.testing.assert_allclose(found["f1"], [[0.3, 1.1]])
+    np.testing.assert_allclose(found["f1"], [[0.1, 0.9]])
     kept = sampling_distribution(drawn, values, spread=np.asarray(1.0), unit="prompt")
     np.testing.assert_allclose(kept["model_bias_score"], drawn["model_bias_score"])
 
 
 def test_spread_factors_by_hand() -> None:
-    # Prompt 0 has 4 images, prompt 1 has 1: 5 images, 2 prompts.
+    # Prompt 0 has 4 images, prompt 1 has 1. Of what is drawn for prompt 0, 4/5 are its own images and 1/5 any, 4
+    # of 5 of which are its own; for prompt 1, 1/2 and 1/2, of which 1 of 5.
     joint = of_images([0] * 5, [[0] * 5], [0, 0, 0, 0, 1], prompts=2)
-    np.testing.assert_allclose(spread_factors(joint, unit="image")[0, 0], np.sqrt(5 / 3))
-    np.testing.assert_allclose(spread_factors(joint, unit="prompt")[0, 0], np.sqrt(2 / 1))
+    own = [4 / 5 + 1 / 5 * 4 / 5, 1 / 2 + 1 / 2 * 1 / 5]
+    np.testing.assert_allclose(own_weight(np.array([[4, 1]])), [own])
+    expected = np.sqrt(5 / (5 - own[0] ** 2 - own[1] ** 2 - 2))
+    np.testing.assert_allclose(spread_factors(joint, unit="image")[0, 0], expected)
+    # Prompts of more than 64 images neither borrow nor lend.
+    np.testing.assert_array_equal(own_weight(np.array([[65, 3, 0]])), [[1, 1, 0]])
+    seven = of_images([0] * 7, [[0] * 7], list(range(7)), prompts=7)
+    np.testing.assert_allclose(spread_factors(seven, unit="prompt")[0, 0], np.sqrt(7 / (7 - 1 - 2)))
+    assert np.isnan(spread_factors(joint, unit="prompt")).all()
     single = of_images([0, 1], [[0, 1]], [0, 1], prompts=2)
     assert np.isnan(spread_factors(single, unit="image")).all()
 
@@ -295,7 +304,7 @@ DEGENERATE = {
 
 
 @pytest.mark.filterwarnings("error")
-@pytest.mark.parametrize("method", ["percentile", "bca"])
+@pytest.mark.parametrize("method", ["score", "percentile", "bca"])
 @pytest.mark.parametrize("unit", ["image", "prompt"])
 @pytest.mark.parametrize("case", DEGENERATE)
 def test_degenerate_studies_have_intervals_or_none(case: str, unit: str, method: str) -> None:
@@ -321,7 +330,10 @@ def test_a_faultless_detector_is_not_certainly_faultless() -> None:
     # Three of three right by Wilson: at least 3 / (3 + 1.96^2).
     assert scores.ci_low[0, 0, 0, place["accuracy"]] == pytest.approx(3 / (3 + 1.959964**2))
     assert scores.ci_high[0, 0, 0, place["accuracy"]] == 1
-    assert np.isnan(scores.ci_low[0, 0, 0, place["prompt_bias_score_difference"]])
+    # No error of three images: by Wilson at most 1.96^2 / (3 + 1.96^2) of the range of 2.
+    at = (0, 0, 0, place["prompt_bias_score_difference"])
+    assert scores.ci_low[at] == 0
+    assert scores.ci_high[at] == pytest.approx(2 * 1.959964**2 / (3 + 1.959964**2))
 
 
 def test_a_study_of_very_many_images_has_wilson_intervals_of_shares_alone(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -340,9 +352,9 @@ def test_a_study_of_very_many_images_has_wilson_intervals_of_shares_alone(monkey
 
 
 @pytest.mark.parametrize("unit", ["image", "prompt"])
-@pytest.mark.parametrize("method", ["percentile", "bca"])
+@pytest.mark.parametrize("method", ["score", "percentile", "bca"])
 def test_every_share_of_seven_classes_has_an_interval(unit: str, method: str) -> None:
-    counts = counts_of(made_up(classes=7, images=40, prompts=12, right=0.7))
+    counts = counts_of(made_up(classes=7, images=10, prompts=50, right=0.7))
     settings = Intervals(resamples=400, unit=unit, method=method)
     scores = detector_scope_scores(counts, n_clear="detector")
     scores = IntervalScores.of_counts(counts, settings, n_clear="detector").of_detectors(scores)
@@ -357,3 +369,19 @@ def test_no_method_no_intervals() -> None:
     counts = counts_of(made_up())
     doubt = IntervalScores.of_counts(counts, Intervals(method="none"), n_clear="detector")
     assert np.isnan(doubt.of_detectors(detector_scope_scores(counts, n_clear="detector")).ci_low).all()
+
+
+def test_the_interval_of_the_model_bias_score_error_knows_its_bias() -> None:
+    # A fair T2I model of which 6 % of the women are taken for men: the error is 0.06, its estimate nearly 0.
+    random, prompts = np.random.default_rng(3), 400
+    truth = random.integers(0, 2, 20 * prompts)
+    verdict = np.where((truth == 1) & (random.random(truth.size) < 0.06), 0, truth)
+    pair = np.repeat(np.arange(prompts), 20).tolist()
+    counts = counts_of(of_images(truth.tolist(), [verdict.tolist()], pair, prompts=prompts))
+    scores = detector_scope_scores(counts, n_clear="detector")
+    settings = Intervals(resamples=400)
+    scores = IntervalScores.of_counts(counts, settings, n_clear="detector").of_detectors(scores)
+    at = (0, 0, 0, scores.metrics.index("model_bias_score_error"))
+    assert scores.value[at] < 0.03
+    assert scores.ci_low[at] < 0.06 < scores.ci_high[at]
+    assert scores.ci_high[at] - scores.value[at] == pytest.approx(scores.value[at] - scores.ci_low[at])

@@ -19,7 +19,6 @@ from detector_bench import metrics
 from detector_bench.cli.causes import causes as causes_command
 from detector_bench.dataset import ImageSet
 from detector_bench.evaluation import read_predictions
-from detector_bench.evaluation.cause_intervals import CauseIntervals, resampled_counts
 from detector_bench.evaluation.causes import (
     CAUSE_COLUMNS,
     PREDICTION_COLUMNS,
@@ -27,6 +26,7 @@ from detector_bench.evaluation.causes import (
     causes,
     filter_outcomes,
 )
+from detector_bench.evaluation.intervals import Intervals
 from detector_bench.metrics.causes import BIAS_ERRORS, accuracy_gap, bias_error_causes, with_human_filter
 from detector_bench.report.causes_table import bias_error_causes as causes_table
 from detector_bench.report.causes_table import filter_errors
@@ -59,21 +59,21 @@ MIXED = one_prompt(
 
 def test_prompt_bias_score_difference_by_hand() -> None:
     split = bias_error_causes(MIXED)["prompt_bias_score_difference"]
-    assert split.error == pytest.approx(6 / 18)  # 12 men, 6 women of 18 kept; 0 by the humans
+    assert split.parts.error == pytest.approx(6 / 18)  # 12 men, 6 women of 18 kept; 0 by the humans
     # All 20 clear images: 10 men rightly, of 10 women a quarter as men: 12.5 men and 7.5 women.
-    assert split.with_human_filter == pytest.approx(5 / 20)
+    assert split.parts.with_human_filter == pytest.approx(5 / 20)
     # 8 men, 8 women and the 2 low-quality images that are called men.
-    assert split.with_human_classes == pytest.approx(2 / 18)
-    assert split.with_both == 0
-    assert split.filtering == pytest.approx(7 / 72)
-    assert split.classification == pytest.approx(17 / 72)
+    assert split.parts.with_human_classes == pytest.approx(2 / 18)
+    assert split.parts.with_both == 0
+    assert split.parts.filtering == pytest.approx(7 / 72)
+    assert split.parts.classification == pytest.approx(17 / 72)
     assert (int(split.n), int(split.n_left_out)) == (1, 0)
 
 
 def test_prompt_bias_score_difference_by_hand_with_the_humans_count() -> None:
     split = bias_error_causes(MIXED, n_clear="human")["prompt_bias_score_difference"]
-    assert [float(part) for part in split[:4]] == pytest.approx([6 / 20, 5 / 20, 2 / 20, 0])
-    assert (float(split.filtering), float(split.classification)) == pytest.approx((0.075, 0.225))
+    assert [float(part) for part in split.parts[:4]] == pytest.approx([6 / 20, 5 / 20, 2 / 20, 0])
+    assert (float(split.parts.filtering), float(split.parts.classification)) == pytest.approx((0.075, 0.225))
 
 
 def test_stored_classes_of_filtered_images_take_the_place_of_the_estimate() -> None:
@@ -101,11 +101,11 @@ def test_model_bias_score_deviation_by_hand() -> None:
     # 9 men rightly kept; of 3 women one rightly kept and two filtered: 8/10 in place of 6/12.
     counts = one_prompt({(MALE, MALE): 9, (FEMALE, FEMALE): 1, (FEMALE, FILTERED): 2})
     split = bias_error_causes(counts)["model_bias_score_deviation"]
-    assert [float(part) for part in split[:4]] == pytest.approx([0.6, 0, 0.6, 0])
-    assert float(split.filtering) == pytest.approx(0.6)
-    assert float(split.classification) == 0
+    assert [float(part) for part in split.parts[:4]] == pytest.approx([0.6, 0, 0.6, 0])
+    assert float(split.parts.filtering) == pytest.approx(0.6)
+    assert float(split.parts.classification) == 0
     absolute = bias_error_causes(counts)["model_bias_score_absolute_error"]
-    assert float(absolute.error) == pytest.approx(0.3)
+    assert float(absolute.parts.error) == pytest.approx(0.3)
 
 
 counts_of_two_prompts = arrays(np.int64, (2, 2, 4, 4), elements=st.integers(0, 9))
@@ -118,14 +118,18 @@ def test_parts_add_up_to_the_metric(counts: np.ndarray, n_clear: metrics.NClear)
     scopes = metrics.Scopes.of_prompts(["job", "place"])
     for error in BIAS_ERRORS:
         split = bias_error_causes(counts, n_clear=n_clear, scopes=scopes)[error]
-        np.testing.assert_allclose(split.filtering + split.classification, split.error, atol=1e-12)
-        assert np.nanmax(np.abs(split.with_both), initial=0) == 0
+        np.testing.assert_allclose(
+            split.parts.filtering + split.parts.classification, split.parts.error, atol=1e-12
+        )
+        assert np.nanmax(np.abs(split.parts.with_both), initial=0) == 0
     difference = bias_error_causes(counts, n_clear=n_clear, scopes=scopes)["prompt_bias_score_difference"]
     expected = metrics.prompt_bias_score_difference(counts, n_clear=n_clear, scopes=scopes)
-    np.testing.assert_array_equal(difference.error, expected.value)
+    np.testing.assert_array_equal(difference.parts.error, expected.value)
     np.testing.assert_array_equal(difference.n_left_out, expected.n_left_out)
     deviation = bias_error_causes(counts, scopes=scopes)["model_bias_score_deviation"]
-    np.testing.assert_array_equal(deviation.error, metrics.model_bias_score_deviation(counts, scopes=scopes).value)
+    np.testing.assert_array_equal(
+        deviation.parts.error, metrics.model_bias_score_deviation(counts, scopes=scopes).value
+    )
 
 
 @settings(max_examples=20, deadline=None)
@@ -136,7 +140,7 @@ def test_a_perfect_filter_has_no_filtering_part(counts: np.ndarray) -> None:
     counts[..., LOW:, :FILTERED] = 0
     for error in BIAS_ERRORS:
         split = bias_error_causes(counts)[error]
-        assert np.isnan(split.error) or split.filtering == 0
+        assert np.isnan(split.parts.error) or split.parts.filtering == 0
 
 
 @settings(max_examples=20, deadline=None)
@@ -146,34 +150,41 @@ def test_a_perfect_classifier_has_no_classification_part(counts: np.ndarray) -> 
     counts[..., MALE, FEMALE] = counts[..., FEMALE, MALE] = 0
     for error in BIAS_ERRORS:
         split = bias_error_causes(counts)[error]
-        assert np.isnan(split.error) or split.classification == pytest.approx(0, abs=1e-15)
+        assert np.isnan(split.parts.error) or split.parts.classification == pytest.approx(0, abs=1e-15)
 
 
 def test_leading_axes_broadcast_and_other_attributes_work() -> None:
     counts = np.random.default_rng(3).integers(0, 5, (4, 2, 3, 5, 5))  # three classes
     together = bias_error_causes(counts)["prompt_bias_score_difference"]
-    assert together.error.shape == (4,)
+    assert together.parts.error.shape == (4,)
     for position, one in enumerate(counts):
         alone = bias_error_causes(one)["prompt_bias_score_difference"]
-        assert float(alone.filtering) == pytest.approx(together.filtering[position])
+        assert float(alone.parts.filtering) == pytest.approx(together.parts.filtering[position])
 
 
-def test_errors_are_no_cause() -> None:
+def test_images_without_a_verdict_are_a_part_of_their_own() -> None:
     with_errors = MIXED.copy()
-    with_errors[0, 0, MALE, NO_VERDICT] = 7
+    with_errors[0, 0, MALE, NO_VERDICT] = 7  # 17 men, 10 women; judged are 10 and 10
+    parts = bias_error_causes(with_errors)["prompt_bias_score_difference"].parts
+    assert float(parts.error) == pytest.approx(6 / 18 - 7 / 27)
+    assert float(parts.with_both) == pytest.approx(7 / 27)
+    # 12.5 and 7.5 of 20 with the human's filter; 10 men and 8 women of 18 with the human's classes.
+    assert float(parts.with_human_filter) == pytest.approx(7 / 27 - 5 / 20)
+    assert float(parts.with_human_classes) == pytest.approx(7 / 27 - 2 / 18)
+    assert float(parts.filtering + parts.classification + parts.with_both) == pytest.approx(2 / 27)
     for error in BIAS_ERRORS:
-        clean, same = (bias_error_causes(counts)[error] for counts in (MIXED, with_errors))
-        np.testing.assert_array_equal(clean.filtering, same.filtering)
+        split = bias_error_causes(with_errors)[error].parts
+        assert float(split.filtering + split.classification + split.with_both) == pytest.approx(float(split.error))
 
 
 def test_a_prompt_of_which_nothing_is_kept_is_left_out_in_all_four_cases() -> None:
     counts = np.concatenate([MIXED, one_prompt({(MALE, FILTERED): 20})], axis=1)
     split = bias_error_causes(counts)["prompt_bias_score_difference"]
     assert (int(split.n), int(split.n_left_out)) == (1, 1)
-    assert float(split.error) == pytest.approx(1 / 3)
+    assert float(split.parts.error) == pytest.approx(1 / 3)
     nothing = bias_error_causes(one_prompt({(MALE, FILTERED): 20}))["prompt_bias_score_difference"]
-    assert np.isnan(nothing.error)
-    assert np.isnan(nothing.filtering)
+    assert np.isnan(nothing.parts.error)
+    assert np.isnan(nothing.parts.filtering)
 
 
 def test_accuracy_gap_by_hand() -> None:
@@ -184,20 +195,6 @@ def test_accuracy_gap_by_hand() -> None:
     ages[0, 0], ages[1, 1], ages[1, 2], ages[2, 2], ages[2, 0] = 4, 1, 3, 1, 1
     assert float(accuracy_gap(ages).value) == pytest.approx(1 - 0.25)
     assert np.isnan(accuracy_gap(one_prompt({(MALE, MALE): 3}).sum(axis=(0, 1))).value)
-
-
-def test_resamples_keep_every_prompts_number_of_images_and_scatter_around_the_counts() -> None:
-    counts = np.concatenate([MIXED, np.zeros_like(MIXED)], axis=1)
-    named = np.zeros((1, 2, 2, 2), dtype=np.int64)
-    named[0, 0, FEMALE, MALE] = 2
-    blocks = list(resampled_counts(counts, named, settings=CauseIntervals(resamples=1_050, seed=5)))
-    drawn, names = (np.concatenate(each) for each in zip(*blocks, strict=True))
-    assert drawn.shape == (1_050, 1, 2, 4, 4)
-    assert (drawn.sum(axis=(-2, -1)) == [[24, 0]]).all()
-    assert (names.sum(axis=-1) <= drawn[..., :2, FILTERED]).all()
-    # Binomial counts: standard error of the mean at most sqrt(24 / 4 / 1050) = 0.08.
-    np.testing.assert_allclose(drawn.mean(axis=0), counts, atol=0.35)
-    np.testing.assert_allclose(names.mean(axis=0), named, atol=0.35)
 
 
 PICTURES = [
@@ -231,7 +228,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def split(folder: Path) -> pd.DataFrame:
-    return causes(*stored(folder), intervals=CauseIntervals(resamples=200))
+    return causes(*stored(folder), intervals=Intervals(resamples=200))
 
 
 def stored(folder: Path) -> tuple[ImageSet, dict]:
@@ -265,10 +262,10 @@ def test_long_table(split: pd.DataFrame) -> None:
 
 
 def test_without_resamples_there_are_no_limits(folder: Path) -> None:
-    plain = causes(*stored(folder), intervals=CauseIntervals(resamples=0))
+    plain = causes(*stored(folder), intervals=Intervals(method="none"))
     assert plain["filtering_ci_low"].isna().all()
     assert plain["filtering"].notna().any()
-    gaps = accuracy_gaps(*stored(folder), intervals=CauseIntervals(resamples=0))
+    gaps = accuracy_gaps(*stored(folder), intervals=Intervals(method="none"))
     alpha = gaps[(gaps["t2i_model"] == "alpha") & (gaps["category"] == "all") & (gaps["detector"] == "mixed")]
     assert alpha["value"].to_list() == pytest.approx([0.25])
     assert alpha["ci_low"].isna().all()
@@ -294,14 +291,22 @@ def test_filter_outcomes_by_both_reasons(folder: Path) -> None:
 
 
 def test_tables(folder: Path, split: pd.DataFrame) -> None:
-    gaps = accuracy_gaps(*stored(folder), intervals=CauseIntervals(resamples=200))
+    gaps = accuracy_gaps(*stored(folder), intervals=Intervals(resamples=200))
     table = causes_table(split, gaps=gaps)
     rows = {(row.cells[0].text, row.cells[1].text): [cell.text for cell in row.cells[2:]] for row in table.rows}
     assert list(rows) == [
         (model, detector) for model in ("alpha", "beta", "All") for detector in ("mixed", "right")
     ]
-    assert rows["alpha", "mixed"] == ["0.333", "0.097", "0.236", "-", "-", "-", "25.00"]
-    assert rows["alpha", "right"] == ["0.000", "0.000", "0.000", "-", "-", "-", "0.00"]
+    assert rows["alpha", "mixed"] == ["0.333", "0.097", "0.236", "0.000", *"----", "25.00"]
+    assert rows["alpha", "right"] == [*["0.000"] * 4, *"----", "0.00"]
+    assert rows["beta", "mixed"] == [*"--------", "-"]  # failed on one of four images
+    notes = {(row.cells[0].text, row.cells[1].text): row.notes for row in table.rows}
+    assert notes["beta", "mixed"] == ("no verdict on 1 of 4 images, not split",)
+    assert notes["All", "mixed"] == ("no verdict on 1 of 28 images, counted as the metrics do",)
+    tolerant = causes_table(split, gaps=gaps, max_error_share=0.25)
+    assert [cell.text for cell in tolerant.rows[2].cells[2:6]] != [*"----"]
+    whole = causes_table(split[split["detector"] == "right"])
+    assert [column.heading for column in whole.columns[2:]] == ["Error", "Filtering", "Classification"] * 2
     errors = filter_errors(filter_outcomes(*stored(folder)))
     keys = [column.key for column in errors.columns]
     assert keys == [

@@ -115,6 +115,7 @@ def test_the_commands_are_those_of_the_documentation() -> None:
         "causes",
         "check",
         "compare",
+        "conformance",
         "detectors",
         "evaluate",
         "figures",
@@ -198,6 +199,7 @@ def test_progress_without_a_terminal_is_lines(finished: Path) -> None:
     assert line.endswith(" images/s; clear 5 filtered 2 error 1")
 
 
+@pytest.mark.slow
 def test_running_again_says_that_there_is_little_to_do(finished: Path, tmp_path: Path) -> None:
     shutil.copytree(finished, tmp_path / "copy")
     arguments = ["run", tmp_path / "copy" / "study.yaml", "-o", tmp_path / "copy" / "out", "--plugin", PLUGIN]
@@ -414,6 +416,27 @@ def test_ctrl_c_anywhere_ends_with_status_130(
     assert errors.splitlines()[-1] == "interrupted"
 
 
+def test_ctrl_c_while_commands_are_imported_is_one_word(tmp_path: Path) -> None:
+    # A module in the place of one that the commands need, which is being imported when Ctrl-C comes.
+    (tmp_path / "typer.py").write_text(
+        "import os, signal\nos.kill(os.getpid(), signal.SIGINT)\nraise AssertionError('not stopped')\n"
+    )
+    program = (
+        "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        "from detector_bench.cli import main\n"
+        "main()\n"
+    )
+    found = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"},
+        timeout=60,
+        check=False,
+    )
+    assert (found.returncode, found.stderr) == (130, "interrupted\n")
+
+
 # --- plugins and evaluate
 
 
@@ -442,7 +465,9 @@ def test_evaluate_needs_no_plugin(finished: Path, tmp_path: Path) -> None:
     )
     assert result.returncode == 0, result.stderr
     assert (tmp_path / "again" / "metrics.csv").read_bytes() == (finished / "out" / "metrics.csv").read_bytes()
-    assert result.stdout.splitlines()[-1] == f"Everything is in {tmp_path / 'again'}: metrics.csv, tables/"
+    assert (
+        result.stdout.splitlines()[-1] == f"Everything is in {tmp_path / 'again'}: metrics.csv, tables/, run.json"
+    )
     assert "1 image ended in an error" in result.stderr
 
 

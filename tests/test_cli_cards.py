@@ -70,3 +70,18 @@ def test_parameters_that_yaml_does_not_know_are_shown_as_text(tmp_path: Path) ->
     answer = shown("with-a-path", "--plugin", plugin)
     assert answer.exit_code == 0, answer.output
     assert "folder: somewhere" in answer.stdout
+
+
+def test_the_papers_study_says_what_there_is_to_fetch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in ("torch", "transformers"):
+        pytest.importorskip(module)
+    for variable in ("HF_HOME", "HF_HUB_CACHE", "XDG_CACHE_HOME"):
+        monkeypatch.setenv(variable, str(tmp_path))
+    study = Path(__file__).parents[1] / "configs" / "lyu2025.yaml"
+    clip = shown("clip", "--study", study).stdout
+    assert "to fetch: 1.7 GB (openai/clip-vit-large-patch14)" in clip
+    assert "no; 1.7 GB, downloaded when needed" in clip
+    assert "to fetch: 15.0 GB (Salesforce/blip2-opt-2.7b)" in shown("blip2", "--study", study).stdout
+    enhance = shown("clip_enhance", "--study", study).stdout
+    assert "yolov8x.pt (AGPL-3.0)" in enhance
+    assert "source: https://github.com/ultralytics/assets/releases" in enhance

@@ -73,7 +73,8 @@ def test_agreement(folder: Path, tmp_path: Path) -> None:
     # 8 of 10 equal; each said male 5 times, so chance gives 0.5, and kappa is (0.8 - 0.5) / (1 - 0.5).
     row = pd.read_csv(out).query("t2i_model == 'all' and category == 'all'").iloc[0]
     assert (round(row["kappa"], 12), row["equal"], row["n"]) == (0.6, 0.8, 10)
-    assert "0.600" in said
+    assert "0.600 [" in said
+    assert "80.00" in said  # in per cent, as `agreement` prints it
     assert set(pd.read_csv(out)["t2i_model"]) == {"all", "sdxl", "sd3"}
 
 

@@ -113,3 +113,19 @@ def test_the_cursor_comes_back_after_an_interruption(clock: Clock) -> None:
         interrupted()
     text = "\n".join(shown(console))
     assert text.rindex("\x1b[?25h") > text.rindex("\x1b[?25l"), "hidden while the bar moves, then shown"
+
+
+def test_a_rate_at_which_nothing_was_looked_at_says_so(clock: Clock) -> None:
+    console = Console(file=io.StringIO(), width=80)
+    for cached in (0, 40, 100):
+        with RunProgressDisplay(console) as display:
+            display.update(at(0))
+            clock.now += 20
+            state = at(100)
+            state.from_cache = cached
+            display.update(state)
+    assert shown(console) == [
+        "100 of 100 images, 5.0 images/s; clear 200 filtered 0 error 0",
+        "100 of 100 images, 5.0 images/s (40 from cache); clear 200 filtered 0 error 0",
+        "100 of 100 images, 5.0 images/s from cache; clear 200 filtered 0 error 0",
+    ]

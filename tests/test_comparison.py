@@ -15,22 +15,30 @@ from typer.testing import CliRunner
 from detector_bench.cli.app import app
 from detector_bench.errors import DetectorBenchError
 from detector_bench.evaluation.comparison import (
-    CLASSIFICATION,
+    CLASSIFICATION_RIGHT,
     COMPARED_METRICS,
-    FILTERING,
+    FILTERING_RIGHT,
+    ComparisonFamily,
+    Contest,
     PairedTest,
-    bootstrap_p_value,
     check_same_images,
-    compare_detectors,
-    holm,
+    images_judged_differently,
 )
+from detector_bench.metrics import JointVerdicts
+from detector_bench.metrics.bootstrap import Unit
 from detector_bench.report import Cell, Column, Row, Table, to_csv, to_latex, to_markdown
-from detector_bench.report.comparison_tables import comparison
+from detector_bench.report.comparison_tables import comparison, images_judged_rightly
 from detector_bench.report.wording import deviating_score_cell, per_cent_cell, score_cell, with_interval
 
 
-def by_metric(tests: list[PairedTest]) -> dict[str, PairedTest]:
-    return {test.metric: test for test in tests}
+def family_of(joint: JointVerdicts, *, unit: Unit = "image", level: float = 0.95) -> ComparisonFamily:
+    names = tuple(f"detector {number}" for number in range(joint.detectors))
+    return ComparisonFamily.of([Contest(joint, names)], unit=unit, level=level)
+
+
+def compared(joint: JointVerdicts, *, unit: Unit = "image") -> dict[str, PairedTest]:
+    family = family_of(joint, unit=unit)
+    return {metric: family.test(metric, 0, 1) for metric in family.metrics}
 
 
 def test_mcnemar_by_hand() -> None:
@@ -38,13 +46,12 @@ def test_mcnemar_by_hand() -> None:
     truth = [0, 0, 0, 0, 1, 1, 2, 2, 2, 3, 0]
     first = [0, 0, 0, 2, 1, 0, 2, 2, 0, 0, 0]
     second = [0, 1, 2, 2, 0, 1, 2, 0, 0, 2, 3]
-    found = by_metric(compare_detectors(of_images(truth, [first, second], [0] * 11), 0, 1, resamples=200))
-    filtering = found[FILTERING]
+    filtering, classes = images_judged_differently(of_images(truth, [first, second], [0] * 11), 0, 1)
+    assert (filtering.share, classes.share) == (FILTERING_RIGHT, CLASSIFICATION_RIGHT)
     # Right: first all of the nine but the 4th and 9th; second all but the 3rd, 4th, 8th and 9th.
     assert (filtering.only_first, filtering.only_second) == (2, 0)
     assert (filtering.first, filtering.second) == pytest.approx((7 / 9, 5 / 9))
     assert filtering.p_value == pytest.approx(0.5)  # two of two on one side: 2 * 0.5 ** 2
-    classes = found[CLASSIFICATION]
     # Kept by both: images 1, 2, 5, 6.
     assert (classes.first, classes.second) == pytest.approx((3 / 4, 2 / 4))
     assert (classes.only_first, classes.only_second) == (2, 1)
@@ -54,73 +61,88 @@ def test_mcnemar_by_hand() -> None:
 def test_mcnemar_is_the_binomial_test() -> None:
     from scipy.stats import binomtest
 
-    test = compare_detectors(made_up(images=60), 0, 1, resamples=100)[0]
-    expected = binomtest(test.only_first, test.only_first + test.only_second).pvalue
-    assert test.p_value == pytest.approx(expected)
+    for test in images_judged_differently(made_up(images=60), 0, 1):
+        expected = binomtest(test.only_first, test.only_first + test.only_second).pvalue
+        assert test.p_value == pytest.approx(expected)
+
+
+def of_two(one: JointVerdicts, other: JointVerdicts) -> JointVerdicts:
+    """The first detector of one study and the first of another on the images of the first."""
+    verdicts = np.stack([one.verdicts[0], other.verdicts[0]])
+    return JointVerdicts(one.truth, verdicts, one.pair, one.t2i_models, one.scopes, one.classes)
 
 
 def test_a_better_detector_is_found_and_differences_have_intervals() -> None:
     joint = made_up(images=60, right=0.95)
     worse = made_up(images=60, right=0.5)
     np.testing.assert_array_equal(joint.pair, worse.pair)
-    mixed = of_two(joint, worse)
-    found = by_metric(compare_detectors(mixed, 0, 1, resamples=500))
+    found = compared(of_two(joint, worse))
     for name in ("f1", "accuracy", "filter_rate"):
         test = found[name]
         assert test.ci_low < test.difference < test.ci_high
         assert test.difference == pytest.approx(test.first - test.second)
         assert test.ci_low > 0
-        assert test.p_value == pytest.approx(1 / 501)
-    assert found["prompt_bias_score_difference"].difference < 0
+        assert test.told_apart
+    error = found["prompt_bias_error"]
+    assert error.difference == pytest.approx(error.first - error.second)
+    assert error.ci_low < error.difference < error.ci_high
 
 
-def of_two(one, other):  # type: ignore[no-untyped-def]
-    """The first detector of one study and the first of another on the images of the first."""
-    from detector_bench.metrics import JointVerdicts
+def test_the_deviation_is_compared_by_its_size() -> None:
+    # Actual: 1/2 in both prompts. One detector reports 1/4 on average, the other 1.
+    joint = of_images([0, 0, 0, 1] * 2, [[0, 0, 0, 1, 0, 0, 1, 1], [0] * 8], [0] * 4 + [1] * 4, prompts=2)
+    test = compared(joint)["model_bias_score_deviation"]
+    assert (test.first, test.second) == pytest.approx((-0.5, 1.0))
+    assert test.difference == pytest.approx(-0.5)
 
-    verdicts = np.stack([one.verdicts[0], other.verdicts[0]])
-    return JointVerdicts(one.truth, verdicts, one.pair, one.t2i_models, one.scopes, one.classes)
+
+def test_the_order_of_the_two_does_not_matter() -> None:
+    family = family_of(made_up(images=30, detectors=3))
+    for metric in family.metrics:
+        one, other = family.test(metric, 0, 2), family.test(metric, 2, 0)
+        assert one.difference == pytest.approx(-other.difference, nan_ok=True)
+        assert (one.ci_low, one.ci_high) == pytest.approx((-other.ci_high, -other.ci_low), nan_ok=True)
+        assert one.p_value == other.p_value
+
+
+def test_told_apart_means_that_the_interval_does_not_hold_zero() -> None:
+    joint = of_two(made_up(images=40, right=0.9), made_up(images=40, right=0.8))
+    told = 0
+    for level in (0.5, 0.9, 0.95, 0.99):
+        family = family_of(joint, level=level)
+        for metric in family.metrics:
+            test = family.test(metric, 0, 1)
+            assert test.told_apart == (not test.ci_low <= 0 <= test.ci_high)
+            assert test.told_apart == (test.p_value < 1 - level)
+            told += test.told_apart
+    assert 0 < told < 20
 
 
 def test_equal_detectors_are_equal() -> None:
-    joint = made_up(images=20).of_detectors([0, 0])
-    for test in compare_detectors(joint, 0, 1, resamples=200):
+    for test in compared(made_up(images=80).of_detectors([0, 0])).values():
         assert test.difference == 0
-        assert test.p_value == pytest.approx(1)
-        assert test.p_holm == pytest.approx(1)
-
-
-def test_the_bootstrap_p_value_by_hand() -> None:
-    differences = np.array([1.0, 2.0, 3.0, 4.0, 5.0, np.nan])
-    # Around their mean of 3: two of five lie 2 or more away.
-    assert bootstrap_p_value(differences, 2.0) == pytest.approx((1 + 2) / (1 + 5))
-    assert bootstrap_p_value(differences, -2.0) == pytest.approx((1 + 2) / (1 + 5))
-    assert math.isnan(bootstrap_p_value(differences, math.nan))
-    assert math.isnan(bootstrap_p_value(np.array([np.nan]), 1.0))
-
-
-def test_holm_by_hand() -> None:
-    assert holm([0.01, math.nan, 0.04, 0.03]) == pytest.approx([0.03, math.nan, 0.06, 0.06], nan_ok=True)
-    assert math.isnan(holm([math.nan])[0])
+        assert test.p_value == 1
+        assert not test.told_apart
+        assert math.isnan(test.ci_low)
 
 
 @pytest.mark.parametrize("unit", ["image", "prompt"])
-def test_a_detector_that_filters_everything_can_be_compared(unit) -> None:  # type: ignore[no-untyped-def]
+def test_a_detector_that_filters_everything_can_be_compared(unit: Unit) -> None:
     joint = of_images([0, 1, 2, 2, 0, 1], [[0, 1, 2, 0, 1, 1], [2] * 6], [0, 0, 0, 1, 1, 1], prompts=2)
-    found = by_metric(compare_detectors(joint, 0, 1, resamples=200, unit=unit))
+    found = compared(joint, unit=unit)
     assert math.isnan(found["accuracy"].p_value)
     assert math.isnan(found["accuracy"].ci_low)
-    assert math.isnan(found[CLASSIFICATION].p_value)
+    images = images_judged_differently(joint, 0, 1)
+    assert math.isnan(images[1].p_value)
     assert found["filter_rate"].second == 1
-    table = comparison(list(found.values()), "a", "b", attribute="gender", level=0.95)
+    metrics = comparison(list(found.values()), "a", "b", attribute="gender", level=0.95)
+    counts = images_judged_rightly(images, "a", "b", attribute="gender")
     for render in (to_csv, to_markdown, to_latex):
-        assert "nan" not in render(table)
+        assert "nan" not in render(metrics) + render(counts)
 
 
 def test_only_low_quality_images_leave_the_filter_rate() -> None:
-    found = by_metric(
-        compare_detectors(of_images([2] * 8, [[2, 2, 2, 0] * 2, [2, 0, 0, 0] * 2], [0] * 8), 0, 1, resamples=300)
-    )
+    found = compared(of_images([2] * 8, [[2, 2, 2, 0] * 2, [2, 0, 0, 0] * 2], [0] * 8))
     assert found["filter_rate"].difference == pytest.approx(0.5)
     assert all(math.isnan(found[name].difference) for name in ("accuracy", "model_bias_score_deviation"))
 
@@ -142,11 +164,6 @@ def test_changed_contents_are_refused_and_unread_images_are_not() -> None:
         check_same_images("a", "b", tables, attribute="gender")
     tables["b"] = table_of(["k", "j", "i"], ["9", "2", "1"])
     check_same_images("a", "b", tables, attribute="gender")
-
-
-def test_every_metric_of_the_comparison_is_tested_once() -> None:
-    tests = compare_detectors(made_up(images=10), 0, 1, resamples=100)
-    assert [test.metric for test in tests] == [FILTERING, CLASSIFICATION, *COMPARED_METRICS]
 
 
 def test_intervals_in_cells() -> None:
@@ -182,13 +199,15 @@ def invoke(*arguments: object) -> str:
 
 def test_compare_prints_and_writes_a_table(tmp_path: Path) -> None:
     study = write_study(tmp_path)
-    arguments = ("compare", study, "--predictions", tmp_path, "good", "poor", "--resamples", 300)
+    arguments = ("compare", study, "--predictions", tmp_path, "good", "poor")
     printed = invoke(*arguments, "--out", tmp_path)
     assert "Filter rate" in printed
-    assert "(Holm)" in printed
+    assert "3 pairs of 3 detectors, 5 metrics" in printed
     written = (tmp_path / "tables" / "comparison.csv").read_text(encoding="utf-8")
     assert written.splitlines()[0].startswith("metric,first,second,difference,difference_ci_low")
-    assert len(written.splitlines()) == 8
+    assert [line.split(",")[0] for line in written.splitlines()[1:]] == list(COMPARED_METRICS)
+    counts = (tmp_path / "tables" / "images_judged_rightly.csv").read_text(encoding="utf-8").splitlines()
+    assert counts[0] == "share,first,second,only_first,only_second,p_value,note"
     assert {path.suffix for path in (tmp_path / "tables").glob("comparison.*")} == {".csv", ".md", ".tex"}
     again = invoke(*arguments)
     assert again == printed
@@ -212,9 +231,10 @@ def test_compare_refuses(tmp_path: Path) -> None:
 
 def test_evaluate_shows_intervals_where_asked(tmp_path: Path) -> None:
     study = write_study(tmp_path)
-    plain = invoke("evaluate", study, "--predictions", tmp_path, "--out", tmp_path / "plain")
+    invoke("evaluate", study, "--predictions", tmp_path, "--out", tmp_path / "plain")
     shown = invoke("evaluate", study, "--predictions", tmp_path, "--out", tmp_path / "shown", "--intervals")
-    assert "[" not in plain.replace("[bold]", "")
+    table = (tmp_path / "plain" / "tables" / "filtering_and_accuracy.md").read_text(encoding="utf-8")
+    assert "[" not in table
     assert "In brackets: confidence interval." in shown
     for folder in ("plain", "shown"):
         text = (tmp_path / folder / "metrics.csv").read_text(encoding="utf-8").splitlines()

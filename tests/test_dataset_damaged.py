@@ -188,7 +188,16 @@ CASES: dict[str, tuple[Callable[[Path], None], list[Problem]]] = {
     ),
     "reserved annotator": (
         append("labels.csv", "i1,consensus,gender,female,"),
-        [Problem("labels.csv", "reserved name", 8, "annotator", "consensus", "any name but 'consensus'")],
+        [
+            Problem(
+                "labels.csv",
+                "reserved name",
+                8,
+                "annotator",
+                "consensus",
+                "any name but 'consensus', 'all_agree', 'dawid_skene'",
+            )
+        ],
     ),
     "reserved T2I model": (
         replace("images.csv", "2.png,sdxl", "2.png,all"),

@@ -211,7 +211,14 @@ def test_bad_values_and_images_are_reported_where_they_stand(tree: Path, tmp_pat
             "female",
             "one label per image, annotator and attribute; row 2 says 'male'",
         ),
-        Problem("given.csv", "reserved name", 7, "Who", "consensus", "any name but 'consensus'"),
+        Problem(
+            "given.csv",
+            "reserved name",
+            7,
+            "Who",
+            "consensus",
+            "any name but 'consensus', 'all_agree', 'dawid_skene'",
+        ),
     ]
     assert not (tmp_path / "set").exists()
 
@@ -255,7 +262,7 @@ def test_a_prompts_file_must_cover_every_prompt_folder(tree: Path, tmp_path: Pat
             None,
             "prompt_id",
             "a_nurse",
-            "a row with prompt_id 'a_nurse' or 'a_nurse'",
+            "a row with prompt_id 'a_nurse', or with it as its prompt",
         ),
     ]
 

@@ -255,6 +255,7 @@ def test_identity_of_a_plain_class() -> None:
         "attributes": ["gender"],
         "parameters": {"threshold": 3, "label": "female"},  # defaults decide verdicts, too
         "stages": [],
+        "source": DETECTORS.get("tried-bright").source,  # as what is plugged in has
     }
 
 

@@ -8,10 +8,10 @@ from textwrap import dedent
 
 import pytest
 
-from detector_bench.cli.plugins import load_plugins
 from detector_bench.detectors import DETECTORS, build_detector
 from detector_bench.errors import ConfigError, MissingExtraError
 from detector_bench.extras import is_installed, missing_message, require
+from detector_bench.plugins import load_plugins
 
 
 def plugin(path: Path, name: str, *, body: str = "return []") -> Path:
@@ -53,19 +53,31 @@ def test_files_of_one_name_are_different_plugins(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("code", "message"),
+    ("code", "line", "message"),
     [
-        ("import no_such_package", "ModuleNotFoundError: No module named 'no_such_package'"),
-        ("1 / 0", "ZeroDivisionError: division by zero"),
-        ("class Net(:", "SyntaxError: "),
+        ("import no_such_package", 1, "ModuleNotFoundError: No module named 'no_such_package'"),
+        ("def half():\n    return 1 / 0\n\nhalf()", 2, "ZeroDivisionError: division by zero"),
+        ("# a class\nclass Net(:", 2, "SyntaxError: invalid syntax"),
+        ("raise ValueError('two\\nlines')", 1, "ValueError: two lines"),
+        ("import sys\nsys.exit('no arguments')", 2, "SystemExit: no arguments"),
+        (
+            "import detector_bench as db\n\n@db.detector('tried-gendre', attributes=['gendre'])\nclass A: ...",
+            3,
+            "detector 'tried-gendre': unknown attribute 'gendre': did you mean 'gender'?",
+        ),
     ],
 )
-def test_failing_plugin_is_named(tmp_path: Path, code: str, message: str) -> None:
+def test_failing_plugin_is_named_with_the_line_and_what_to_do(
+    tmp_path: Path, code: str, line: int, message: str
+) -> None:
     (tmp_path / "failing.py").write_text(code)
     before = set(sys.modules)
     with pytest.raises(ConfigError) as raised:
         load_plugins([tmp_path / "failing.py"])
-    assert str(raised.value).startswith(f"--plugin {tmp_path / 'failing.py'}: {message}")
+    assert str(raised.value) == (
+        f"--plugin {tmp_path / 'failing.py'}, line {line}: {message}; mend it, or install what it needs, and run "
+        "the same command again: what is stored stays as it is"
+    )
     assert not any("plugin_failing" in name for name in set(sys.modules) - before)
 
 

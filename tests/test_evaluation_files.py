@@ -55,11 +55,33 @@ def test_of_rows_that_an_interrupted_run_repeats_the_newest_verdict_counts(tmp_p
     assert sorted(rows) == [("i1", "male"), ("i2", "female"), ("i3", "female")]
 
 
-def test_a_detector_without_files_has_no_rows(tmp_path: Path) -> None:
-    (tmp_path / "a").mkdir()
-    found = read_predictions(tmp_path)["a"]
-    assert found.num_rows == 0
-    assert found.column_names == ["image_id", "attribute", "status", "label"]
+def test_of_a_result_folder_the_predictions_are_read_and_nothing_else(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        write(predictions(name, "i1"), tmp_path / "predictions" / name / "predictions.parquet")
+    (tmp_path / "predictions" / "never-judged").mkdir()
+    for name in ("figures", "report", "tables"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "all.csv").write_text("value\n1\n")
+    (tmp_path / "metrics.parquet").write_bytes(b"no prediction")
+    assert list(read_predictions(tmp_path)) == list(read_predictions(tmp_path / "predictions")) == ["a", "b"]
+
+
+def test_a_result_folder_without_predictions_is_refused(tmp_path: Path) -> None:
+    for name in ("figures", "report", "tables", "predictions"):
+        (tmp_path / name).mkdir()
+    with pytest.raises(DetectorBenchError) as raised:
+        read_predictions(tmp_path)
+    assert str(raised.value) == (
+        f"no predictions in {str(tmp_path)!r}: expected a folder for each detector, with .parquet files, as "
+        "`detector-bench run` writes them"
+    )
+
+
+def test_a_detector_may_be_called_predictions(tmp_path: Path) -> None:
+    for name in ("a", "predictions"):
+        write(predictions(name, "i1"), tmp_path / "predictions" / name / "predictions.parquet")
+    for folder in (tmp_path, tmp_path / "predictions"):
+        assert list(read_predictions(folder)) == ["a", "predictions"]
 
 
 @pytest.mark.parametrize("folder", [".", "missing"])

@@ -225,7 +225,7 @@ def test_human_n_clear(image_set: TinyImageSet, predictions: dict[str, pa.Table]
     assert row(human, "prompt_bias_score_difference") == about(1 / 2, 4, 0)
     ghost = {"t2i_model": "alpha", "category": "place", "prompt_id": "ghost"}
     assert row(human, "prompt_bias_score", **ghost) == about(0, 1, 0)
-    altered = ["prompt_bias_score", "prompt_bias_score_difference"]
+    altered = ["prompt_bias_score", "prompt_bias_score_difference", "prompt_bias_error"]
     for result, name in ((table, "detector"), (human, "human")):
         says = result["metric"].isin(altered) & (result["detector"] != "ground_truth")
         assert (result.loc[says, "n_clear"] == name).all()

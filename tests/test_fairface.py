@@ -12,6 +12,7 @@ from typing import Any
 import dlib
 import numpy as np
 import pytest
+from fairface_networks import saved_resnet
 from onnx import helper
 from onnx_networks import save
 from running import Pixels, frames_of, judged, noise, plain, portraits, run_stages
@@ -24,7 +25,7 @@ from detector_bench.perception.faces.dlib_cnn_stages import DlibCnnOnnxFaces
 from detector_bench.perception.faces.dlib_faces import DlibHogFaces
 from detector_bench.perception.faces.dlib_resizing import sides_for
 from detector_bench.perception.networks.fairface_outputs import FairfaceOutputs, prepare
-from detector_bench.perception.stage import Batch, Frame, fingerprint
+from detector_bench.perception.stage import Batch, Frame, StageFunction, fingerprint
 from detector_bench.weights import WeightsLocator
 from detector_bench.weights.catalogue import DLIB_CNN_FACES, FACE_LANDMARKS_5
 from detector_bench.weights.files import WeightsFile
@@ -38,17 +39,6 @@ SIDE = 240  # of images in most tests here: dlib's own detector takes 20 s for o
 def torch() -> Any:
     pytest.importorskip("torchvision")
     return pytest.importorskip("torch")
-
-
-def saved_resnet(torch: Any, path: Path, *, seed: int, outputs: int = 18) -> Path:
-    import torchvision  # type: ignore[import-untyped,unused-ignore]
-
-    torch.manual_seed(seed)
-    model = torchvision.models.resnet34(weights=None, num_classes=outputs)
-    with torch.no_grad():
-        model.fc.weight *= 0.05  # so that probabilities are neither 0 nor 1
-    torch.save(model.state_dict(), path)
-    return path
 
 
 @pytest.fixture(scope="module")
@@ -167,6 +157,7 @@ def test_the_input_is_torchvisions(torch: Any) -> None:
 # The network
 
 
+@pytest.mark.slow
 def test_an_onnx_export_gives_the_same_numbers(network: Path, exported: Path, faces: list[Pixels]) -> None:
     frames = frames_of([*faces, plain(0, 0, 0, height=64, width=64)])
     chips = AlignedFaces(faces=DlibHogFaces(), longest_side=None)
@@ -177,6 +168,26 @@ def test_an_onnx_export_gives_the_same_numbers(network: Path, exported: Path, fa
     for frame in frames[:3]:
         np.testing.assert_allclose(frame[both[0]]["logits"], frame[both[1]]["logits"], atol=1e-4)
     assert np.abs(frames[0][both[0]]["logits"] - frames[1][both[0]]["logits"]).max() > 1e-3
+
+
+def logits_of(chips: list[Pixels], function: StageFunction, stage: FairfaceOutputs) -> list[Any]:
+    frames = frames_of(chips)
+    for frame, chip in zip(frames, chips, strict=True):
+        frame.results[stage.chips] = {"chip": chip}
+    return [found["logits"] for found in function(frames)]  # type: ignore[index]
+
+
+@pytest.mark.parametrize("ending", ["pt", "onnx"])
+def test_batch_after_batch_gives_the_same_numbers(network: Path, exported: Path, ending: str) -> None:
+    """What is loaded once judges every batch of a run, whatever its size, and not the first alone."""
+    stage = FairfaceOutputs(network=WeightsFile(path=str(network if ending == "pt" else exported)))
+    function = stage.load(ANYWHERE)
+    chips = [noise(300, 300, seed=seed) for seed in range(6)]
+    together = logits_of(chips, function, stage)
+    in_parts = [row for part in (chips[:1], chips[1:4], chips[4:]) for row in logits_of(part, function, stage)]
+    np.testing.assert_allclose(in_parts, together, atol=1e-5)
+    assert np.abs(together[0] - together[1]).max() > 1e-3
+    assert function([Frame("none", results={stage.chips: {}})]) == [{}]
 
 
 @pytest.mark.slow

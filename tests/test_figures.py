@@ -20,11 +20,16 @@ from typer.testing import CliRunner
 
 from detector_bench.cli.figures import figures as figures_command
 from detector_bench.errors import ConfigError, DetectorBenchError
-from detector_bench.figures import FIGURES, WIDTHS, FinishedStudy, draw_figure, rank_distribution, write_figures
+from detector_bench.evaluation.out_of_sample import threshold_choices
+from detector_bench.evaluation.sweeps import even_thresholds, sweep_counts
+from detector_bench.figures import FIGURES, WIDTHS, FinishedStudy, draw_figure, write_figures
+from detector_bench.figures.drawing import caption
 from detector_bench.figures.filter_plane import recall_for
 from detector_bench.figures.placement import Box, place_labels
 from detector_bench.figures.prompt_bias_histogram import histogram
+from detector_bench.figures.style import GREEN
 from detector_bench.report import filtering_and_accuracy
+from detector_bench.schema import METRIC_COLUMNS
 from detector_bench.vocabulary import GROUND_TRUTH
 
 matplotlib = pytest.importorskip("matplotlib")
@@ -43,13 +48,6 @@ DEGENERATE: dict[str, dict[str, Any]] = {
     "one_gender": {"detectors": THREE, "prompts": 4, "only": "male"},
     "filters_everything": {"detectors": DETECTORS[-1:], "prompts": 4},
 }
-
-
-@pytest.fixture(autouse=True)
-def _few_resamples(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ranks are tested elsewhere; here they only have to be drawn."""
-    monkeypatch.setattr(rank_distribution, "RESAMPLES", 200)
-    monkeypatch.setattr(rank_distribution, "_RESAMPLES_OF_HALF", 200)
 
 
 @pytest.fixture(scope="module")
@@ -110,6 +108,31 @@ class TestNumbers:
             for row in table.rows
         ]
         assert np.asarray(points) == pytest.approx(np.asarray(expected))
+
+    @pytest.mark.slow
+    def test_the_sweep_marks_the_smallest_difference_and_what_one_so_chosen_gives_on_other_prompts(
+        self, study: FinishedStudy
+    ) -> None:
+        panels = draw_figure(study, "threshold_sweep", width="single").figure.axes
+        assert len(panels) == len(study.predictions)
+        for axes, (detector, table) in zip(panels, study.predictions.items(), strict=True):
+            here, elsewhere = (
+                [line.get_xydata()[0].tolist() for line in axes.lines if line.get_marker() == marker]
+                for marker in ("o", "D")
+            )
+            curve = next(line.get_xydata() for line in axes.lines if line.get_color() == GREEN)
+            assert here == [curve[np.nanargmin(curve[:, 1])].tolist()]
+            thresholds = even_thresholds(first=curve[0, 0], steps=len(curve) - 1)
+            sweep = sweep_counts(study.image_set, table, detector=detector, thresholds=thresholds)
+            choices = threshold_choices(sweep, t2i_models=["all"], resamples=0).set_index("chosen_by")
+            assert elsewhere == [[here[0][0], choices.loc["prompt_bias_score_difference", "other_prompts"]]]
+
+    @pytest.mark.slow
+    def test_the_sweep_of_one_prompt_marks_nothing_and_says_why(self, tmp_path: Path) -> None:
+        folder = write_study(tmp_path / "study", detectors=THREE[:1], prompts=1)
+        drawing = draw_figure(FinishedStudy.load(folder), "threshold_sweep", width="single")
+        assert {line.get_marker() for line in drawing.figure.axes[0].lines} == {"None"}
+        assert "1 prompt, where two to choose on and two to judge on are needed" in drawing.caption
 
     def test_the_heat_map_writes_every_score(self, study: FinishedStudy) -> None:
         written = texts(draw_figure(study, "prompt_heat_map", width="double").figure)
@@ -226,7 +249,7 @@ class TestCaptions:
         caption = draw_figure(study, name, width="single").caption
         assert "n = " in caption
         assert caption.endswith(filtering_and_accuracy(study.metrics).ethics_note + "\n")
-        assert "interval" in caption or "bootstrap" in caption
+        assert "interval" in caption or "bootstrap" in caption or "max-t" in caption
         assert "nan" not in caption.split()
 
     def test_errors_are_named(self, tmp_path: Path) -> None:
@@ -235,10 +258,8 @@ class TestCaptions:
         assert "facepp: not scored on sd3 (error on 40 of 40 images)." in caption
 
 
-@pytest.mark.parametrize(
-    "kind",
-    [name if name == "filters_everything" else pytest.param(name, marks=pytest.mark.slow) for name in DEGENERATE],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", DEGENERATE)
 def test_degenerate_studies_draw(kind: str, tmp_path: Path) -> None:
     study = FinishedStudy.load(write_study(tmp_path / "study", **DEGENERATE[kind]))
     drawings = {name: draw_figure(study, name, width="single") for name in ANY_STUDY}
@@ -380,6 +401,13 @@ def test_figures_look_as_they_did(study: FinishedStudy, name: str, tmp_path: Pat
         pytest.skip("other versions of matplotlib and FreeType draw letters differently")
     difference = compare_images(str(reference), str(drawn), tol=_LARGEST_DIFFERENCE)
     assert difference is None, difference
+
+
+def test_captions_say_attributes_in_words(tmp_path: Path) -> None:
+    said = caption("Skin.", attribute="skin_tone")
+    assert said == "Skin. Perceived skin tone, as seen in synthetic images; not an identity.\n"
+    metrics = pd.DataFrame(columns=list(METRIC_COLUMNS))
+    assert FinishedStudy(tmp_path, "skin_tone", metrics, None).perceived == "perceived skin tone"
 
 
 def _renderer() -> str:

@@ -28,10 +28,6 @@ from detector_bench.vocabulary import ATTRIBUTES
 from detector_bench.weights import WeightsLocator
 from detector_bench.weights.catalogue import BLIP2_OPT_2_7B, CATALOGUE
 
-torch = pytest.importorskip("torch")
-pytest.importorskip("transformers")
-pytest.importorskip("torchvision")
-
 NOWHERE = WeightsLocator()
 PROMPT = "Question : does the person look like a male or a female ? Answer :"
 TOKENS = 8
@@ -39,6 +35,8 @@ TOKENS = 8
 
 @pytest.fixture(scope="module", autouse=True)
 def _single_thread() -> Iterator[None]:
+    # Imported here, as every process of the tests reads this file, and one runs it.
+    torch, *_ = (pytest.importorskip(package) for package in ("torch", "transformers", "torchvision"))
     # On a busy machine several threads spend their time waiting for each other.
     before = torch.get_num_threads()
     torch.set_num_threads(1)
@@ -86,6 +84,7 @@ def by_the_book(
     checkpoint: Path, images: list[Any], inputs_of: Callable[[Any, Any], Any], *, echoed: bool
 ) -> list[str]:
     """The library's own straightforward use, image by image."""
+    import torch
     from transformers import AutoModelForImageTextToText, AutoProcessor
 
     model = AutoModelForImageTextToText.from_pretrained(checkpoint, dtype=torch.float32).eval()
@@ -206,6 +205,8 @@ def test_questions_share_the_network_while_anyone_uses_it(folder: Path) -> None:
 
 
 def test_lack_of_memory_halves_the_batch(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import torch
+
     generate, sizes = generated_answers._Network.answers, []
 
     def cramped(self: Any, images: Any, **options: Any) -> list[str]:

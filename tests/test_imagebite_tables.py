@@ -33,6 +33,7 @@ def verdict(community: str, share: float, *, survival: float = math.nan, **more:
         "attribute": "gender",
         "t2i_model": "sdxl",
         "prompt_id": "p1",
+        "stated": "",
         "community": community,
         "expected": 0.5,
         "delta": 0.1,

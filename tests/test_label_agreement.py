@@ -189,6 +189,8 @@ def test_a_verdict_names_every_grade_that_the_interval_reaches() -> None:
 def test_a_verdict_does_not_claim_what_was_not_measured() -> None:
     nothing = Agreement(math.nan, math.nan, math.nan, math.nan, 0, 0)
     assert verdict(nothing, annotators=2).title == "Nothing to compare yet"
+    assert verdict(nothing, annotators=0).text == "Nobody has labelled a picture so far."
+    assert verdict(nothing, annotators=1).text == "Only one person has labelled a picture so far."
     one_label = agreement(math.nan, math.nan, math.nan, percent=1.0, images=30)
     assert verdict(one_label, annotators=2).title == "No kappa yet"
     perfect = verdict(agreement(1.0, math.nan, math.nan, percent=1.0, images=30), annotators=2)

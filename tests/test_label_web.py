@@ -343,6 +343,7 @@ def test_a_real_server_from_start_to_ctrl_c(folder: Path) -> None:
         assert "Traceback" not in words
 
 
+@pytest.mark.slow
 def test_settings_are_kept_in_the_store_and_the_guideline_is_there(folder: Path) -> None:
     with label_server(
         folder, "ann", options=("--attributes", "age", "--calibration", "0", "--seed", "5")

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+import pytest
 from labelling_sets import numbered, write_image_set
 
 from detector_bench.dataset import ImageSet
@@ -54,6 +55,7 @@ def log_ids(path: Path) -> list[str]:
         return [row[0] for row in connection.execute("SELECT entry_id FROM log ORDER BY sequence")]
 
 
+@pytest.mark.slow
 def test_three_processes_make_and_fill_a_store_at_once(tmp_path: Path) -> None:
     path = tmp_path / "s.sqlite"
     image_set = write_image_set(tmp_path, numbered(IMAGES))
@@ -108,6 +110,7 @@ def test_a_killed_process_loses_no_promise_and_its_client_doubles_nothing(tmp_pa
         assert dict(zip(of_ben["image_id"], of_ben["label"], strict=True)) == expected
 
 
+@pytest.mark.slow
 def test_a_process_sees_what_another_wrote_and_what_that_one_saw(tmp_path: Path) -> None:
     image_set = write_image_set(tmp_path, numbered(IMAGES))
     path = tmp_path / "s.sqlite"

@@ -21,7 +21,9 @@ from detector_bench.metrics import METRICS, metric_info
         ("cumulative_score_5", "higher"),
         ("model_bias_score", "none"),
         ("model_bias_score_deviation", "closest to zero"),
+        ("model_bias_score_error", "closest to zero"),
         ("prompt_bias_score_difference", "lower"),
+        ("prompt_bias_error", "lower"),
     ],
 )
 def test_direction(name: str, better: str) -> None:

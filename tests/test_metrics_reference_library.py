@@ -40,7 +40,7 @@ def same(value: float | np.ndarray, expected: float) -> bool:
 
 
 @given(judged_images())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_filtering(images: tuple[int, np.ndarray, np.ndarray]) -> None:
     classes, truth, verdict = images
     counts = tally(classes, truth, verdict)
@@ -64,7 +64,7 @@ def test_filtering(images: tuple[int, np.ndarray, np.ndarray]) -> None:
 
 
 @given(judged_images())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_accuracy(images: tuple[int, np.ndarray, np.ndarray]) -> None:
     classes, truth, verdict = images
     counts = tally(classes, truth, verdict)

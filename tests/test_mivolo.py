@@ -296,7 +296,10 @@ def test_missing_package_is_named_with_its_address(tmp_path: Path) -> None:
         line.startswith("the package 'mivolo' is not installed; pip install") and "MiVOLO.git@" in line
         for line in lines
     )
-    assert any("'model_imdb_cross_person_4.22_99.46.pth.tar' not found; put it into" in line for line in lines)
+    assert any(
+        "'model_imdb_cross_person_4.22_99.46.pth.tar' not found; put it beside the study file, or into" in line
+        for line in lines
+    )
 
 
 class _Harmful:

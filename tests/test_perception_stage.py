@@ -31,6 +31,7 @@ from detector_bench.perception.stage import (
     with_inputs,
 )
 from detector_bench.perception.yolo.persons import YoloPersons
+from detector_bench.plugin_source import source_fingerprint
 from detector_bench.weights import WeightsFile, WeightsLocator
 
 SHA256 = hashlib.sha256(b"one").hexdigest()
@@ -182,8 +183,13 @@ def test_fingerprint_of_weights_without_a_pin_is_that_of_their_content(tmp_path:
 
 def test_fingerprints_are_the_same_in_every_process() -> None:
     # Worked out with `hashlib` from the JSON text by hand; stored predictions and caches rely on it.
-    text = '{"kind":"doubled","parameters":{"factor":2.0,"options":["a"]},"version":1,"weights":[]}'
-    assert prints(Doubled(options=("a",))) == [hashlib.sha256(text.encode()).hexdigest()]
+    text = '{"kind":"dlib_hog_faces","parameters":{"threshold":0.0,"upsample":1},"version":1,"weights":[]}'
+    assert prints(DlibHogFaces(upsample=1)) == [hashlib.sha256(text.encode()).hexdigest()]
+    plugged_in = (
+        '{"inputs":[],"kind":"doubled","parameters":{"factor":2.0,"options":["a"]},'
+        f'"source":"{source_fingerprint(Doubled)}","version":1,"weights":[]}}'
+    )
+    assert prints(Doubled(options=("a",))) == [hashlib.sha256(plugged_in.encode()).hexdigest()]
 
 
 def test_parameters_become_plain_data() -> None:
@@ -198,6 +204,8 @@ def test_parameters_become_plain_data() -> None:
             "version": 1,
             "parameters": {"factor": 2.0, "options": []},
             "weights": [],
+            "source": source_fingerprint(Doubled),
+            "inputs": [],
         },
         "list": [1, 2.5, None, True, "text"],
         "file": {"weights": SHA256},

@@ -231,6 +231,11 @@ def test_network_of_coco_has_no_faces(tmp_path: Path) -> None:
         ({"facts": {"task": "pose", "names": NAMES}}, "is a network for 'pose'; one for 'detect' is needed"),
         ({"facts": {"names": "{0: 'helmet', 1: 'vest'}"}}, "finds neither 'person' nor 'face'; .* helmet, vest"),
         ({"facts": {"names": "{0: 'person', 2: 'face'}"}}, "class 2 of 3, but its output has 2"),
+        ({"facts": {"names": "{0: 'person'"}}, "its class names are \"{0: 'person'\", expected a mapping such as"),
+        ({"facts": {"names": "person"}}, "its class names are 'person', expected a mapping such as"),
+        ({"facts": {"names": "{'person': 0}"}}, "its class names are \"{'person': 0}\", expected a mapping"),
+        ({"facts": {"names": "{0: None, 1: 'person'}"}}, "its class names are .*, expected a mapping"),
+        ({"facts": {"names": "7"}}, "its class names are '7', expected a mapping"),
     ],
 )
 def test_networks_of_another_sort_are_refused(tmp_path: Path, settings: dict[str, Any], message: str) -> None:
@@ -268,11 +273,11 @@ def share_of_faces_in_persons(images: list[Pixels], weights: WeightsLocator) -> 
 
 
 def test_persons_of_real_pictures(shared: Path, yolo: WeightsLocator) -> None:
-    alone = portraits(shared, 6)
+    alone = portraits(shared, 3)
     for found in found_by(YoloPersons(), alone, weights=yolo):
         assert areas(found).max() > 0.25 * 480 * 480
     assert share_of_faces_in_persons(alone, yolo) == 1
-    groups = [read_image(path) for path in sorted((shared / "data/group_scenes/images").iterdir())[:6]]
+    groups = [read_image(path) for path in sorted((shared / "data/group_scenes/images").iterdir())[:3]]
     for image, found in zip(groups, found_by(YoloPersons(), groups, weights=yolo), strict=True):
         assert len(found["scores"]) >= 2
         assert (found["corners"] >= 0).all()

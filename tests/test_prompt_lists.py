@@ -16,6 +16,7 @@ from detector_bench.dataset import ImageSet
 from detector_bench.errors import ConfigError, DataError
 from detector_bench.prompt_lists import BUILTIN_LISTS, KEEP_ATTRIBUTES, indefinite_article, read_prompts
 from detector_bench.resources import resource
+from detector_bench.schema import PROMPT_COLUMNS
 
 
 def texts(source: str | Path, **options: Path) -> list[str]:
@@ -169,7 +170,7 @@ def test_bigbench_prompt_for_two_people_has_a_row_for_each(tmp_path: Path) -> No
     }
     path.write_text(json.dumps(content))
     made = read_prompts(path)
-    assert made.table().to_numpy().tolist() == [
+    assert made.table()[list(PROMPT_COLUMNS)].to_numpy().tolist() == [
         ["chess_player_at_left", "social_relation", "Chess Player at left", sentence],
         ["human_player_at_right", "social_relation", "human Player at right", sentence],
         ["two_people_left", "social_relation", "two people (left)", "two people"],
@@ -287,7 +288,7 @@ def test_imagebite_fills_all_combinations(write: Callable[..., Path]) -> None:
         "3\tgender\tA {AGE} {DIMENSION}.\tage\tjob",
     )
     made = read_prompts(templates, input_file=write("input.json", json.dumps(INPUT)))
-    assert made.table().to_numpy().tolist() == [
+    assert made.table()[list(PROMPT_COLUMNS)].to_numpy().tolist() == [
         ["actor_man", "gender_job", "actor, man", "An actor, a man."],
         ["actor_woman", "gender_job", "actor, woman", "An actor, a woman."],
         ["cook_man", "gender_job", "cook, man", "A cook, a man."],

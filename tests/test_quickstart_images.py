@@ -7,6 +7,7 @@ import subprocess
 import sys
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -133,6 +134,12 @@ def test_derived_pictures_are_what_they_are_called() -> None:
     assert quickstart.scaled(joined_image, width=3).size == (3, 3)
 
 
+@pytest.fixture(scope="module")
+def hog() -> Any:
+    dlib = pytest.importorskip("dlib", reason="dlib is not installed (extra dlib)")
+    return dlib.get_frontal_face_detector()
+
+
 @needs_packages
 @pytest.mark.parametrize(
     ("image_id", "without_upsampling", "with_upsampling"),
@@ -150,12 +157,10 @@ def test_derived_pictures_are_what_they_are_called() -> None:
     ],
 )
 def test_hog_faces_differ_where_the_default_study_needs_it(
-    image_set: Path, image_id: str, without_upsampling: int, with_upsampling: int
+    image_set: Path, hog: Any, image_id: str, without_upsampling: int, with_upsampling: int
 ) -> None:
-    dlib = pytest.importorskip("dlib", reason="dlib is not installed (extra dlib)")
-    detector = dlib.get_frontal_face_detector()
     pixels = decode_image(read_image_file(image_set / "images" / f"{image_id}.png"))
-    assert [len(detector(pixels, upsample)) for upsample in (0, 1)] == [without_upsampling, with_upsampling]
+    assert [len(hog(pixels, upsample)) for upsample in (0, 1)] == [without_upsampling, with_upsampling]
 
 
 def test_missing_resource_is_named() -> None:

@@ -12,28 +12,28 @@ from stored_pair import write_study
 from test_comparison import invoke, of_two
 
 from detector_bench.errors import ConfigError
-from detector_bench.evaluation.ranking import _letters, rank_detectors
+from detector_bench.evaluation.comparison import COMPARED_METRICS, ComparisonFamily, Contest
+from detector_bench.evaluation.ranking import _letters, rank_detectors, ranking
 from detector_bench.report import to_csv, to_latex, to_markdown
-from detector_bench.report.comparison_tables import ranking
+from detector_bench.report.comparison_tables import ranking_table
 
 
 def test_a_clear_order_is_certain() -> None:
     joint = of_two(made_up(images=60, right=0.98), made_up(images=60, right=0.5))
-    for metrics in (["accuracy"], ["f1", "accuracy", "prompt_bias_score_difference"]):
-        good, poor = rank_detectors(joint, ["good", "poor"], metrics=metrics, resamples=300)
+    for ranked in rank_detectors(joint, ["good", "poor"], metrics=["accuracy", "f1"]).values():
+        good, poor = ranked
         assert (good.detector, good.rank, good.rank_low, good.rank_high) == ("good", 1, 1, 1)
         assert (poor.detector, poor.rank, poor.rank_low, poor.rank_high) == ("poor", 2, 2, 2)
-        assert (good.probability_best, poor.probability_best) == (1, 0)
         assert (good.groups, poor.groups) == ("a", "b")
+        assert (good.better_than, poor.better_than) == (("poor",), ())
 
 
 def test_equal_detectors_share_everything() -> None:
-    joint = made_up(images=20).of_detectors([0, 0, 1])
-    ranked = {each.detector: each for each in rank_detectors(joint, ["one", "same", "other"], resamples=300)}
-    assert ranked["one"].rank == ranked["same"].rank
-    assert ranked["one"].probability_best == pytest.approx(ranked["same"].probability_best)
-    assert set(ranked["one"].groups) & set(ranked["same"].groups)
-    assert sum(each.probability_best for each in ranked.values()) == pytest.approx(1)
+    # More than 64 images of a prompt, as many as are ever drawn one by one.
+    joint = made_up(images=90).of_detectors([0, 0, 1])
+    for ranked in rank_detectors(joint, ["one", "same", "other"]).values():
+        by_name = {each.detector: each for each in ranked}
+        assert by_name["one"]._replace(detector="same") == by_name["same"]
 
 
 def test_ranks_by_hand() -> None:
@@ -41,44 +41,66 @@ def test_ranks_by_hand() -> None:
     truth = [0, 0, 1, 1, 2, 2]
     verdicts = [[0, 0, 1, 0, 2, 0], [0, 1, 0, 1, 2, 2], [0, 0, 0, 1, 1, 1]]
     joint = of_images(truth, verdicts, [0] * 6)
-    by_accuracy = {
-        each.detector: each for each in rank_detectors(joint, ["a", "b", "c"], metrics=["accuracy"], resamples=100)
-    }
-    assert [by_accuracy[name].rank for name in "abc"] == [1.5, 3, 1.5]
-    assert [by_accuracy[name].score for name in "abc"] == pytest.approx([0.75, 0.5, 0.75])
-    ranked = rank_detectors(joint, ["a", "b", "c"], metrics=["accuracy", "filter_rate"], resamples=100)
-    # Mean ranks: a (1.5 + 2) / 2, b (3 + 1) / 2, c (1.5 + 3) / 2.
-    assert [(each.detector, each.score, each.rank) for each in ranked] == [
-        ("a", 1.75, 1),
-        ("b", 2.0, 2),
-        ("c", 2.25, 3),
-    ]
+    found = rank_detectors(joint, ["a", "b", "c"], metrics=["accuracy", "filter_rate"])
+    ranks = {metric: {each.detector: each.rank for each in ranked} for metric, ranked in found.items()}
+    assert ranks == {"accuracy": {"a": 1.5, "b": 3, "c": 1.5}, "filter_rate": {"a": 2, "b": 1, "c": 3}}
+    assert [each.score for each in found["filter_rate"]] == [1, 0.5, 0]
+    # Six images tell nobody apart: every rank is open.
+    assert all((each.rank_low, each.rank_high, each.groups) == (1, 3, "a") for each in found["accuracy"])
+
+
+def test_ranks_letters_and_pairs_say_the_same() -> None:
+    joint = made_up(images=60, detectors=1)
+    better = [made_up(images=60, right=right, detectors=1) for right in (0.97, 0.9, 0.7, 0.5)]
+    for other in better:
+        np.testing.assert_array_equal(joint.truth.shape, other.truth.shape)
+    joint = of_two(better[0], better[1])
+    rows = np.concatenate([joint.verdicts, better[2].verdicts, better[3].verdicts])
+    joint = type(joint)(joint.truth, rows, joint.pair, joint.t2i_models, joint.scopes, joint.classes)
+    names = ("a", "b", "c", "d")
+    family = ComparisonFamily.of([Contest(joint, names)])
+    for metric in family.metrics:
+        ranked = {each.detector: each for each in ranking(family, metric)}
+        for one, name in enumerate(names):
+            beaten = set()
+            for two, other in enumerate(names):
+                if one == two:
+                    continue
+                apart = family.test(metric, one, two).told_apart
+                assert apart == set(ranked[name].groups).isdisjoint(ranked[other].groups)
+                if apart and ranked[name].rank < ranked[other].rank:
+                    beaten.add(other)
+            assert set(ranked[name].better_than) == beaten
+            assert ranked[name].rank_high == 4 - len(beaten)
+    assert any(each.better_than for each in ranking(family, "accuracy"))
 
 
 def test_the_deviation_closest_to_zero_is_best() -> None:
     # Actual: both prompts fair but one image. One detector reports less bias, the other more.
     truth = [0] * 3 + [1] + [0] * 3 + [1]
     joint = of_images(truth, [[0, 0, 0, 1, 0, 0, 1, 1], [0] * 8], [0] * 4 + [1] * 4, prompts=2)
-    ranked = rank_detectors(joint, ["under", "over"], metrics=["model_bias_score_deviation"], resamples=100)
+    ranked = rank_detectors(joint, ["under", "over"], metrics=["model_bias_score_deviation"])
     # 0.25 in place of 0.5: -50 %; 1 in place of 0.5: +100 %.
-    assert [(each.detector, each.score) for each in ranked] == [("under", -0.5), ("over", 1.0)]
+    (found,) = ranked.values()
+    assert [(each.detector, each.score) for each in found] == [("under", -0.5), ("over", 1.0)]
 
 
 def test_without_a_value_comes_last() -> None:
-    joint = of_images([0, 1, 2, 0], [[2] * 4, [0, 1, 2, 1]], [0] * 4)
-    first, last = rank_detectors(joint, ["filters all", "judges"], metrics=["accuracy"], resamples=100)
-    assert (first.detector, last.detector) == ("judges", "filters all")
+    joint = of_images([0, 1, 2, 0], [[2] * 4, [0, 1, 2, 1], [0, 1, 0, 0]], [0] * 4)
+    *_, last = ranked = rank_detectors(joint, ["filters all", "judges", "too"], metrics=["accuracy"])["accuracy"]
+    assert last.detector == "filters all"
+    assert (last.rank, last.rank_low, last.rank_high, last.groups) == (3, 3, 3, "")
     assert math.isnan(last.score)
-    assert set(first.groups).isdisjoint(last.groups)
-    table = ranking([first, last], metrics=["accuracy"], attribute="gender", level=0.95)
+    table = ranking_table(ranked, metric="accuracy", attribute="gender", level=0.95)
     assert "filters all: no value, so it comes last" in table.all_notes
     for render in (to_csv, to_markdown, to_latex):
         assert "nan" not in render(table)
 
 
 def test_one_detector_is_first() -> None:
-    (only,) = rank_detectors(made_up(detectors=1), ["only"], resamples=100)
-    assert (only.rank, only.rank_low, only.rank_high, only.probability_best, only.groups) == (1, 1, 1, 1, "a")
+    for ranked in rank_detectors(made_up(detectors=1), ["only"]).values():
+        (only,) = ranked
+        assert (only.rank, only.rank_low, only.rank_high, only.groups) == (1, 1, 1, "a")
 
 
 def test_letters_of_overlapping_groups() -> None:
@@ -91,25 +113,28 @@ def test_letters_of_overlapping_groups() -> None:
 
 
 def test_unknown_metrics_are_refused() -> None:
-    with pytest.raises(ConfigError, match="cannot rank by 'model_bias_score'"):
-        rank_detectors(made_up(), ["a", "b"], metrics=["model_bias_score"], resamples=100)
+    with pytest.raises(ConfigError, match="cannot compare or rank by 'model_bias_score'"):
+        rank_detectors(made_up(), ["a", "b"], metrics=["model_bias_score"])
 
 
 def test_equal_seeds_give_equal_ranks() -> None:
     joint = made_up(images=15, detectors=4)
-    one, same = (rank_detectors(joint, list("abcd"), resamples=200, seed=2) for _ in range(2))
+    one, same = (rank_detectors(joint, list("abcd"), seed=2) for _ in range(2))
     assert one == same
-    assert np.array([each.rank_low <= each.rank <= each.rank_high for each in one]).all()
+    assert all(each.rank_low <= each.rank <= each.rank_high for each in one["accuracy"])
 
 
-def test_rank_prints_and_writes_a_table(tmp_path: Path) -> None:
+def test_rank_prints_and_writes_tables(tmp_path: Path) -> None:
     study = write_study(tmp_path)
-    printed = invoke("rank", study, "--predictions", tmp_path, "--resamples", 300, "--out", tmp_path)
-    assert "Mean rank" in printed
-    rows = (tmp_path / "tables" / "ranking.csv").read_text(encoding="utf-8").splitlines()
-    assert rows[0] == "detector,rank,rank_ci_low,rank_ci_high,score,probability_best,groups,note"
+    printed = invoke("rank", study, "--predictions", tmp_path, "--out", tmp_path)
+    assert "Prompt bias error" in printed
+    for metric in COMPARED_METRICS:
+        rows = (tmp_path / "tables" / f"ranking_{metric}.csv").read_text(encoding="utf-8").splitlines()
+        assert rows[0] == "detector,rank,rank_ci_low,rank_ci_high,score,groups,note"
+    rows = (tmp_path / "tables" / "ranking_accuracy.csv").read_text(encoding="utf-8").splitlines()
     assert [row.split(",")[0] for row in rows[1:]] == ["good", "poor", "none"]
-    by_one = invoke("rank", study, "--predictions", tmp_path, "--by", "filter_rate", "--resamples", 300)
+    by_one = invoke("rank", study, "--predictions", tmp_path, "--by", "filter_rate")
     assert "Filter rate (%)" in by_one
-    with pytest.raises(ConfigError, match="cannot rank by"):
+    assert "1 metric." in by_one
+    with pytest.raises(ConfigError, match="cannot compare or rank by"):
         invoke("rank", study, "--predictions", tmp_path, "--by", "f2")

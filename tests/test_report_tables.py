@@ -12,6 +12,7 @@ from detector_bench.errors import ConfigError
 from detector_bench.report import (
     Arrow,
     Table,
+    bias_errors,
     filtering_and_accuracy,
     label_shares,
     model_bias_scores,
@@ -77,6 +78,50 @@ def truth(t2i_model: str, score: float) -> list[Entry]:
 
 def written(table: Table) -> list[list[str]]:
     return [[f"*{cell.written()}*" if cell.bold else cell.written() for cell in row.cells] for row in table.rows]
+
+
+class TestBiasErrors:
+    @staticmethod
+    def table(*entries: Entry, n_clear: str | None = None) -> Table:
+        metrics = metric_table([*truth("sdxl", 0.5), *truth("sd3", 0.8), *entries])
+        metrics.loc[metrics["metric"] == "model_bias_score_error", ["ci_low", "ci_high"]] = [-0.03, 0.01]
+        return bias_errors(metrics, n_clear=n_clear)
+
+    def test_both_errors_of_every_t2i_model_with_intervals_and_nothing_in_bold(self) -> None:
+        table = self.table(
+            *images("a", "sdxl"),
+            Entry("a", "sdxl", "prompt_bias_error", 0.25, n=10, n_left_out=2, n_clear="detector"),
+            Entry("a", "sdxl", "model_bias_score_error", -0.0104),
+            *images("a", "sd3", errors=24),
+            Entry("a", "sd3", "prompt_bias_error", 0.125, n_clear="detector"),
+            Entry("a", "sd3", "model_bias_score_error", 0.5),
+            *images("b", "sdxl"),
+            Entry("b", "sdxl", "prompt_bias_error", 0.0, n_clear="detector"),
+            Entry("b", "sdxl", "model_bias_score_error", 0.002),
+        )
+        assert [column.full_heading for column in table.columns[1:]] == [
+            "sdxl, prompt bias error",
+            "sdxl, model bias score error",
+            "sd3, prompt bias error",
+            "sd3, model bias score error",
+        ]
+        assert written(table) == [
+            ["a", "0.250", "-0.010 [-0.030, 0.010]", "-", "-"],
+            ["b", "0.000", "0.002 [-0.030, 0.010]", "-", "-"],
+        ]
+        assert table.rows[0].notes == (
+            "not scored on sd3 (error on 24 of 24 images)",
+            "prompts left out, fewer than two images clear to detector and humans: 2 of 12 (sdxl)",
+        )
+
+    def test_the_denominator_is_the_one_that_is_asked_for(self) -> None:
+        both = [
+            Entry("a", "sdxl", "prompt_bias_error", value, n_clear=name)
+            for name, value in (("detector", 0.1), ("human", 0.7))
+        ]
+        entries = [*images("a", "sdxl"), *both]
+        assert self.table(*entries).rows[0].cells[1].value == 0.1
+        assert self.table(*entries, n_clear="human").rows[0].cells[1].value == 0.7
 
 
 class TestModelBiasScores:

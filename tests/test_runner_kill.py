@@ -138,6 +138,7 @@ def finish(study: Path, out: str) -> str:
     return errors
 
 
+@pytest.mark.slow
 def test_killed_twice_and_run_again_the_results_are_the_same_bytes(study: Path, undisturbed: Path) -> None:
     assert run_with_kills(study, "twice", kills=2, seed=3) >= 1
     finish(study, "twice")

@@ -129,12 +129,15 @@ def test_batches_that_were_handed_over_are_not_held(tmp_path: Path, monkeypatch:
     monkeypatch.setattr(loading, "PIXELS_PER_BATCH", 500)  # one image each, out of one portion of eight
     alive: list[weakref.ref[Any]] = []
     most = 0
+    gc.collect()
+    gc.freeze()  # what other tests left need not be looked through eight times
     for batch in loaded_batches(save(tmp_path, 8), cache=StageCache(None), rules=rules(batch_size=8)):
         [image] = batch
         alive.append(weakref.ref(image.pixels))
         del image, batch
         gc.collect()
         most = max(most, sum(reference() is not None for reference in alive))
+    gc.unfreeze()
     assert len(alive) == 8
     assert most == 0, "pixels of a batch that nobody wants any more"
 

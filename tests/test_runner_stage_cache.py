@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -131,6 +132,22 @@ def test_the_folder_comes_from_the_environment_or_the_users_cache(monkeypatch: p
         assert default_cache_folder() == Path("/mine/detector_bench/stages")
 
 
+@pytest.mark.parametrize("damage", ["no sha256", 7, b"\x00\xff", ""])
+def test_a_damaged_content_hash_is_no_knowledge(tmp_path: Path, damage: object) -> None:
+    images = write_image_set(tmp_path / "set", 3)
+    small_run(images, tmp_path / "out", "test-colour")
+    paths = sorted((images / "images").iterdir())
+    with closing(sqlite3.connect(tmp_path / "cache" / "stages.sqlite", isolation_level=None)) as database:
+        for path in paths:
+            mark = path.stat()
+            row = (str(path), mark.st_size, mark.st_mtime_ns, mark.st_ctime_ns, mark.st_ino, damage)
+            database.execute("INSERT OR REPLACE INTO files VALUES (?, ?, ?, ?, ?, ?)", row)
+    assert StageCache(tmp_path / "cache").known_sha256(paths) == [None] * 3
+    forget_calls()
+    small_run(images, tmp_path / "out", "test-colour")
+    assert images_of("test_mean_colour") == [], "read again, they are what was judged"
+
+
 REMEDY = (
     r"; delete that file, name another folder with --cache-dir or DETECTOR_BENCH_CACHE, or run with --no-cache$"
 )
@@ -162,12 +179,13 @@ def test_a_database_with_damaged_pages_is_one_message(tmp_path: Path) -> None:
     assert "\n" not in str(caught.value)
 
 
-def test_a_damaged_result_is_one_message(tmp_path: Path) -> None:
+@pytest.mark.parametrize("damage", [bytes.fromhex("00112233"), 7, "text", b"\xff" * 8 + b"{}"])
+def test_a_damaged_result_is_one_message(tmp_path: Path, damage: object) -> None:
     connection = sqlite3.connect(filled(tmp_path))
-    connection.execute("UPDATE results SET arrays = X'00112233'")
+    connection.execute("UPDATE results SET arrays = ?", (damage,))
     connection.commit()
     connection.close()
-    with pytest.raises(DetectorBenchError, match="cannot be used: Error while deserializing.*" + REMEDY):
+    with pytest.raises(DetectorBenchError, match="cannot be used: .*" + REMEDY):
         StageCache(tmp_path).get("stage", ["0001"])
 
 

@@ -52,6 +52,11 @@ max_error_share: 0.5
 batch_size: 7
 max_pixels: 1000
 intervals: {method: bca, level: 0.9, resamples: 500, unit: prompt, seed: 3, prompts: true}
+estimated_labels: dawid_skene
+tolerance: {prompt_bias_error: 0.1}
+question: Who can count?
+author: A. Author
+date: May 2026
 scores: [{system: biaspainter, preset: as_code, age_threshold: 30}]
 detectors:
   - test-age-and-gender
@@ -59,6 +64,10 @@ detectors:
 """,
     )
     assert study.model_dump() == {
+        "tolerance": {"prompt_bias_error": 0.1, "model_bias_score_error": 0.1},
+        "question": "Who can count?",
+        "author": "A. Author",
+        "date": "May 2026",
         "name": "Überprüfung",
         "image_set": Path("/elsewhere/images"),
         "attributes": ("age", "gender"),
@@ -74,6 +83,7 @@ detectors:
             "seed": 3,
             "prompts": True,
         },
+        "estimated_labels": "dawid_skene",
         "scores": (
             {"system": "biaspainter", "preset": "as_code", "age_threshold": 30.0, "skin_tone_threshold": None},
         ),
@@ -124,8 +134,9 @@ MISTAKES: dict[str, tuple[str, list[str]]] = {
     "a key like no other": (
         SET + "detectors: [test-colour]\nzzz: 3\n",
         [
-            "mine.yaml: zzz: unknown key 'zzz': known: attributes, batch_size, detectors, image_set, "
-            "intervals, max_error_share, max_pixels, n_clear, name, scores"
+            "mine.yaml: zzz: unknown key 'zzz': known: attributes, author, batch_size, date, detectors, "
+            "estimated_labels, image_set, intervals, max_error_share, max_pixels, n_clear, name, question, "
+            "scores, tolerance"
         ],
     ),
     "unknown parameter of a model": (

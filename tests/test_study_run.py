@@ -25,6 +25,8 @@ from detector_bench.errors import (
     IncompletePredictionsError,
     WeightsError,
 )
+from detector_bench.evaluation.intervals import Intervals
+from detector_bench.figures import FinishedStudy
 from detector_bench.provenance import environment, git_commit
 from detector_bench.runner.progress import RunProgress
 from detector_bench.schema import LABEL_COLUMNS
@@ -75,6 +77,7 @@ def test_a_result_folder_holds_everything(folder: Path) -> None:
     result = Study.from_yaml(folder / "study.yaml").run(folder / "out")
     found = {str(path.relative_to(folder / "out")) for path in (folder / "out").rglob("*") if path.is_file()}
     tables = (
+        "bias_errors",
         "confusion",
         "filtering_and_accuracy",
         "label_shares",
@@ -115,8 +118,34 @@ def test_the_numbers_are_those_of_the_pictures(folder: Path) -> None:
 
 def test_the_result_shows_itself_in_a_notebook(folder: Path) -> None:
     shown = Study.from_yaml(folder / "study.yaml").run(folder / "out")._repr_html_()
-    assert shown.count("<table") == 3
+    assert shown.count("<table") == 4
     assert "test-brightness" in shown
+
+
+def test_the_result_shows_itself_in_one_line(folder: Path) -> None:
+    result = Study.from_yaml(folder / "study.yaml").run(folder / "out")
+    shown = repr(result)
+    assert shown.startswith(
+        f"StudyResult(out={str(folder / 'out')!r}, metrics: {len(result.metrics):,} rows, tables: "
+    )
+    assert all(name in shown for name in result.tables)
+    assert "\n" not in shown
+
+
+def test_in_python_detectors_are_named_as_in_a_study_file(folder: Path) -> None:
+    entries = ["test-colour", {"kind": "test-colour", "name": "greener", "green": 60.0}]
+    study = Study(image_set=folder / "images", detectors=entries)  # type: ignore[arg-type]
+    assert study.detectors == (
+        DetectorEntry(name="test-colour", kind="test-colour"),
+        DetectorEntry(name="greener", kind="test-colour", parameters={"green": 60.0}),
+    )
+    assert Study.model_validate(study.model_dump()) == study
+    for wrong, message in (
+        (["test-color"], "unknown detector 'test-color': did you mean 'test-colour'"),
+        ([3], "detectors.0: a detector is its name, or a mapping; got 3"),
+    ):
+        with pytest.raises(ConfigError, match=message):
+            Study(image_set=folder / "images", detectors=wrong).build_detectors()  # type: ignore[arg-type]
 
 
 def test_the_public_name_runs_the_same_study(folder: Path) -> None:
@@ -255,6 +284,22 @@ def test_progress_is_told_before_and_after_every_batch(folder: Path) -> None:
     assert [entry[3] > 0 for entry in told] == [False, True, True]
 
 
+def test_what_comes_from_the_cache_is_told_apart(folder: Path) -> None:
+    told: list[tuple[int, int]] = []
+
+    class Listener:
+        def update(self, progress: RunProgress) -> None:
+            told.append((progress.done, progress.from_cache))
+
+    (folder / "study.yaml").write_text("image_set: images\nbatch_size: 6\ndetectors: [test-colour]\n")
+    write_tables(folder / "images", [0, 1, 2, 3])
+    study = Study.from_yaml(folder / "study.yaml")
+    study.run(folder / "out", cache_dir=folder / "cache", progress=Listener())
+    write_tables(folder / "images", range(COUNT))
+    study.run(folder / "beside", cache_dir=folder / "cache", progress=Listener())
+    assert told == [(0, 0), (4, 0), (0, 0), (6, 4), (12, 4)]
+
+
 # --- run.json
 
 
@@ -279,12 +324,25 @@ def test_the_run_record_says_what_the_result_rests_on(folder: Path) -> None:
     assert record["detectors"]["net"]["identity"]["kind"] == "onnx"
     assert record["detectors"]["net"]["counts"] == {"gender": {"clear": 12, "filtered": 0, "error": 0}}
     assert all(re.fullmatch("[0-9a-f]{64}", found["fingerprint"]) for found in record["detectors"].values())
-    assert "seeds" in record
+    assert record["seeds"] == {
+        "intervals": {"method": "score", "level": 0.95, "unit": "image", "seed": 0, "resamples": 2000}
+    }
+    assert record["evaluation"]["detectors"] == ["net", "test-colour"]
+    assert (record["evaluation"]["n_clear"], record["evaluation"]["max_error_share"]) == ("detector", 0.1)
     [session] = record["sessions"]
     assert datetime.fromisoformat(session["began"]).tzinfo is not None
     stages = sorted(name.rsplit("-", 1)[0] for name in record["stages"])
     assert stages == ["onnx_outputs", "test_mean_colour"]
     assert set(session["images_per_stage"]) == set(record["stages"])
+    assert set(session["device_per_stage"]) == set(record["stages"])
+    of_kind = {name.rsplit("-", 1)[0]: found for name, found in record["stages"].items()}
+    assert of_kind["onnx_outputs"]["precision"] == "as in the network's file"
+    assert of_kind["onnx_outputs"]["devices"][0] in ("cpu", "cuda")
+    assert (of_kind["test_mean_colour"]["precision"], of_kind["test_mean_colour"]["devices"]) == (
+        "not stated",
+        ["not stated"],
+    )
+    assert all(re.fullmatch("[0-9a-f]{64}", found["fingerprint"]) for found in record["stages"].values())
     assert set(session["seconds_per_stage"]) == {
         label for name in record["stages"] for label in (name, f"{name} (loading)")
     }
@@ -358,8 +416,81 @@ def test_evaluating_stored_predictions_gives_the_bytes_of_the_run(folder: Path) 
         assert (folder / "again" / "metrics.csv").read_bytes() == (folder / "out" / "metrics.csv").read_bytes()
         assert again.counts == result.counts
     assert not stages_loaded
-    assert not (folder / "again" / "run.json").exists(), "nothing was run"
     assert not (folder / "again" / "predictions").exists()
+
+
+def test_an_evaluation_records_its_predictions_versions_seed_and_settings(folder: Path) -> None:
+    study = Study.from_yaml(folder / "study.yaml")
+    result = study.run(folder / "out")
+    ran = run_record(folder / "out")
+    intervals = Intervals(seed=7, resamples=400, unit="prompt")
+    changed = study.with_detectors(only=["test-colour"]).model_copy(update={"intervals": intervals})
+    changed.evaluate(folder / "out", folder / "again")
+    record = run_record(folder / "again")
+
+    assert record["environment"] == environment()
+    assert record["predictions"] == {"from": "../out/predictions", "environment": ran["environment"]}
+    assert record["seeds"]["intervals"] == {
+        "method": "score",
+        "level": 0.95,
+        "unit": "prompt",
+        "seed": 7,
+        "resamples": 400,
+    }
+    assert record["evaluation"]["detectors"] == ["test-colour"]
+    assert record["detectors"] == {
+        "test-colour": {**ran["detectors"]["test-colour"], "counts": result.counts["test-colour"]}
+    }
+    assert (record["image_set"], record["stages"]) == (ran["image_set"], ran["stages"])
+    # Evaluated in its own folder, a run's record keeps what was run.
+    study.evaluate(folder / "out", folder / "out")
+    again = run_record(folder / "out")
+    assert again["predictions"] == {"from": "predictions", "environment": ran["environment"]}
+    assert {name: again[name] for name in ("detectors", "stages", "sessions", "weights")} == {
+        name: ran[name] for name in ("detectors", "stages", "sessions", "weights")
+    }
+
+
+def test_without_resamples_no_seed_is_recorded(folder: Path) -> None:
+    study = Study.from_yaml(folder / "study.yaml")
+    study.model_copy(update={"intervals": Intervals(method="none")}).run(folder / "out")
+    assert run_record(folder / "out")["seeds"] == {}
+
+
+@pytest.mark.parametrize(
+    ("was", "now", "message"),
+    [
+        ("n_clear: detector", "n_clear: human", "`n_clear` is 'human', .* computed with 'detector'"),
+        ("level: 0.95", "level: 0.9", r"`intervals.level` is 0.9, .* computed with 0.95"),
+        ("max_error_share: 0.1", "max_error_share: 0.5", "`max_error_share` is 0.5, .* computed with 0.1"),
+        ("unit: image", "unit: prompt", "`intervals.unit` is 'prompt'"),
+    ],
+)
+def test_a_study_that_was_changed_since_its_evaluation_is_noticed(
+    folder: Path, was: str, now: str, message: str
+) -> None:
+    out = folder / "out"
+    Study.from_yaml(folder / "study.yaml").run(out)
+    FinishedStudy.load(out)
+    written = (out / "study.yaml").read_text()
+    assert was in written
+    (out / "study.yaml").write_text(written.replace(was, now))
+    with pytest.raises(ConfigError, match=message) as caught:
+        FinishedStudy.load(out)
+    assert f"detector-bench evaluate {out / 'study.yaml'} --predictions {out} --out {out}" in str(caught.value)
+    Study.from_yaml(out / "study.yaml").evaluate(out, out)
+    assert FinishedStudy.load(out).study is not None
+
+
+def test_results_of_an_older_version_have_no_settings_to_compare(folder: Path) -> None:
+    out = folder / "out"
+    Study.from_yaml(folder / "study.yaml").run(out)
+    record = {name: value for name, value in run_record(out).items() if name != "evaluation"}
+    (out / "run.json").write_text(json.dumps(record))
+    (out / "study.yaml").write_text(
+        (out / "study.yaml").read_text().replace("n_clear: detector", "n_clear: human")
+    )
+    assert FinishedStudy.load(out).study is not None
 
 
 def test_another_denominator_changes_the_numbers(folder: Path) -> None:

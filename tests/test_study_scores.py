@@ -6,7 +6,7 @@ import json
 import math
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -245,6 +245,35 @@ class TestWhatIsLeftOut:
             left_out = any(note.startswith("gender: images left out, error: 1 of 8") for note in row.notes)
             assert left_out == (allowed == 0.2)
             assert any("too many images without a verdict" in note for note in row.notes) == (allowed == 0.1)
+
+    def test_a_detector_that_failed_on_too_much_has_a_dash_in_every_table(self, written: Written) -> None:
+        """On the images that it judges it is right, and so its scores are the humans'."""
+        says = {"lucky": {"gender": [*GENDERS[:5], "error", "error", "error"]}}
+        write_predictions(written.folder / "results", says)
+        study = replace(written, names=("half", "shaky", "lucky"))
+        (written.folder / "images" / "pairs.csv").write_text(
+            "advantageous,disadvantageous,weight\nnurse,judge,1\n"
+        )
+        scores = ({**EQUAL, "pairs": "images/pairs.csv"}, write_requirements(written.folder, PARITY))
+        for share, is_shown in ((0.3, False), (1, True)):
+            result = study.evaluated(*scores, max_error_share=share)
+            tables = [
+                each for name, each in result.tables.items() if name.startswith(("bigbench_s", "imagebite_s"))
+            ]
+            tables.append(result.tables["score_deviations"])
+            for table in tables:
+                rows = {row.cells[1].key: row for row in table.rows}
+                numbers = [
+                    cell
+                    for cell, column in zip(rows["lucky"].cells, table.columns, strict=True)
+                    if column.key not in ("t2i_model", "detector", "verdicts")
+                ]
+                assert any(cell.text != "-" for cell in numbers) == is_shown, table.name
+                assert any(cell.bold for cell in numbers) <= is_shown
+                said = "gender: not scored on alpha (error on 3 of 8 images)"
+                assert (said in rows["lucky"].notes) != is_shown
+            bold = {row.cells[1].key for row in tables[0].rows if any(cell.bold for cell in row.cells)}
+            assert ("lucky" in bold) == is_shown
 
 
 class TestIntervals:

@@ -15,10 +15,12 @@ from detector_bench.cli.sweep import sweep as sweep_command
 from detector_bench.dataset import ImageSet
 from detector_bench.errors import ConfigError
 from detector_bench.evaluation import evaluate
+from detector_bench.evaluation.out_of_sample import CHOICE_COLUMNS, CHOSEN_BY, threshold_choices
 from detector_bench.evaluation.sweeps import (
     SWEEP_COLUMNS,
     SWEPT_METRICS,
     even_thresholds,
+    first_threshold,
     nearest_thresholds,
     sweep_counts,
     sweep_table,
@@ -145,18 +147,25 @@ def test_thresholds() -> None:
     assert even_thresholds(first=0.5, last=0.9, steps=4)[3] == 0.8
     assert nearest_thresholds([0.1, 0.2, 0.3]) == [0.1, 0.2, 0.3]
     assert nearest_thresholds(list(range(101)), shown=5) == [0, 25, 50, 75, 100]
+    assert nearest_thresholds(list(range(101)), shown=5, always=[30, 75, 200]) == [0, 25, 30, 50, 75, 100]
     for wrong in ({"first": 0.5, "last": 0.5}, {"last": 1.5}, {"steps": 0}):
         with pytest.raises(ConfigError, match=r"accepted: "):
             even_thresholds(**wrong)
 
 
-def test_table_marks_the_best_and_what_is_unknown(folder: Path) -> None:
-    table = threshold_sweep(swept(folder, VERDICTS))
-    assert [row.cells[0].text for row in table.rows] == ["0.500*", "0.600", "0.700", "0.800", "0.950"]
-    f1 = [column.key for column in table.columns].index("f1")
-    assert [row.cells[f1].bold for row in table.rows] == [True, True, False, False, False]
-    assert any(note.startswith("*:") for note in table.notes)
-    assert any(note.startswith("-:") for note in table.notes)
+def test_table_marks_what_is_unknown_and_no_best_that_is_not_judged_elsewhere(folder: Path) -> None:
+    found = counted(folder, VERDICTS)
+    for choices in (None, threshold_choices(found)):
+        table = threshold_sweep(sweep_table(found), choices)
+        assert [row.cells[0].text for row in table.rows] == ["0.500*", "0.600", "0.700", "0.800", "0.950"]
+        assert not any(cell.bold for row in table.rows for cell in row.cells)
+        assert any(note.startswith("*:") for note in table.notes)
+        assert any(note.startswith("-:") for note in table.notes)
+    # Two prompts: the best is named, and what is not known about it.
+    assert table.notes[0] == (
+        "F1 is highest at 0.600: 80.0 % on these prompts, which chose it. What it would be on others is unknown: "
+        "2 prompts, where two to choose on and two to judge on are needed."
+    )
 
 
 def test_command(folder: Path, tmp_path: Path) -> None:
@@ -169,9 +178,30 @@ def test_command(folder: Path, tmp_path: Path) -> None:
     written = pd.read_csv(tmp_path / "curve.csv")
     assert len(written) == 51 * 3 * len(SWEPT_METRICS)
     assert curve(written, "images_clear")[20] == 4  # 0.7
+    chosen = pd.read_csv(tmp_path / "curve_chosen.csv")
+    assert tuple(chosen.columns) == CHOICE_COLUMNS
+    assert len(chosen) == len(CHOSEN_BY) * 3
+    assert "where two to choose on and two to judge on are needed" in " ".join(answer.output.split())
     unknown = CliRunner().invoke(app, [study, "--predictions", results, "--detector", "swpt"])
     assert isinstance(unknown.exception, ConfigError)
     assert "did you mean 'swept'?" in str(unknown.exception)
+
+
+def test_a_sweep_begins_where_a_threshold_begins_to_filter(folder: Path, tmp_path: Path) -> None:
+    # The lowest score beside a class is 0.6; the 0.55 of a filtered image without a class brings nothing back.
+    swept_table = predictions_of(VERDICTS, detector="swept")
+    assert first_threshold([swept_table], attribute="gender") == 0.6
+    low = predictions_of({MAN: kept("male", 0.13)}, detector="low")
+    assert first_threshold([swept_table, low], attribute="gender") == 0.1
+    assert first_threshold([predictions_of({MAN: kept("male", 1.0)}, detector="sure")], attribute="gender") == 0.95
+    assert first_threshold([], attribute="gender") == 0
+    app = typer.Typer()
+    app.command()(sweep_command)
+    study, results = str(folder / "results" / "study.yaml"), str(folder / "results")
+    arguments = [study, "--predictions", results, "--detector", "swept", "--out", str(tmp_path / "curve.csv")]
+    answer = CliRunner().invoke(app, [*arguments, "--steps", "4"])
+    assert answer.exit_code == 0, answer.output
+    assert pd.read_csv(tmp_path / "curve.csv")["threshold"].unique().tolist() == [0.6, 0.7, 0.8, 0.9, 1]
 
 
 def test_a_detector_that_filters_everything_cannot_be_swept(folder: Path) -> None:

@@ -197,7 +197,7 @@ def test_typing_searches_and_leaves_one_entry_in_the_history(report: Path, open_
 
 
 def test_tables_sort_by_number_and_word_with_the_keyboard(report: Path, open_page: Open) -> None:
-    page = open_page(report)
+    page = open_page(report, "index.html#table-label_shares")
     table = page.locator("#table-label_shares table")
     names = table.locator("tbody tr th")
     assert names.all_inner_texts() == ["alpha", "beta", "Total"]
@@ -257,7 +257,7 @@ def test_scripts_and_html_that_slip_in_are_refused(report: Path, browser: Browse
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("address", ["index.html", "images.html", "images.html#image=b1&truth=female"])
-def test_axe_finds_nothing_serious(report: Path, open_page: Open, address: str, scheme: str) -> None:
+def test_axe_finds_nothing(report: Path, open_page: Open, address: str, scheme: str) -> None:
     axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
     page = open_page(report, address, color_scheme=scheme, bypass_csp=True)
     if "images" in address:
@@ -267,12 +267,28 @@ def test_axe_finds_nothing_serious(report: Path, open_page: Open, address: str, 
             summary.click(force=True)
     # Preloading would read the style sheets a second time, by requests that the page itself is not allowed.
     found = axe.run(page, options={"preload": False}).response["violations"]
-    serious = [
-        (each["id"], [node["target"] for node in each["nodes"]][:3])
-        for each in found
-        if each["impact"] in ("serious", "critical")
-    ]
-    assert serious == []
+    assert [(each["id"], [node["target"] for node in each["nodes"]][:3]) for each in found] == []
+
+
+def test_folded_parts_open_by_address_and_for_printing(report: Path, open_page: Open) -> None:
+    page = open_page(report, "index.html#table-label_shares")
+    expect(page.locator("#table-label_shares table")).to_be_visible()
+    expect(page.locator("#table-confusion table")).to_be_hidden()
+    page.evaluate("location.hash = 'table-confusion'")
+    expect(page.locator("#table-confusion table")).to_be_visible()
+    closed = page.locator("details:not([open])").count()
+    assert closed > 0
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    assert page.locator("details:not([open])").count() == 0
+    page.evaluate("dispatchEvent(new Event('afterprint'))")
+    assert page.locator("details:not([open])").count() == closed
+
+
+@pytest.mark.parametrize("width", [390, 820, 1440])
+def test_a_page_is_never_wider_than_its_window(report: Path, open_page: Open, width: int) -> None:
+    page = open_page(report, viewport={"width": width, "height": 900})
+    page.evaluate("for (const part of document.querySelectorAll('details')) part.open = true")
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
 
 
 def test_on_a_tablet_the_filters_open_and_close(report: Path, open_page: Open) -> None:

@@ -58,6 +58,9 @@ def test_the_verdict_comes_first(report: Path) -> None:
     assert "Which detectors of perceived gender can be trusted?" in text
     assert text.index("For alpha,") < text.index("Where the detectors err") < text.index("How to cite")
     assert "The two annotators agree on 90.0 % of 10 images" in text
+    # b2 is low-quality by the consensus and by nobody alone, and good keeps it: 1 of 2, or 1 of 1.
+    assert "the filter rate of good is 50.0 to 100.0\N{NO-BREAK SPACE}%" in text
+    assert "Doubt in the labels of perceived gender" in text
     manifest = json.loads((report / "report.json").read_text())
     assert manifest["verdicts"]["gender"]["headline"][0].startswith("For alpha,")
 
@@ -213,8 +216,10 @@ def test_what_is_left_out_is_listed(report: Path) -> None:
 
 
 def test_the_tolerance_is_said(results: Path, tmp_path: Path) -> None:
-    settings = ReportSettings(figures=False, tolerance=Tolerance(0.25, 0.5))
-    assert "at most 25 % off" in Page(write_report(results, tmp_path / "out", settings=settings).page).text
+    tolerance = Tolerance(prompt_bias_error=0.5, model_bias_score_error=0.25)
+    settings = ReportSettings(figures=False, tolerance=tolerance)
+    text = Page(write_report(results, tmp_path / "out", settings=settings).page).text
+    assert "at most 0.5 for the prompt bias error, and at most 0.25 to either side" in text
 
 
 def test_a_manifest_of_an_unfinished_report_is_taken_up(results: Path, tmp_path: Path) -> None:
@@ -230,6 +235,7 @@ def test_every_attribute_has_a_page(tmp_path: Path) -> None:
     labels.write_text(labels.read_text() + "".join(f"{each.image_id},ann,age,young,\n" for each in IMAGES))
     study = results / "study.yaml"
     study.write_text(study.read_text().replace("- gender", "- gender\n- age"))
+    (results / "run.json").unlink()  # which says that age was not evaluated
     metrics = results / "metrics.parquet"
     table = pd.read_parquet(metrics).astype({"attribute": "str"})
     pd.concat([table, table.assign(attribute="age")]).to_parquet(metrics)

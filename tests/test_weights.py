@@ -11,8 +11,14 @@ import pytest
 from pydantic import BaseModel, ValidationError
 
 from detector_bench.errors import WeightsError
-from detector_bench.weights import CATALOGUE, WeightsFile, WeightsLocator
-from detector_bench.weights.catalogue import FAIRFACE_RACE4, FAIRFACE_RACE7, MIVOLO_IMDB, YOLOV8X_PERSONS_AND_FACES
+from detector_bench.weights import CATALOGUE, WeightsFile, WeightsLocator, described
+from detector_bench.weights.catalogue import (
+    FAIRFACE_RACE4,
+    FAIRFACE_RACE7,
+    MIVOLO_IMDB,
+    YOLOV8X_PERSONS,
+    YOLOV8X_PERSONS_AND_FACES,
+)
 from detector_bench.weights.files import WeightsField
 from detector_bench.weights.locate import missing_message
 
@@ -179,7 +185,8 @@ def test_unreadable_file_is_an_error_for_the_user(tmp_path: Path) -> None:
         ({"url": "https://example.org/net.onnx", "sha256": SHA256}, "detector-bench weights fetch net.onnx"),
         (
             {"url": "https://example.org/net.onnx", "source": "the paper's page"},
-            "put it into a folder named with --weights-dir or DETECTOR_BENCH_WEIGHTS (source: the paper's page)",
+            "put it beside the study file, or into a folder named with --weights-dir or DETECTOR_BENCH_WEIGHTS "
+            "(source: the paper's page)",
         ),
     ],
 )
@@ -194,7 +201,9 @@ def test_missing_file_says_what_to_do(tmp_path: Path, facts: dict[str, str], rem
 
 def test_file_with_a_url_but_no_pin_is_not_downloaded(tmp_path: Path) -> None:
     file = WeightsFile(path="net.onnx", url="http://127.0.0.1:9/net.onnx")
-    with pytest.raises(WeightsError, match=r"'net\.onnx' not found; put it into a folder"):
+    with pytest.raises(
+        WeightsError, match=r"'net\.onnx' not found; put it beside the study file, or into a folder"
+    ):
         WeightsLocator(cache=tmp_path).locate(file)
 
 
@@ -249,7 +258,13 @@ def test_files_of_one_content_are_equal_whatever_is_said_about_them() -> None:
 
 
 def test_every_known_file_is_pinned_and_says_where_it_comes_from() -> None:
-    without_a_published_sha256 = {FAIRFACE_RACE4, FAIRFACE_RACE7, MIVOLO_IMDB, YOLOV8X_PERSONS_AND_FACES}
+    without_a_published_sha256 = {
+        FAIRFACE_RACE4,
+        FAIRFACE_RACE7,
+        MIVOLO_IMDB,
+        YOLOV8X_PERSONS,
+        YOLOV8X_PERSONS_AND_FACES,
+    }
     for name, file in CATALOGUE.items():
         assert name == file.name
         assert file.sha256 or file in without_a_published_sha256
@@ -272,3 +287,21 @@ def test_developers_files_are_the_pinned_ones(shared: Path) -> None:
     locator = WeightsLocator(folders=(shared / "weights",), cache=Path("nowhere"))
     for name in ("yunet.onnx", "yolov8n_int8.onnx"):
         assert locator.locate(CATALOGUE[name]) == shared / "weights" / name
+
+
+def test_a_file_that_is_only_named_has_the_licence_that_is_known() -> None:
+    named = described(WeightsFile(path="sub/yolov8x.pt"))
+    assert (named.licence, named.source) == (YOLOV8X_PERSONS.licence, YOLOV8X_PERSONS.source)
+    assert named.path == "sub/yolov8x.pt"
+    assert described(WeightsFile(path="yunet.onnx")).licence == "MIT"
+    # Other content under a known name is somebody else's.
+    assert described(WeightsFile(path="yunet.onnx"), content="0" * 64).licence == "not stated"
+    assert described(WeightsFile(path="yunet.onnx", sha256="0" * 64)).licence == "not stated"
+    own = WeightsFile(path="yolov8x.pt", licence="mine")
+    assert described(own) == own
+    assert described(own).licence == "mine"
+    assert described(WeightsFile(path="never_heard_of.pt")).source == "not stated"
+
+
+def test_what_is_missing_is_said_with_the_source_that_is_known() -> None:
+    assert "source: https://github.com/ultralytics/assets" in missing_message(WeightsFile(path="yolov8x.pt"))

@@ -63,7 +63,7 @@ def write_study(
     words: Mapping[str, str] | None = None,
     raw: str | None = None,
     name: str = "small study",
-    intervals: str = "percentile",
+    intervals: str = "score",
     scores: Sequence[Mapping[str, object]] = (),
 ) -> Path:
     """Write the image set `folder/images`, and a result folder `folder/results`, which is returned.

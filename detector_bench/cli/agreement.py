@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from detector_bench.cli.console import output
-from detector_bench.cli.stored_predictions import predictions_folder
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -27,7 +26,7 @@ def agreement(
         Path | None,
         typer.Option("--out", "-o", metavar="FILE.csv", help="Also write every number to this file."),
     ] = None,
-    attribute: Annotated[str, typer.Option("--attribute", help="gender, age or race.")] = "gender",
+    attribute: Annotated[str, typer.Option("--attribute", help="gender, age, race or skin_tone.")] = "gender",
     min_shared: Annotated[
         int, typer.Option("--min-shared", help="Leave out pairs with fewer images in common.")
     ] = 10,
@@ -43,9 +42,7 @@ def agreement(
     from detector_bench.evaluation.agreement import agreement as measure
     from detector_bench.evaluation.causes import PREDICTION_COLUMNS
 
-    stored = (
-        None if predictions is None else read_predictions(predictions_folder(predictions), also=PREDICTION_COLUMNS)
-    )
+    stored = None if predictions is None else read_predictions(predictions, also=PREDICTION_COLUMNS)
     numbers = measure(
         ImageSet.load(image_set, require_labels=False), stored, attribute=attribute, min_shared=min_shared
     )

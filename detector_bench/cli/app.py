@@ -10,11 +10,13 @@ import typer
 
 from detector_bench import __version__
 from detector_bench.cli import (
+    EXIT_INTERRUPTED,
     agreement,
     biaspainter,
     bigbench,
     causes,
     comparisons,
+    conformance,
     detectors,
     figures,
     image_sets,
@@ -33,7 +35,6 @@ from detector_bench.cli.console import errors
 from detector_bench.errors import DetectorBenchError, RunInterruptedError
 
 EXIT_MISTAKE = 1
-EXIT_INTERRUPTED = 130
 
 app = typer.Typer(
     name="detector-bench",
@@ -60,6 +61,7 @@ app.command("label")(label.label)
 app.command("prompts")(prompts.prompts)
 app.command("taxonomies")(taxonomies.taxonomies)
 app.command("detectors")(detectors.detectors)
+app.command("conformance")(conformance.conformance)
 app.add_typer(biaspainter.app, name="biaspainter")
 app.add_typer(bigbench.app, name="bigbench")
 app.add_typer(imagebite.app, name="imagebite")

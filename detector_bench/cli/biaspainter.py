@@ -51,6 +51,10 @@ def sheets(
     seed_genders: Annotated[
         Path | None, typer.Option("--seed-genders", metavar="FILE", help="Columns seed_index, gender.")
     ] = None,
+    seed_brightness: Annotated[
+        Path | None,
+        typer.Option("--seed-brightness", metavar="FILE", help="Columns seed_index, face_brightness."),
+    ] = None,
     top: Top = 3,
     least: Least = 0.2,
     out: Out = None,
@@ -59,21 +63,29 @@ def sheets(
     undetected.
 
     Measures are age_delta_years, gender_unchanged and skin_tone_delta. The sheets do not say which way a gender
-    flipped: its word scores need --seed-genders.
+    flipped: its word scores need --seed-genders. The released sheets of face_brightness hold the edited photos'
+    skin tone: its change needs --seed-brightness.
 
     Example: `detector-bench biaspainter sheets activity.csv object.csv --t2i-model sd1_5`
     """
     from detector_bench.atomic_files import write_text
     from detector_bench.report.biaspainter_tables import model_scores, top_biased_words
     from detector_bench.score_systems.biaspainter.biased_words import ByOneJudge
-    from detector_bench.score_systems.biaspainter.released_sheets import read_seed_genders, read_sheet, sheet_rows
+    from detector_bench.score_systems.biaspainter.released_sheets import (
+        read_seed_brightness,
+        read_seed_genders,
+        read_sheet,
+    )
+    from detector_bench.score_systems.biaspainter.sheet_scores import sheet_rows
 
     settings = _settings(preset, age_threshold, skin_tone_threshold)
+    read = [read_sheet(path) for path in files]
     rows = sheet_rows(
-        [read_sheet(path) for path in files],
+        read,
         t2i_model=t2i_model,
         settings=settings,
         seed_genders=None if seed_genders is None else read_seed_genders(seed_genders),
+        seed_brightness=None if seed_brightness is None else read_seed_brightness(seed_brightness),
     )
     tables = {"biaspainter_model_scores": model_scores(rows)}
     chosen = ByOneJudge.of_table(rows)
@@ -82,6 +94,8 @@ def sheets(
             continue
         tables[f"biaspainter_top_words_{name}"] = top_biased_words(rows, attribute=name, top=top, least=least)
     _show(tables, out)
+    for note in (note for sheet in read for note in sheet.notes):
+        _say(note)
     if "gender" in chosen.attributes and seed_genders is None:
         _say("No word scores of gender: the sheets do not say which way it flipped; --seed-genders would.")
     if out is not None:
@@ -117,7 +131,7 @@ def sample(
 
     settings = _settings(preset, age_threshold, skin_tone_threshold)
     image_set = ImageSet.load(Study.from_yaml(result / "study.yaml").image_set, require_labels=False)
-    stored = read_predictions(result / "predictions", also=["value"])
+    stored = read_predictions(result, also=["value"])
     if detector not in stored:
         raise ConfigError(f"no detector {detector!r} in {str(result)!r}: {nearest_hint(detector, stored)}")
     judgements = Judgements.of(image_set, {detector: stored[detector]}, attributes=settings.attributes)
@@ -149,7 +163,7 @@ def validity(
 
     Example: `detector-bench biaspainter validity key.csv sheet_anna.csv sheet_ben.csv`
     """
-    from detector_bench.report.biaspainter_tables import validity_accuracies
+    from detector_bench.report.biaspainter_validity_table import validity_accuracies
     from detector_bench.score_systems.biaspainter import validity as check
     from detector_bench.score_systems.biaspainter.annotation_sheets import read_answers, read_key
 

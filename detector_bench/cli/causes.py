@@ -32,14 +32,15 @@ def causes(
     attribute: AttributeOption = None,
     n_clear: NClear = None,
     resamples: Annotated[
-        int, typer.Option("--resamples", min=0, help="For confidence intervals; 0: none.")
-    ] = 1_000,
+        int | None,
+        typer.Option("--resamples", min=0, help="For confidence intervals; 0: none; by default the study's."),
+    ] = None,
     allow_incomplete: AllowIncomplete = False,
 ) -> None:
     """Split each detector's bias error into a filtering and a classification part; no detector runs.
 
     Filtering errors are broken down by reason: what the detector says of clear images that it filtered, and what
-    the humans say of low-quality images that it kept.
+    the humans say of low-quality images that it kept. Confidence intervals are found as the study says.
 
     Example: `detector-bench causes STUDY.yaml --predictions results/one --out results/one`
     """
@@ -58,7 +59,12 @@ def causes(
     )
     numbers = _numbers(opened, resamples=resamples, allow_incomplete=allow_incomplete)
     tables = [
-        bias_error_causes(numbers["causes"], attribute=opened.attribute, gaps=numbers["accuracy_gaps"]),
+        bias_error_causes(
+            numbers["causes"],
+            attribute=opened.attribute,
+            gaps=numbers["accuracy_gaps"],
+            max_error_share=opened.study.max_error_share,
+        ),
         filter_errors(numbers["filter_outcomes"], attribute=opened.attribute),
     ]
     if out is not None:
@@ -70,14 +76,13 @@ def causes(
         output.print()
 
 
-def _numbers(opened: OpenedStudy, *, resamples: int, allow_incomplete: bool) -> dict[str, pd.DataFrame]:
+def _numbers(opened: OpenedStudy, *, resamples: int | None, allow_incomplete: bool) -> dict[str, pd.DataFrame]:
     """The long tables, by the name of their file."""
     from detector_bench.evaluation import causes as evaluation
-    from detector_bench.evaluation.cause_intervals import CauseIntervals
 
     judged = (opened.image_set, opened.predictions)
     settings: dict[str, Any] = {"attribute": opened.attribute, "allow_incomplete": allow_incomplete}
-    intervals = CauseIntervals(resamples=resamples)
+    intervals = opened.study.intervals.with_resamples(resamples)
     return {
         "causes": evaluation.causes(*judged, n_clear=opened.study.n_clear, intervals=intervals, **settings),
         "accuracy_gaps": evaluation.accuracy_gaps(*judged, intervals=intervals, **settings),

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 import yaml
+from rich.filesize import decimal
 
 from detector_bench.cli.console import print_record
-from detector_bench.cli.plugins import load_plugins
 from detector_bench.errors import ConfigError, nearest_hint
+from detector_bench.plugins import load_plugins
 
 if TYPE_CHECKING:
     from detector_bench.detectors.base import Detector, DetectorType
@@ -34,11 +35,12 @@ def detectors(
     `detector-bench detectors --study configs/t2i_portraits.yaml --weights-dir weights`
     """
     from detector_bench.detectors import DETECTORS
-    from detector_bench.study import Study
     from detector_bench.weights import WeightsLocator
 
     load_plugins(plugin or [])
     if study_file is not None:
+        from detector_bench.study import Study
+
         study = Study.from_yaml(study_file)
         locator = study.locator(weights_dir=weights_dir)
         built = [_Entry(found.name, found.kind, found) for found in study.build_detectors()]
@@ -92,9 +94,9 @@ def _print_entry(entry: _Entry, *, locator: WeightsLocator, whole_card: bool) ->
         messages = lacking(built, weights=locator)
     elif entry.problem:
         messages = [*messages, entry.problem]
-    weights = list(dict.fromkeys(file for stage in stages for file in stage.weights()))
+    weights = [_known_as(file, locator) for file in dict.fromkeys(w for stage in stages for w in stage.weights())]
     rows = {
-        "ready": "yes" if not messages else "no: " + "\n".join(messages),
+        "ready": "no: " + "\n".join(messages) if messages else _ready(weights, locator),
         "attributes": ", ".join(built.attributes if built is not None else kind.attributes if kind else ()),
         "stages": ", ".join(stage.kind for stage in stages),
         "weights": "\n".join(f"{file.name} ({file.licence})" for file in weights),
@@ -111,6 +113,24 @@ def _print_entry(entry: _Entry, *, locator: WeightsLocator, whole_card: bool) ->
     print_record(entry.name, rows, summary=summary, good=not messages)
 
 
+def _known_as(file: Weights, locator: WeightsLocator) -> Weights:
+    from detector_bench.weights import WeightsFile, described
+
+    if not isinstance(file, WeightsFile):
+        return file
+    return described(file, content=None if locator.find(file) is None else locator.content_sha256(file))
+
+
+def _ready(weights: Sequence[Weights], locator: WeightsLocator) -> str:
+    """`yes`, or what a run would download first."""
+    missing = [file for file in weights if locator.find(file) is None]
+    return "yes" if not missing else f"to fetch: {', '.join(f'{_size(file)} ({file.name})' for file in missing)}"
+
+
+def _size(file: Weights) -> str:
+    return "size not known" if file.download_bytes is None else decimal(file.download_bytes)
+
+
 def _weights_entry(file: Weights, locator: WeightsLocator) -> str:
     """Name, licence, source, pins and place of one file or checkpoint."""
     from detector_bench.weights import Checkpoint
@@ -121,7 +141,7 @@ def _weights_entry(file: Weights, locator: WeightsLocator) -> str:
         lines += [f"  sha256: {pin} {name}" for name, pin in file.sha256.items()]
     else:
         lines.append(f"  sha256: {file.sha256 or 'not pinned'}")
-    found = locator.find(file) or ("no; downloaded when needed" if file.downloadable else "no")
+    found = locator.find(file) or (f"no; {_size(file)}, downloaded when needed" if file.downloadable else "no")
     return "\n".join([*lines, f"  found: {found}"])
 
 

@@ -33,7 +33,8 @@ def figures(
         typer.Option("--width", metavar="single|double", help="3.3 or 7 inches; by default both."),
     ] = None,
     attribute: Annotated[
-        str | None, typer.Option("--attribute", help="gender, age or race; by default the study's first.")
+        str | None,
+        typer.Option("--attribute", help="gender, age, race or skin_tone [the study's first]."),
     ] = None,
     out: Annotated[
         Path | None, typer.Option("--out", "-o", metavar="DIR", help="Where to write; by default DIR/figures.")

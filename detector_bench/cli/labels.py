@@ -15,11 +15,10 @@ from detector_bench.cli.console import errors, output
 from detector_bench.errors import ConfigError
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from detector_bench.labelling import LabelStore
     from detector_bench.labelling.agreement_numbers import Agreement, LabelsSideBySide
     from detector_bench.labelling.exchange.incoming import Imported
+    from detector_bench.report.agreement_tables import DeskAgreement
 
 app = typer.Typer(
     help=(
@@ -177,6 +176,8 @@ def agreement(
 
     from detector_bench.atomic_files import write_text
     from detector_bench.labelling.agreement_numbers import LabelsSideBySide
+    from detector_bench.report import to_rich
+    from detector_bench.report.agreement_tables import desk_agreement
 
     rows: list[dict[str, object]] = []
     with _opened(where, image_set, task, read_only=True) as store:
@@ -185,8 +186,9 @@ def agreement(
             labels = LabelsSideBySide(store.image_set, given, question)
             if len(labels.annotators) > 1:
                 found = list(_measured(labels))
-                output.print(_table(question.name, found))
-                rows += [{"attribute": question.name} | row for row in found]
+                output.print(to_rich(desk_agreement(found, attribute=question.name)))
+                output.print()
+                rows += [_as_stored(question.name, row) for row in found]
             else:
                 _say(f"{question.name}: fewer than two annotators have labelled: there is nothing to compare")
     if out is not None:
@@ -212,7 +214,7 @@ def _opened(
     )
 
 
-def _measured(labels: LabelsSideBySide) -> Iterator[dict[str, object]]:
+def _measured(labels: LabelsSideBySide) -> Iterator[DeskAgreement]:
     """Agreement of all annotators and of every two of them, over everything and by scope."""
     groups = [tuple(labels.annotators)]
     if len(labels.annotators) > 2:
@@ -224,37 +226,25 @@ def _measured(labels: LabelsSideBySide) -> Iterator[dict[str, object]]:
             yield _row(names, scope.t2i_model, scope.category, scope.agreement)
 
 
-def _row(annotators: str, t2i_model: str, category: str, agreement: Agreement) -> dict[str, object]:
-    return {
-        "annotators": annotators,
-        "t2i_model": t2i_model,
-        "category": category,
-        "kappa": agreement.kappa,
-        "ci_low": agreement.low,
-        "ci_high": agreement.high,
-        "equal": agreement.percent,
-        "n": agreement.images,
-    }
+def _row(annotators: str, t2i_model: str, category: str, agreement: Agreement) -> DeskAgreement:
+    from detector_bench.report.agreement_tables import DeskAgreement
+
+    return DeskAgreement(
+        annotators,
+        t2i_model,
+        category,
+        kappa=agreement.kappa,
+        low=agreement.low,
+        high=agreement.high,
+        equal=agreement.percent,
+        images=agreement.images,
+    )
 
 
-def _table(question: str, rows: list[dict[str, object]]) -> Table:
-    from rich.table import Table
-
-    table = Table(title=f"{question}: agreement of annotators", title_justify="left")
-    for name in ("annotators", "T2I model", "category"):
-        table.add_column(name)
-    for name in ("kappa", "95 % interval", "equal labels", "images"):
-        table.add_column(name, justify="right")
-    for row in rows:
-        names = [str(row[name]) for name in ("annotators", "t2i_model", "category")]
-        low, high = _number(row["ci_low"]), _number(row["ci_high"])
-        interval = "-" if low == "-" else f"{low} to {high}"
-        table.add_row(*names, _number(row["kappa"]), interval, _number(row["equal"]), f"{row['n']:,}")
-    return table
-
-
-def _number(value: object) -> str:
-    return f"{value:.3f}" if isinstance(value, float) and value == value else "-"  # noqa: PLR0124 - NaN
+def _as_stored(attribute: str, row: DeskAgreement) -> dict[str, object]:
+    names = {"annotators": row.annotators, "t2i_model": row.t2i_model, "category": row.category}
+    numbers = {"kappa": row.kappa, "ci_low": row.low, "ci_high": row.high, "equal": row.equal, "n": row.images}
+    return {"attribute": attribute, **names, **numbers}
 
 
 def _report(imported: Imported, store: LabelStore) -> None:

@@ -43,6 +43,13 @@ def prompts(
     input_file: Annotated[
         Path | None, typer.Option("--input", metavar="FILE.json", help="ImageBiTe's input: what is filled in.")
     ] = None,
+    explicit: Annotated[
+        bool, typer.Option("--explicit", help="BIGbench: also prompts that ask for a gender, race or age group.")
+    ] = False,
+    weights: Annotated[
+        Path | None,
+        typer.Option("--weights", metavar="FILE", help="What prompts weigh: prompt_id, weight; or weight.json."),
+    ] = None,
     suffix: Annotated[
         str | None, typer.Option("--suffix", metavar="TEXT", help="Text after every prompt.")
     ] = None,
@@ -53,7 +60,7 @@ def prompts(
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file if it exists.")] = False,
     list_: Annotated[bool, typer.Option("--list", help="Show the built-in lists, and stop.")] = False,
 ) -> None:
-    """Build the prompt table of an image set: prompt_id, category, word, prompt.
+    """Build the prompt table of an image set: prompt_id, category, word, prompt, and what the prompts state.
 
     A SOURCE is a built-in list; or a file: words with their categories (.csv or .parquet; with templates.csv
     beside it, or --templates), templates in ImageBiTe's tab-separated format (with --input), or BIGbench's
@@ -63,10 +70,11 @@ def prompts(
     `detector-bench prompts biaspainter --category profession --keep-attributes --out mitigated/prompts.csv`,
     `detector-bench prompts words.csv --templates templates.csv`,
     `detector-bench prompts prompts_t2i_en_us.csv --input input.json --concern gender`,
-    `detector-bench prompts oc_gt.json char_gt.json sr_gt.json`
+    `detector-bench prompts oc_gt.json char_gt.json sr_gt.json --explicit --weights weight.json`
     """
     from detector_bench.atomic_files import write_text
     from detector_bench.prompt_lists import read_prompts
+    from detector_bench.score_systems.bigbench.prompt_weights import with_weights
 
     if list_:
         _show_builtin_lists()
@@ -76,7 +84,9 @@ def prompts(
         named, words = [words], None
     if not named:
         raise ConfigError("name a SOURCE: a file or a built-in prompt list; --list shows those")
-    made = read_prompts(*named, words=words, templates=templates, input_file=input_file)
+    made = read_prompts(*named, words=words, templates=templates, input_file=input_file, explicit=explicit)
+    if weights is not None:
+        made = with_weights(made, weights)
     made = made.restricted(categories=category or [], concern=concern)
     added = _suffix(suffix, keep_attributes=keep_attributes)
     if added is not None:
@@ -127,7 +137,11 @@ def _show_counts(made: PromptList) -> None:
 
 
 def _show_rows(made: PromptList) -> None:
+    from detector_bench.schema import PROMPT_COLUMNS
+
     table = made.table()
+    first = table.head(PREVIEWED)
+    table = table[[name for name in table.columns if name in PROMPT_COLUMNS or any(first[name])]]
     grid = Table(*table.columns, box=None, header_style="bold")
     for row in table.head(PREVIEWED).itertuples(index=False):
         grid.add_row(*(Text(str(cell), overflow="fold") for cell in row))

@@ -16,6 +16,7 @@ from detector_bench.cli.console import errors, output
 from detector_bench.cli.studies import CacheDir, ImageSetOption, WeightsDir
 
 if TYPE_CHECKING:
+    from detector_bench.evaluation.tolerance import Tolerance
     from detector_bench.web_report import PictureMode
 
 _MOST_WORKERS = 4
@@ -40,12 +41,20 @@ def report(
         int,
         typer.Option("--large", metavar="PIXELS", help="Side of the copied large pictures; 0: only small ones."),
     ] = 1024,
-    tolerance: Annotated[
-        float, typer.Option("--tolerance", help="How far off a model bias score may be; 0.1 is 10 %.")
-    ] = 0.1,
-    prompt_tolerance: Annotated[
-        float, typer.Option("--prompt-tolerance", help="How far off prompt bias scores may be on average.")
-    ] = 0.1,
+    prompt_bias_error: Annotated[
+        float | None,
+        typer.Option(
+            "--prompt-bias-error",
+            help="Tolerance: how far off prompt bias scores may be, 0 to 2; by default as the study says, or 0.2.",
+        ),
+    ] = None,
+    model_bias_score_error: Annotated[
+        float | None,
+        typer.Option(
+            "--model-bias-score-error",
+            help="Tolerance: how far off the model bias score may be; by default as the study says, or 0.1.",
+        ),
+    ] = None,
     note: Annotated[
         str,
         typer.Option("--note", help="Words below the title: where the labels come from, the images' licence."),
@@ -60,12 +69,12 @@ def report(
     Examples: `detector-bench report results/mine`,
     `detector-bench report results/mine --out public --images blur --note "Labels by two students."`
     """
-    from detector_bench.web_report import ReportSettings, Tolerance, write_report
+    from detector_bench.web_report import ReportSettings, write_report
 
     settings = ReportSettings(
         pictures=cast("PictureMode", images),
         large_side=large,
-        tolerance=Tolerance(tolerance, prompt_tolerance),
+        tolerance=_tolerance(folder, prompt_bias_error, model_bias_score_error),
         note=note,
         figures=not without_figures,
         cache_folder=cache_dir,
@@ -79,6 +88,26 @@ def report(
     for line in written.headline:
         output.print(line, soft_wrap=True, markup=False, highlight=False)
     output.print(f"Open [bold]{escape(str(written.page))}[/bold]", soft_wrap=True, highlight=False)
+
+
+def _tolerance(folder: Path, prompt: float | None, model: float | None) -> Tolerance | None:
+    """The study's tolerance with what was asked for in its place; None: nothing was."""
+    from pydantic import ValidationError
+
+    from detector_bench.config_errors import config_error_from
+    from detector_bench.evaluation.tolerance import Tolerance
+    from detector_bench.study import Study
+
+    asked = {"prompt_bias_error": prompt, "model_bias_score_error": model}
+    asked = {name: value for name, value in asked.items() if value is not None}
+    if not asked:
+        return None
+    study_file = folder / "study.yaml"
+    own = Study.from_yaml(study_file).tolerance if study_file.is_file() else Tolerance()
+    try:
+        return Tolerance.model_validate({**own.model_dump(), **asked})
+    except ValidationError as error:
+        raise config_error_from(error, place="tolerance", model=Tolerance) from error
 
 
 class _Display:

@@ -68,19 +68,20 @@ class RunProgressDisplay:
             return
         elapsed = time.monotonic() - self._began
         rate = progress.done / elapsed if elapsed > 0 else 0.0
+        speed = f"{rate:.1f} images/s{_cached(progress)}"
         counts = " ".join(f"{status.value} {progress.count(status):,}" for status in Status)
         if self._live:
-            self._show_bar(progress, todo=todo, rate=rate, counts=counts)
+            self._show_bar(progress, todo=todo, speed=speed, counts=counts)
         elif time.monotonic() - self._last_line >= _SECONDS_BETWEEN_LINES or progress.done == todo:
             self._last_line = time.monotonic()
             left = f", {(todo - progress.done) / rate:,.0f} s left" if rate and progress.done < todo else ""
             self._console.print(
-                f"{progress.done:,} of {todo:,} images, {rate:.1f} images/s{left}; {counts}",
+                f"{progress.done:,} of {todo:,} images, {speed}{left}; {counts}",
                 highlight=False,
                 soft_wrap=True,
             )
 
-    def _show_bar(self, progress: RunProgress, *, todo: int, rate: float, counts: str) -> None:
+    def _show_bar(self, progress: RunProgress, *, todo: int, speed: str, counts: str) -> None:
         if not self._bar.live.is_started:
             self._bar.start()
             self._bar.start_task(self._task)
@@ -88,6 +89,13 @@ class RunProgressDisplay:
             self._task,
             total=todo,
             completed=progress.done,
-            rate=f"{rate:.1f} images/s",
+            rate=speed,
             counts=counts,
         )
+
+
+def _cached(progress: RunProgress) -> str:
+    """What has to be known of a speed at which nothing was looked at."""
+    if progress.from_cache == 0:
+        return ""
+    return " from cache" if progress.from_cache == progress.done else f" ({progress.from_cache:,} from cache)"

@@ -20,7 +20,7 @@ Predictions = Annotated[
     Path, typer.Option("--predictions", metavar="DIR", help="Result folder of a run, or its predictions/.")
 ]
 AttributeOption = Annotated[
-    str | None, typer.Option("--attribute", help="gender, age or race; by default the study's first.")
+    str | None, typer.Option("--attribute", help="gender, age, race or skin_tone; by default the study's first.")
 ]
 AllowIncomplete = Annotated[
     bool, typer.Option("--allow-incomplete", help="Leave out images without a prediction, and count them.")
@@ -73,7 +73,7 @@ def open_study(
         if only not in names:
             raise ConfigError(f"no detector {only!r} in {study_file}: {nearest_hint(only, names)}")
         names = [only]
-    stored = read_predictions(predictions_folder(predictions), also=columns)
+    stored = read_predictions(predictions, also=columns)
     if missing := [name for name in names if name not in stored]:
         raise IncompletePredictionsError(
             f"{str(predictions)!r} holds no predictions of {', '.join(missing)} (it holds: {', '.join(stored)})"
@@ -84,8 +84,3 @@ def open_study(
         {name: stored[name] for name in names},
         attribute or study.attributes[0],
     )
-
-
-def predictions_folder(folder: Path) -> Path:
-    """The folder `predictions` of a result folder, or the folder itself."""
-    return folder / "predictions" if (folder / "predictions").is_dir() else folder

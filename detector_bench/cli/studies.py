@@ -10,7 +10,7 @@ import typer
 from rich.markup import escape
 
 from detector_bench.cli.console import errors, output
-from detector_bench.cli.plugins import load_plugins
+from detector_bench.plugins import load_plugins
 
 if TYPE_CHECKING:
     from detector_bench.study import Study
@@ -53,6 +53,14 @@ Attribute = Annotated[
     list[str] | None,
     typer.Option("--attribute", metavar="NAME", help="Of the study's attributes, only this one; may be repeated."),
 ]
+EstimatedLabels = Annotated[
+    str | None,
+    typer.Option(
+        "--estimated-labels",
+        metavar="none|dawid_skene",
+        help="In label_doubt.csv, also the numbers by true labels estimated from three or more annotators.",
+    ),
+]
 IntervalsOption = Annotated[
     bool, typer.Option("--intervals", help="Show confidence intervals in the tables; metrics.csv always has them.")
 ]
@@ -62,7 +70,7 @@ Plugins = Annotated[
 ]
 
 
-_LONG_TABLES = ("prompt_bias_scores", "confusion", "biaspainter_top_words", "imagebite_findings")
+_LONG_TABLES = ("prompt_bias_scores", "confusion", "label_doubt", "biaspainter_top_words", "imagebite_findings")
 """They have many rows, and stand in files only."""
 
 
@@ -79,6 +87,7 @@ def run(
     only: Only = None,
     without: Without = None,
     intervals: IntervalsOption = False,
+    estimated_labels: EstimatedLabels = None,
     plugin: Plugins = None,
 ) -> None:
     """Run a study's detectors over its image set, evaluate them, and print the comparison.
@@ -92,6 +101,7 @@ def run(
     study = _load(study_file, image_set=image_set, n_clear=n_clear, plugin=plugin)
     study = study.with_detectors(only=only or (), without=without or ())
     study = study.with_attributes(attribute) if attribute else study
+    study = study.with_estimated_labels(estimated_labels) if estimated_labels else study
     _run_and_print(
         study, out, weights_dir=weights_dir, cache_dir=cache_dir, use_cache=not no_cache, intervals=intervals
     )
@@ -113,6 +123,7 @@ def evaluate(
     only: Only = None,
     without: Without = None,
     intervals: IntervalsOption = False,
+    estimated_labels: EstimatedLabels = None,
     plugin: Plugins = None,
 ) -> None:
     """Compute metrics and tables from stored predictions; no detector runs.
@@ -123,8 +134,9 @@ def evaluate(
     study = _load(study_file, image_set=image_set, n_clear=n_clear, plugin=plugin)
     study = study.with_detectors(only=only or (), without=without or ())
     study = study.with_attributes(attribute) if attribute else study
+    study = study.with_estimated_labels(estimated_labels) if estimated_labels else study
     result = study.evaluate(predictions, out, allow_incomplete=allow_incomplete, tables_with_intervals=intervals)
-    _print(result, ["metrics.csv", "tables/"])
+    _print(result, ["metrics.csv", "tables/", "run.json"])
 
 
 def quickstart(

@@ -146,8 +146,14 @@ def _known(study_file: Path | None, weights_dir: Path | None) -> tuple[dict[str,
         locator = study.locator(weights_dir=weights_dir)
         stages = [stage for found in study.build_detectors() for stage in found.stages]
         for stage in with_inputs(stages):
-            files.update({file.name: file for file in stage.weights()})
+            files.update({file.name: _known_as(file) for file in stage.weights()})
     return files, locator
+
+
+def _known_as(file: Weights) -> Weights:
+    from detector_bench.weights import WeightsFile, described
+
+    return described(file) if isinstance(file, WeightsFile) else file
 
 
 def _chosen(files: dict[str, Weights], names: list[str] | None) -> list[Weights]:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 
@@ -17,7 +17,7 @@ from detector_bench.dataset.seeds import count_pairs
 from detector_bench.dataset.text_table import TextTable
 from detector_bench.dataset.validation import validate
 from detector_bench.errors import DataError, Problem
-from detector_bench.schema import VALUE_COLUMN
+from detector_bench.schema import STATED_COLUMNS, VALUE_COLUMN
 from detector_bench.vocabulary import ATTRIBUTES, LOW_QUALITY
 
 # Images are handed to the threads in groups, so that a million of them do not wait in memory at once.
@@ -70,6 +70,8 @@ class CheckReport:
         t2i_models: names, sorted.
         annotators: names, sorted.
         attributes: labels per attribute; empty while the tables hold mistakes, as consensus needs sound ones.
+        stated: by attribute, how many prompts state something of it; attributes of which nothing is known have no
+            entry.
     """
 
     root: Path
@@ -82,6 +84,7 @@ class CheckReport:
     t2i_models: tuple[str, ...]
     annotators: tuple[str, ...]
     attributes: tuple[AttributeSummary, ...]
+    stated: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def ok(self) -> bool:
@@ -97,6 +100,9 @@ class CheckReport:
         ]
         if self.n_edited:
             lines.append(f"  {_count(self.n_edited, 'edited image')} of {_count(self.n_seeds, 'seed image')}")
+        if self.stated:
+            stated = ", ".join(f"{attribute} {count:,}" for attribute, count in self.stated.items())
+            lines.append(f"  prompts that state an attribute: {stated}")
         for item in self.attributes:
             shares = ", ".join(
                 f"{label} {item.counts[label]:,} ({share:.1%})" for label, share in item.shares.items()
@@ -155,6 +161,7 @@ def check(
         t2i_models=_names(tables.images, "t2i_model"),
         annotators=_names(tables.labels, "annotator"),
         attributes=attributes,
+        stated={} if tables.prompts is None else _stated(tables.prompts),
     )
 
 
@@ -166,6 +173,14 @@ def _names(table: TextTable | None, column: str) -> tuple[str, ...]:
     if table is None or not table.has(column):
         return ()
     return tuple(sorted(name for name in table.encoded(column).texts if name))
+
+
+def _stated(prompts: TextTable) -> dict[str, int]:
+    return {
+        attribute: len(prompts.records_with(column, bool))
+        for attribute, column in STATED_COLUMNS.items()
+        if prompts.has(column)
+    }
 
 
 def _summarise(image_set: ImageSet, attribute: str) -> AttributeSummary:

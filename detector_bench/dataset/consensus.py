@@ -14,10 +14,19 @@ ADJUDICATOR = "adjudicator"
 """The annotator who decides after a discussion; this row overrules the others."""
 
 CONSENSUS = "consensus"
-"""Reserved: no annotator may bear it, because consensus is derived and never stored."""
+"""Reserved: consensus is derived and never stored."""
 
 DISAGREEMENT = "disagreement"
 """Reason of a consensus `low_quality` that comes from annotators who did not agree."""
+
+ALL_AGREE = "all_agree"
+"""In place of an annotator: the images that at least two people labelled, all of them alike. Reserved."""
+
+DAWID_SKENE = "dawid_skene"
+"""In place of an annotator: the true labels as Dawid and Skene's model estimates them. Reserved."""
+
+RESERVED_ANNOTATORS = (CONSENSUS, ALL_AGREE, DAWID_SKENE)
+"""No annotator may bear these names: tables say with them which labels a number rests on."""
 
 UNLABELLED = -1
 UNRESOLVED = -2

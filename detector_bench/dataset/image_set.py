@@ -18,12 +18,21 @@ from detector_bench.dataset.consensus import label_table
 from detector_bench.dataset.findings import Findings
 from detector_bench.dataset.image_files import check_image_files
 from detector_bench.dataset.label_values import agreed_values, as_numbers
+from detector_bench.dataset.prompt_statements import stated_by, weights_of
 from detector_bench.dataset.seeds import SEED_COLUMN
 from detector_bench.dataset.table_reading import read_table
 from detector_bench.dataset.text_table import TextTable
 from detector_bench.dataset.validation import Tables, validate
 from detector_bench.errors import ConfigError, Problem
-from detector_bench.schema import IMAGE_COLUMNS, LABEL_COLUMNS, PROMPT_COLUMNS, VALUE_COLUMN
+from detector_bench.schema import (
+    IMAGE_COLUMNS,
+    LABEL_COLUMNS,
+    OPTIONAL_PROMPT_COLUMNS,
+    PROMPT_COLUMNS,
+    STATED_PREFIX,
+    VALUE_COLUMN,
+    WEIGHT_COLUMN,
+)
 from detector_bench.vocabulary import ATTRIBUTES, attribute_named
 
 REASON_COLUMN = "reason"
@@ -38,7 +47,8 @@ class ImageSet:
         images: one row per image, in file order: `image_id, path, t2i_model, prompt_id`, and `seed_image_id`
             if the file has it. A photo that was only edited has "" as `t2i_model`, `prompt_id` and
             `seed_image_id`.
-        prompts: one row per prompt: `prompt_id, category, word, prompt`.
+        prompts: one row per prompt: `prompt_id, category, word, prompt`, and of `OPTIONAL_PROMPT_COLUMNS` those
+            that the file has, with "" where a cell is empty; see `stated` and `prompt_weights`.
         labels: one row per image, annotator and attribute: `image_id, annotator, attribute, label, reason,
             value`, with "" where a cell is empty.
     """
@@ -76,10 +86,11 @@ class ImageSet:
         assert tables.images is not None  # noqa: S101 - a missing table is a mistake
         assert tables.prompts is not None  # noqa: S101
         image_columns = [*IMAGE_COLUMNS, *([SEED_COLUMN] if tables.images.has(SEED_COLUMN) else [])]
+        prompt_columns = [*PROMPT_COLUMNS, *filter(tables.prompts.has, OPTIONAL_PROMPT_COLUMNS)]
         return cls(
             root=root,
             images=_frame(tables.images, image_columns),
-            prompts=_frame(tables.prompts, PROMPT_COLUMNS),
+            prompts=_frame(tables.prompts, prompt_columns),
             labels=_frame(tables.labels, (*LABEL_COLUMNS, VALUE_COLUMN)),
             _image_of_label=image_of_label,
         )
@@ -139,6 +150,19 @@ class ImageSet:
             values = agreed_values(self.labels[selected], group=group, consensus=consensus)
         return pd.DataFrame({"image_id": self.images["image_id"].array, "value": values})
 
+    def stated(self, attribute: str) -> pd.Series[str] | None:
+        """What each prompt states of an attribute (see `prompt_statements.stated_by`); None: nothing is known.
+
+        Raises:
+            ConfigError: no such attribute in the vocabulary.
+        """
+        return stated_by(self.prompts, attribute)
+
+    @cached_property
+    def prompt_weights(self) -> pd.Series[float] | None:
+        """What each prompt counts for, by id, from its base prompt where it has no weight; None: none has one."""
+        return weights_of(self.prompts)
+
     def image_path(self, path: str) -> Path:
         """Where the image file of a cell of `images.path` lies."""
         return self.root / path
@@ -146,12 +170,14 @@ class ImageSet:
     def fingerprint(self) -> str:
         """The sha256 of the three tables' content, in hexadecimal; the file format has no influence on it.
 
-        Values count as numbers, and a column of values that are all empty as none.
+        Values and weights count as numbers, and an optional column whose cells are all empty as none.
         """
         digest = hashlib.sha256()
-        for name, table in (("images", self.images), ("prompts", self.prompts), ("labels", self.labels)):
+        unused = [name for name in OPTIONAL_PROMPT_COLUMNS if name in self.prompts and not any(self.prompts[name])]
+        prompts = self.prompts.drop(columns=unused)
+        for name, table in (("images", self.images), ("prompts", prompts), ("labels", self.labels)):
             digest.update(f"{name} {len(table)}\n".encode())
-            for column in table.columns.drop(VALUE_COLUMN, errors="ignore"):
+            for column in table.columns.drop([VALUE_COLUMN, WEIGHT_COLUMN], errors="ignore"):
                 digest.update(f"{column}\n".encode())
                 # Lengths and text without separators: no cell can be mistaken for two.
                 cells = pa.chunked_array(pa.array(table[column], pa.large_string()))
@@ -159,8 +185,9 @@ class ImageSet:
                 for chunk in cells.chunks:
                     digest.update(_text_bytes(chunk))
         if self._has_values:
-            values = as_numbers(pa.chunked_array(pa.array(self.labels[VALUE_COLUMN], pa.large_string())))
-            digest.update(f"{VALUE_COLUMN}\n".encode() + values.astype("<f8").tobytes())
+            digest.update(_number_bytes(self.labels, VALUE_COLUMN))
+        if WEIGHT_COLUMN in prompts:
+            digest.update(_number_bytes(prompts, WEIGHT_COLUMN))
         return digest.hexdigest()
 
     @cached_property
@@ -184,7 +211,15 @@ def read_tables(root: Path, findings: Findings, *, require_labels: bool) -> Tabl
         return Tables(None, None, None)
     required_label_columns = tuple(name for name in LABEL_COLUMNS if name != REASON_COLUMN)
     images = read_table(root, "images", required=IMAGE_COLUMNS, optional=(SEED_COLUMN,), findings=findings)
-    prompts = read_table(root, "prompts", required=PROMPT_COLUMNS, findings=findings)
+    prompts = read_table(
+        root,
+        "prompts",
+        required=PROMPT_COLUMNS,
+        optional=OPTIONAL_PROMPT_COLUMNS,
+        numbers=(WEIGHT_COLUMN,),
+        closed_prefix=STATED_PREFIX,
+        findings=findings,
+    )
     labels = read_table(
         root,
         "labels",
@@ -206,6 +241,11 @@ def _frame(table: TextTable | None, columns: list[str] | tuple[str, ...]) -> pd.
         if name not in present:
             frame.insert(position, name, pd.Series("", index=frame.index, dtype="str"))
     return frame
+
+
+def _number_bytes(table: pd.DataFrame, column: str) -> bytes:
+    numbers = as_numbers(pa.chunked_array(pa.array(table[column], pa.large_string())))
+    return f"{column}\n".encode() + numbers.astype("<f8").tobytes()
 
 
 def _text_bytes(cells: Any) -> memoryview:

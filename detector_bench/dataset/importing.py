@@ -11,21 +11,20 @@ from functools import partial
 from pathlib import Path
 from typing import Literal
 
-import numpy as np
 import pandas as pd
-import pyarrow as pa
 
 from detector_bench.dataset.findings import Findings
 from detector_bench.dataset.image_set import ImageSet
-from detector_bench.dataset.image_tree import TreeImage, find_images, image_ids, prompt_ids, slug
+from detector_bench.dataset.image_tree import TreeImage, find_images, image_ids
 from detector_bench.dataset.label_import import ImageKeys, LabelImport, empty_labels, import_labels
+from detector_bench.dataset.prompt_import import PromptFile, ids_of_folders, import_prompts
 from detector_bench.dataset.seed_folder import find_seeds, match_seeds
 from detector_bench.dataset.seeds import SEED_COLUMN
-from detector_bench.dataset.table_reading import SUFFIXES, read_any_table
-from detector_bench.dataset.text_table import TextTable
+from detector_bench.dataset.table_reading import SUFFIXES
+from detector_bench.dataset.text_table import TextTable, text_columns
 from detector_bench.dataset.validation import Tables, validate
 from detector_bench.errors import ConfigError, Problem
-from detector_bench.schema import IMAGE_COLUMNS, PROMPT_COLUMNS
+from detector_bench.schema import IMAGE_COLUMNS
 
 IMAGE_FOLDER = "images"
 """Where copied images go in the new image set."""
@@ -86,7 +85,9 @@ def import_folder(
         attribute: what the labels are about, where no column says so.
         annotator: whose labels they are, where no column says so.
         prompts: a CSV or Parquet file with `prompt_id` (the prompt folder's name, or its id) and any of
-            `category`, `word`, `prompt`. None: the word is the folder's name with blanks for underscores.
+            `category`, `word`, `prompt` and `schema.OPTIONAL_PROMPT_COLUMNS`. A folder may also bear the sentence
+            in the column `prompt`. Base prompts come along, though they have no images. None: the word is the
+            folder's name with blanks for underscores.
         category: of prompts that the prompts file gives none.
         link: how images get into the destination; a hard link needs no space, but must stay on one file system.
         overwrite: whether tables that exist may be replaced.
@@ -103,10 +104,12 @@ def import_folder(
     folders = _Folders.resolve(source, destination, seeds)
     findings = Findings()
     found = find_images(folders.source, findings, apart=folders.apart)
-    images = _images(found, folders, findings)
+    listed = None if prompts is None else PromptFile.read(Path(prompts), findings)
+    prompt_ids = ids_of_folders(found, listed)
+    images = _images(found, folders, prompt_ids, findings)
     tables = Tables(
         images=_image_table(images, has_seeds=seeds is not None),
-        prompts=_prompt_table(found, _path(prompts), category, findings),
+        prompts=import_prompts(prompt_ids, listed, category=category, findings=findings),
         labels=_label_table(images, _path(labels), settings, findings),
     )
     if found:
@@ -162,7 +165,9 @@ def _path(given: Path | str | None) -> Path | None:
     return None if given is None else Path(given)
 
 
-def _images(found: list[TreeImage], folders: _Folders, findings: Findings) -> list[_Image]:
+def _images(
+    found: list[TreeImage], folders: _Folders, prompt_ids: Mapping[str, str], findings: Findings
+) -> list[_Image]:
     """The records of all images, those of the tree first."""
     seeds: list[str] = []
     seed_of: list[str | None] = [None] * len(found)
@@ -170,14 +175,14 @@ def _images(found: list[TreeImage], folders: _Folders, findings: Findings) -> li
         seeds = find_seeds(folders.seeds, findings)
         if seeds and found:
             seed_of = match_seeds(found, seeds, folder=folders.seeds, findings=findings)
-    ids, prompts = image_ids(found, seeds), prompt_ids(found)
+    ids = image_ids(found, seeds)
     seed_ids = dict(zip(seeds, ids[len(found) :], strict=True))
     images = [
         _Image(
             image_id=image_id,
             path=folders.path_in_set(folders.source, image.path, otherwise=IMAGE_FOLDER),
             t2i_model=image.t2i_model,
-            prompt_id=prompts[image.prompt],
+            prompt_id=prompt_ids[image.prompt],
             seed_image_id="" if seed is None else seed_ids[seed],
             origin=folders.source / image.path,
             source_path=image.path,
@@ -195,57 +200,7 @@ def _images(found: list[TreeImage], folders: _Folders, findings: Findings) -> li
 def _image_table(images: list[_Image], *, has_seeds: bool) -> TextTable:
     columns = (*IMAGE_COLUMNS, *([SEED_COLUMN] if has_seeds else []))
     cells = {name: [str(getattr(image, name)) for image in images] for name in columns}
-    return TextTable("images.csv", _text_columns(cells))
-
-
-def _prompt_table(
-    images: list[TreeImage], prompts: Path | None, category: str, findings: Findings
-) -> TextTable | None:
-    ids = prompt_ids(images)
-    known: dict[str, int] = {}
-    table = None
-    if prompts is not None:
-        table = read_any_table(prompts, findings, wanted=PROMPT_COLUMNS)
-        if table is None or not _index_prompts(table, known, findings):
-            return None
-
-    def cell(column: str, record: int | None, otherwise: str) -> str:
-        if table is None or record is None or not table.has(column):
-            return otherwise
-        return table.cell(column, record).strip() or otherwise
-
-    records, missing = {}, []
-    for folder, prompt_id in ids.items():
-        records[folder] = next((known[name] for name in (folder, prompt_id, slug(folder)) if name in known), None)
-        if table is not None and records[folder] is None:
-            accepted = f"a row with prompt_id {folder!r} or {prompt_id!r}"
-            missing.append(Problem(table.file, "no row for a prompt folder", None, "prompt_id", folder, accepted))
-    findings.add_kind(missing)
-    columns = {
-        "prompt_id": list(ids.values()),
-        "category": [cell("category", records[folder], category) for folder in ids],
-        "word": [cell("word", records[folder], folder.replace("_", " ").strip() or folder) for folder in ids],
-        "prompt": [cell("prompt", records[folder], "") for folder in ids],
-    }
-    if table is None or missing:
-        return TextTable("prompts.csv", _text_columns(columns))
-    rows = np.array([table.row(record) for record in records.values() if record is not None], dtype=np.int64)
-    return TextTable(table.file, _text_columns(columns), rows)
-
-
-def _index_prompts(table: TextTable, known: dict[str, int], findings: Findings) -> bool:
-    if not table.has("prompt_id"):
-        accepted = "prompt_id, and any of category, word, prompt"
-        findings.add(Problem(table.file, "the column is missing", 1, "prompt_id", accepted=accepted))
-        return False
-    repeated = []
-    for record, name in enumerate(table.column("prompt_id").to_pylist()):
-        if known.setdefault(name.strip(), record) != record:
-            repeated.append(record)
-    findings.add_rows(
-        table, "prompt_id", np.array(repeated), message="duplicate prompt_id", accepted="one row per prompt"
-    )
-    return True
+    return TextTable("images.csv", text_columns(cells))
 
 
 def _label_table(
@@ -255,10 +210,6 @@ def _label_table(
         return empty_labels()
     keys = ImageKeys([image.image_id for image in images], [(image.source_path, image.path) for image in images])
     return import_labels(labels, settings=settings, image_keys=keys, findings=findings)
-
-
-def _text_columns(columns: Mapping[str, list[str]]) -> pa.Table:
-    return pa.table({name: pa.array(cells, pa.large_string()) for name, cells in columns.items()})
 
 
 def _check_destination(destination: Path, *, has_labels: bool, overwrite: bool, findings: Findings) -> None:

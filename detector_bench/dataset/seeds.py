@@ -6,6 +6,7 @@ import numpy as np
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from detector_bench.dataset.circles import in_circle
 from detector_bench.dataset.findings import Findings
 from detector_bench.dataset.image_ids import ImageCodes, without
 from detector_bench.dataset.text_table import TextTable
@@ -46,7 +47,7 @@ def check_seeds(images: TextTable, codes: ImageCodes, findings: Findings) -> Non
     findings.add_rows(
         images,
         SEED_COLUMN,
-        np.flatnonzero(_in_circle(parents)[codes.images]),
+        np.flatnonzero(in_circle(parents)[codes.images]),
         message="image that is made from itself, by way of other images",
         accepted="an image that is not made from this one, or an empty cell",
     )
@@ -117,23 +118,6 @@ def _report_unknown(images: TextTable, records: NDArray[np.intp], findings: Find
     findings.add_rows(
         images, SEED_COLUMN, unknown, message="seed that is not an image of the set", accepted=accepted
     )
-
-
-def _in_circle(parents: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Which images come back to themselves when one goes from image to seed, again and again.
-
-    Args:
-        parents: for each image the number of its seed, or -1.
-    """
-    ancestors = parents
-    # Each turn doubles the number of steps, so that these turns go further than any chain without a circle.
-    for _ in range(len(parents).bit_length()):
-        if (ancestors < 0).all():
-            break
-        ancestors = np.where(ancestors < 0, -1, ancestors[ancestors])
-    is_in_circle = np.zeros(len(parents), dtype=bool)
-    is_in_circle[ancestors[ancestors >= 0]] = True
-    return is_in_circle
 
 
 def count_pairs(images: TextTable) -> tuple[int, int]:

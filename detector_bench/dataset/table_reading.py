@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,9 @@ from detector_bench.errors import Problem, nearest_hint
 
 SUFFIXES = (".csv", ".parquet")
 
+_ZIP_START, _OLD_OFFICE_START = b"PK\x03\x04", b"\xd0\xcf\x11\xe0"
+"""How .xlsx and .ods begin, and how .xls does."""
+
 
 def read_table(
     folder: Path,
@@ -24,6 +28,7 @@ def read_table(
     required: tuple[str, ...],
     optional: tuple[str, ...] = (),
     numbers: tuple[str, ...] = (),
+    closed_prefix: str | None = None,
     findings: Findings,
     may_be_missing: bool = False,
 ) -> TextTable | None:
@@ -35,6 +40,7 @@ def read_table(
         required: columns that it must have; others are allowed.
         optional: columns that are used if they are there.
         numbers: columns that may hold floating-point numbers in a Parquet file.
+        closed_prefix: columns whose names begin so are mistakes unless they are among the optional ones.
         findings: every mistake is added here.
         may_be_missing: whether a missing file is fine.
 
@@ -53,6 +59,8 @@ def read_table(
     table = read_any_table(present[0], findings, wanted=(*required, *optional), numbers=numbers)
     if table is None or not _check_columns(table, required, findings):
         return None
+    if closed_prefix is not None:
+        report_unknown_columns(table, closed_prefix, optional, findings)
     return table.select(name for name in (*required, *optional) if table.has(name))
 
 
@@ -74,11 +82,24 @@ def read_any_table(
             return None
         if path.suffix.lower() == ".parquet":
             return _read_parquet_table(path, findings, wanted, numbers)
+        with path.open("rb") as file:
+            if file.read(len(_ZIP_START)) in (_ZIP_START, _OLD_OFFICE_START):
+                message = "this is a spreadsheet or an archive, not text"
+                findings.add(Problem(path.name, message, accepted="CSV: open the file and save it as CSV"))
+                return None
         return read_csv_table(path, findings)
     except OSError as error:
         reason = error.strerror or str(error)
         findings.add(Problem(path.name, f"the file cannot be read ({reason})", accepted="a readable file"))
         return None
+
+
+def report_unknown_columns(table: TextTable, prefix: str, known: Collection[str], findings: Findings) -> None:
+    """Report columns whose names begin with a prefix and are not known: ignored, they would change results."""
+    accepted = ", ".join(name for name in known if name.startswith(prefix))
+    for name in table.columns:
+        if name.startswith(prefix) and name not in known:
+            findings.add(Problem(table.file, "unknown column", 1, name, name, accepted))
 
 
 def _check_columns(table: TextTable, required: tuple[str, ...], findings: Findings) -> bool:

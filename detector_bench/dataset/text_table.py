@@ -91,6 +91,11 @@ class TextTable:
         return TextTable(self.file, self.data.select(list(columns)), self.rows, self.unreadable, self.headings)
 
 
+def text_columns(columns: Mapping[str, list[str]]) -> pa.Table:
+    """Cells by column as the `data` of a table."""
+    return pa.table({name: pa.array(cells, pa.large_string()) for name, cells in columns.items()})
+
+
 def distinct_texts(column: Any) -> tuple[Any, NDArray[np.int32]]:
     """The distinct texts of a chunked column as a pyarrow array, in order of first appearance, and their codes.
 

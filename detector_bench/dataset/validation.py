@@ -12,23 +12,29 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from detector_bench.dataset.consensus import CONSENSUS
+from detector_bench.dataset.consensus import RESERVED_ANNOTATORS
 from detector_bench.dataset.findings import Findings
 from detector_bench.dataset.image_ids import check_image_ids, code_image_ids, report_repeats
 from detector_bench.dataset.label_values import check_values
+from detector_bench.dataset.prompt_statements import check_prompt_statements
 from detector_bench.dataset.seeds import MADE_BY, SEED_COLUMN, check_seeds
 from detector_bench.dataset.text_table import TextTable, distinct_texts, is_plain, trimmed, true_indices
 from detector_bench.errors import Problem, nearest_hint
-from detector_bench.schema import VALUE_COLUMN
+from detector_bench.schema import OPTIONAL_PROMPT_COLUMNS, STATED_COLUMNS, VALUE_COLUMN
 from detector_bench.vocabulary import ALL, ATTRIBUTES, LOW_QUALITY, LOW_QUALITY_REASONS
 
 # Values of these columns hardly ever repeat, so encoding them only to judge each value once would cost more.
 _DISTINCT_COLUMNS = ("image_id", "path", SEED_COLUMN, VALUE_COLUMN)
-_MAY_BE_EMPTY = (SEED_COLUMN, VALUE_COLUMN, "prompt", "reason")
+_MAY_BE_EMPTY = (SEED_COLUMN, VALUE_COLUMN, *OPTIONAL_PROMPT_COLUMNS, "prompt", "reason")
 _FREE_TEXT = ("prompt", "reason")
 # A wrong name in these columns is reported as unknown anyway, with the accepted ones.
-_CLOSED_LISTS = ("attribute", "label")
-_RESERVED = {"t2i_model": ALL, "category": ALL, "prompt_id": ALL, "annotator": CONSENSUS}
+_CLOSED_LISTS = ("attribute", "label", *STATED_COLUMNS.values())
+_RESERVED = {
+    "t2i_model": (ALL,),
+    "category": (ALL,),
+    "prompt_id": (ALL,),
+    "annotator": RESERVED_ANNOTATORS,
+}
 LEAVES_FOLDER = r"^/|^[A-Za-z]:|\\|(^|/)\.\.(/|$)"
 """Regular expression of a path that is absolute, climbs with `..`, or has a backslash or drive letter."""
 
@@ -70,6 +76,8 @@ def validate(
                     findings.add(Problem(table.file, message, accepted="at least one row below the header"))
         if prompts is not None and prompts.has("prompt_id"):
             _check_prompt_ids(images, prompts, findings)
+        if prompts is not None:
+            check_prompt_statements(prompts, findings)
         if images is not None and images.has("path"):
             _check_paths(images, findings)
         if labels is not None:
@@ -93,8 +101,9 @@ def _check_cells(table: TextTable, findings: Findings) -> None:
             findings.add_rows(table, column, empty, message="empty cell", accepted=_accepted_in(table, column))
         if column in _RESERVED:
             reserved = _RESERVED[column]
-            rows = table.records_with(column, reserved.__eq__)
-            findings.add_rows(table, column, rows, message="reserved name", accepted=f"any name but {reserved!r}")
+            rows = table.records_with(column, reserved.__contains__)
+            accepted = f"any name but {', '.join(map(repr, reserved))}"
+            findings.add_rows(table, column, rows, message="reserved name", accepted=accepted)
         if column not in _FREE_TEXT and column not in _CLOSED_LISTS and not is_plain(table.column(column)):
             _check_characters(table, column, findings, may_be_empty=column in may_be_empty)
 

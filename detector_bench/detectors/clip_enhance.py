@@ -115,7 +115,8 @@ class ClipEnhance(BaseModel):
     are study files. Known divergence: the paper names YOLOv8 without a size; the default is its smallest network,
     YOLOv8n, in the int8 form that the light installation runs, and boxes that overlap by half are one person: at
     ultralytics' usual 0.7 this small network boxes one person twice, and throws out every seventh clear portrait
-    of ours. For the largest, set `persons: {kind: yolo_persons, network: yolov8x.pt}`.
+    of ours. Its integers are rounded differently from processor to processor, which changes a verdict here and
+    there. `configs/lyu2025.yaml` takes the largest, YOLOv8x, at ultralytics' own settings instead.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")

@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from detector_bench.detectors.base import Card, detector
 from detector_bench.detectors.filters import Filter, first_reason
@@ -18,7 +18,7 @@ from detector_bench.perception.faces.dlib_cnn_stages import DlibCnnOnnxFaces
 from detector_bench.perception.faces.dlib_resizing import LongestSide
 from detector_bench.perception.networks.fairface_outputs import FairfaceOutputs
 from detector_bench.perception.stage import Batch, Stage, StageField
-from detector_bench.perception.torch_settings import Device, Precision
+from detector_bench.perception.torch_settings import Precision, TorchSettings
 from detector_bench.taxonomies import Mapping, mapping_named
 from detector_bench.weights.catalogue import FAIRFACE_RACE4, FAIRFACE_RACE7
 from detector_bench.weights.files import WeightsField
@@ -56,7 +56,7 @@ RACE4 = {
         hardware="CPU, about 1.3 s per image on 2 cores, nearly all for dlib's faces; faster on a GPU",
     ),
 )
-class Fairface(BaseModel):
+class Fairface(TorchSettings):
     """Judges one face per image as FairFace's published program does.
 
     The image is resized to a longer side of 800 pixels; dlib's CNN finds faces, upsampled once; the largest one is
@@ -73,8 +73,6 @@ class Fairface(BaseModel):
     authors' program does: two passes. Both fields may name one file; then it is a single pass.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
     faces: StageField = Field(default_factory=lambda: DlibCnnOnnxFaces(upsample=1, longest_side=800))
     longest_side: LongestSide = 800
     """The longer side of the image that the face is cut from."""
@@ -89,8 +87,12 @@ class Fairface(BaseModel):
     """With `races: 4`: the class that "Asian" is counted as. FairFace means East and Southeast Asian by it, so
     people from the other of the two regions get a wrong label; with `races: 7` the two are apart."""
     precision: Precision = "float32"
-    device: Device = "auto"
     filters: tuple[Filter, ...] = ()
+
+    @property
+    def through_torch(self) -> bool:
+        """Whether a network is a file of PyTorch."""
+        return self.outputs.through_torch or self.race_outputs.through_torch
 
     def _outputs(self, network: WeightsField) -> FairfaceOutputs:
         chips = AlignedFaces(faces=self.faces, longest_side=self.longest_side, face=self.face)

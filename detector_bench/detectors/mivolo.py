@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
 from detector_bench.detectors.base import Card, detector
 from detector_bench.detectors.prediction import Prediction
@@ -13,7 +13,7 @@ from detector_bench.detectors.reading import AgeReading, ClassReading, age_group
 from detector_bench.perception.networks.mivolo_networks import GENDERS, INSTALL, MivoloNetworkField, PackageNetwork
 from detector_bench.perception.networks.mivolo_outputs import MivoloOutputs
 from detector_bench.perception.stage import Arrays, Batch, Frame, Stage, StageField
-from detector_bench.perception.torch_settings import Device, Precision
+from detector_bench.perception.torch_settings import Precision, TorchSettings
 
 _BOXES = MivoloOutputs.model_fields
 _GENDER = ClassReading(output="gender", classes=GENDERS)
@@ -34,15 +34,13 @@ _GENDER = ClassReading(output="gender", classes=GENDERS)
         hardware="27 million parameters, and YOLOv8x with 68 million: GPU; a CPU takes seconds for an image",
     ),
 )
-class Mivolo(BaseModel):
+class Mivolo(TorchSettings):
     """YOLOv8x finds persons and faces; MiVOLO judges the largest person; no person, no verdict (`no_person`).
 
     The network comes from the package `mivolo` with its authors' IMDB-clean file, as in Lyu 2025, or from a
     checkpoint with its own code (`network: {backend: transformers, run_checkpoint_code: true}`; the risk: see
     `CheckpointNetwork`). A gender's score is its probability; an age has years and no probability.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     network: MivoloNetworkField = Field(default_factory=PackageNetwork)
     persons: StageField = _BOXES["persons"].default
@@ -53,7 +51,6 @@ class Mivolo(BaseModel):
     """`face` judges the largest face where there is no person box; without one, too, the image is filtered."""
     hide_others: bool = True
     """See `MivoloOutputs`."""
-    device: Device = "auto"
     precision: Precision = "float32"
     groups: tuple[str, ...] = AgeReading.model_fields["groups"].default
     bounds: tuple[float, ...] = AgeReading.model_fields["bounds"].default

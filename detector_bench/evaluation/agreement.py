@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from itertools import combinations
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from detector_bench.dataset.consensus import ADJUDICATOR
-from detector_bench.evaluation.counting import ImageIndex, IntArray, LabelledImages, human_label_codes
-from detector_bench.evaluation.encoding import NULL, codes
+from detector_bench.evaluation.annotators import AnnotatedImages, annotators_labels
+from detector_bench.evaluation.counting import ImageIndex, IntArray, human_label_codes
+from detector_bench.evaluation.encoding import NULL
 from detector_bench.evaluation.image_verdicts import image_verdicts
 from detector_bench.metrics import Score
 from detector_bench.metrics.agreement import (
@@ -47,14 +47,6 @@ DETECTOR_AND_HUMAN = "detector_and_human"
 
 DEFAULT_MIN_SHARED = 10
 """Pairs with fewer images in common are left out: crowd workers share a handful by chance."""
-
-
-class AnnotatedImages(LabelledImages, Protocol):
-    """An image set with every annotator's labels."""
-
-    @property
-    def labels(self) -> pd.DataFrame:
-        """One row per image, annotator and attribute: image_id, annotator, attribute, label."""
 
 
 class _Scope(NamedTuple):
@@ -99,7 +91,7 @@ def agreement(
         ConfigError, DataError: as in `count_verdicts`. Images without a prediction are simply missing.
     """
     index, kind = ImageIndex.of(image_set), attribute_named(attribute)
-    annotators = _annotators(image_set, index, kind)
+    annotators = annotators_labels(image_set, index, kind)
     detectors = _detectors(image_set, index, predictions or {}, attribute=attribute)
     humans = dict(annotators)
     if len(annotators) > 1:
@@ -125,18 +117,6 @@ def agreement(
             names = {"raters": pair.raters, "first": pair.first, "second": pair.second}
             rows += [place | names | row for row in _pair_rows(pair, scope, kind)]
     return pd.DataFrame(rows, columns=list(AGREEMENT_COLUMNS))
-
-
-def _annotators(image_set: AnnotatedImages, index: ImageIndex, attribute: Attribute) -> dict[str, IntArray]:
-    """Every annotator's label of each image, `NULL` where there is none; annotators in alphabetical order."""
-    labels = image_set.labels
-    labels = labels[(labels["attribute"] == attribute.name) & (labels["annotator"] != ADJUDICATOR)]
-    names = sorted(labels["annotator"].unique())
-    annotator = codes(labels["annotator"], names)
-    position = index.positions(pa.chunked_array([pa.array(labels["image_id"], pa.string())]))
-    given = np.full((len(names), len(index.cells)), NULL, dtype=np.int64)
-    given[annotator, position] = codes(labels["label"], attribute.labels)
-    return dict(zip(names, given, strict=True))
 
 
 def _detectors(

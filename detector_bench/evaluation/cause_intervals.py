@@ -1,99 +1,199 @@
-"""Confidence intervals of causes: images are drawn with replacement within every prompt of every T2I model."""
+"""Confidence intervals of causes, found as those of the metric table are: same draws, same corrections.
+
+So the error of a detector as it is has one interval, wherever it is shown.
+"""
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
-from detector_bench.metrics.counts import CountArray, FloatArray
+from detector_bench.evaluation.counting import Counts
+from detector_bench.evaluation.intervals import Intervals, IntervalScores
+from detector_bench.evaluation.scores import detector_scope_scores
+from detector_bench.metrics import NClear, metric_info
+from detector_bench.metrics.bootstrap import resample
+from detector_bench.metrics.cause_resampling import resample_causes
+from detector_bench.metrics.causes import (
+    PARTS,
+    REPLACEMENTS,
+    SIGNED_PARTS,
+    BiasError,
+    ErrorParts,
+    ReplacedScores,
+    accuracy_gap_of,
+)
+from detector_bench.metrics.counts import FloatArray
+from detector_bench.metrics.intervals import (
+    ENOUGH_FOR_PERCENTILES,
+    Interval,
+    mean_of_defined,
+    percentile_interval,
+    standard_error_interval,
+)
+from detector_bench.metrics.joint_verdicts import Codes
+from detector_bench.metrics.sampling_distribution import sampling_distribution, spread_factors
 
-_RESAMPLES_PER_BLOCK = 100
+_ABSOLUTE: BiasError = "model_bias_score_absolute_error"
+_RANGE_OF: Mapping[BiasError, str] = {
+    "prompt_bias_score_difference": "prompt_bias_score_difference",
+    "model_bias_score_deviation": "model_bias_score_deviation",
+    _ABSOLUTE: "model_bias_score",
+}
+"""The metric whose range an error shares: no distance of two scores from 0 to 1 is larger than 1."""
+
+PartIntervals = dict[str, Interval]
+"""By part, arrays `[1 + T2I models, 1 + categories, detector]`."""
+
+
+def part_intervals(
+    counts: Counts, named: Codes, scores: ReplacedScores, *, settings: Intervals, n_clear: NClear
+) -> dict[BiasError, PartIntervals]:
+    """The intervals of every part of every kind of bias error; empty where the study has none.
+
+    Args:
+        counts: the verdicts on one attribute.
+        named: the class that is stored with a filtered image, `[detector, image]`, images as in `counts.joint`;
+            -1: none.
+        scores: of the four detectors, `[replacement, 1 + T2I models, 1 + categories, detector]`.
+        settings: of the study.
+        n_clear: denominator of detectors' prompt bias scores.
+    """
+    joint = counts.joint
+    resamples = settings.resamples_for(joint.images)
+    if not resamples or not joint.images or not joint.detectors:
+        return {}
+    drawn = resample_causes(
+        joint, named, resamples=resamples, unit=settings.unit, seed=settings.seed, n_clear=n_clear
+    )
+    spread = spread_factors(joint, unit=settings.unit)[..., np.newaxis]
+    scattered = _scattered(drawn, scores, spread=spread, settings=settings)
+    of_metrics = _of_metrics(counts, settings=settings, n_clear=n_clear)
+    limits = _Limits.of(counts, settings)
+    found: dict[BiasError, PartIntervals] = {}
+    for error, values in scores.errors.items():
+        value = ErrorParts.of_errors(values)
+        if error == _ABSOLUTE:
+            intervals = _of_absolute_error(scattered[error], value, limits)
+        else:
+            scatter = ErrorParts.of_errors(scattered[error])
+            intervals = {
+                part: limits.around(*numbers) for part, *numbers in zip(PARTS, scatter, value, strict=True)
+            }
+        finished = {part: _finished(intervals[part], getattr(value, part), error, part) for part in PARTS}
+        found[error] = finished | ({"error": of_metrics[error]} if error in of_metrics else {})
+    return found
+
+
+def _of_metrics(counts: Counts, *, settings: Intervals, n_clear: NClear) -> dict[str, Interval]:
+    """The intervals of the metric table, by metric, `[1 + T2I models, 1 + categories, detector]`."""
+    table = detector_scope_scores(counts, n_clear=n_clear)
+    table = IntervalScores.of_counts(counts, settings, n_clear=n_clear).of_detectors(table)
+    return {
+        name: Interval(*(np.moveaxis(limit[..., place], 0, -1) for limit in (table.ci_low, table.ci_high)))
+        for place, name in enumerate(table.metrics)
+    }
 
 
 @dataclass(frozen=True, slots=True)
-class CauseIntervals:
-    """How the intervals are found."""
+class _Limits:
+    """How scatter becomes limits: as the study says, by a standard error where the metric table has score
+    intervals, which parts of an error can have none of, being no number between two bounds of their own."""
 
-    resamples: int = 1_000
-    """0: no intervals."""
-    level: float = 0.95
-    seed: int = 0
+    settings: Intervals
+    enough_for_percentiles: NDArray[np.bool_]
+    """`[1 + T2I models, 1 + categories, 1]`."""
 
-    def around(self, value: FloatArray, resampled: FloatArray, *, centred: bool) -> tuple[FloatArray, FloatArray]:
-        """The middle part of the resamples in which there is a number.
+    @classmethod
+    def of(cls, counts: Counts, settings: Intervals) -> _Limits:
+        enough = IntervalScores(counts, settings, None, None, "detector").enough_for_percentiles()
+        return cls(settings, enough[..., np.newaxis])
 
-        Args:
-            value: `[...]`.
-            resampled: `[resample, ...]`.
-            centred: move the limits so that the resamples' mean lies on the value. Right for means of distances:
-                drawing images again adds chance to every distance, so all resamples lie too high.
-
-        Returns:
-            Lower and upper limits, `[...]`; NaN where there is no number, or where all resamples agree: they say
-            nothing about the doubt then.
-        """
-        with warnings.catch_warnings(category=RuntimeWarning, action="ignore"):  # nothing but NaN gives NaN
-            low, high = np.nanquantile(resampled, [(1 - self.level) / 2, (1 + self.level) / 2], axis=0)
-            shift = value - np.nanmean(resampled, axis=0) if centred else np.zeros_like(value)
-        agree = ~(low < high) | np.isnan(value)
-        return np.where(agree, np.nan, low + shift), np.where(agree, np.nan, high + shift)
+    def around(self, scatter: FloatArray, value: FloatArray) -> Interval:
+        """Limits of numbers `[1 + T2I models, 1 + categories, detector]`, from their scatter `[..., resample]`."""
+        if self.settings.method == "score" or scatter.shape[-1] < ENOUGH_FOR_PERCENTILES:
+            return standard_error_interval(scatter, value, level=self.settings.level)
+        interval = percentile_interval(scatter, level=self.settings.level)
+        return Interval(*(np.where(self.enough_for_percentiles, limit, np.nan) for limit in interval))
 
 
-def resampled_counts(
-    counts: CountArray, filtered_classes: CountArray, *, settings: CauseIntervals
-) -> Iterator[tuple[CountArray, CountArray]]:
-    """Draw counts of as many images as there are, multinomially within every prompt of every T2I model.
+def _scattered(
+    drawn: ReplacedScores, scores: ReplacedScores, *, spread: FloatArray, settings: Intervals
+) -> dict[BiasError, FloatArray]:
+    """How the four errors scatter from study to study, `[replacement, ..., resample]`; the absolute error with
+    its sign."""
+    each = [
+        sampling_distribution(_as_metrics(drawn, one), _as_metrics(scores, one), spread=spread, unit=settings.unit)
+        for one in range(REPLACEMENTS)
+    ]
+    return {
+        "prompt_bias_score_difference": np.stack([one["prompt_bias_score_difference"] for one in each]),
+        "model_bias_score_deviation": np.stack([one["model_bias_score_deviation"] for one in each]),
+        _ABSOLUTE: np.stack([one["model_bias_score"] - one["model_bias_score_actual"] for one in each]),
+    }
+
+
+def _as_metrics(scores: ReplacedScores, replacement: int) -> dict[str, FloatArray]:
+    """One detector's scores, by the name of the metric that they are."""
+    own = scores.model_bias_score[replacement]
+    return {
+        "model_bias_score": own,
+        "model_bias_score_actual": np.broadcast_to(scores.model_bias_score_actual, own.shape),
+        "model_bias_score_deviation": scores.errors["model_bias_score_deviation"][replacement],
+        "prompt_bias_score_difference": scores.prompt_bias_score_difference[replacement],
+    }
+
+
+def _of_absolute_error(signed: FloatArray, value: ErrorParts, limits: _Limits) -> PartIntervals:
+    """Intervals of |error| and its parts, from the scatter of the signed errors, `[replacement, ..., resample]`.
+
+    That of an error is what the interval of the signed error says about its size: from 0 on, where it holds 0.
+    Parts are centred, as folding at 0 adds chance to all errors that they are made of.
+    """
+    found = {}
+    folded, errors = ErrorParts.of_errors(np.abs(signed)), ErrorParts.of_errors(signed)
+    for part in PARTS:
+        if part in SIGNED_PARTS:
+            number, scatter = getattr(value, part), getattr(folded, part)
+            shift = number - mean_of_defined(scatter)
+            found[part] = limits.around(scatter + shift[..., np.newaxis], number)
+        else:
+            scatter = getattr(errors, part)
+            low, high = limits.around(scatter, mean_of_defined(scatter))
+            nearest = np.where((low < 0) & (high > 0), 0, np.minimum(np.abs(low), np.abs(high)))
+            found[part] = Interval(nearest, np.maximum(np.abs(low), np.abs(high)))
+    return found
+
+
+def _finished(interval: Interval, value: FloatArray, error: BiasError, part: str) -> Interval:
+    """Limits within the range of the error or part; none where it is undefined."""
+    info = metric_info(_RANGE_OF[error])
+    lowest, highest = info.lowest, np.inf if info.highest is None else info.highest
+    if part in SIGNED_PARTS:
+        lowest = -highest
+    return Interval(*(np.where(np.isnan(value), np.nan, np.clip(limit, lowest, highest)) for limit in interval))
+
+
+def gap_interval(counts: Counts, value: FloatArray, accuracies: FloatArray, *, settings: Intervals) -> Interval:
+    """The interval of the accuracy gap.
 
     Args:
-        counts: `[t2i_model, prompt, truth, verdict]`.
-        filtered_classes: which of the filtered images have a class all the same, `[t2i_model, prompt, K, K]`.
-        settings: how many resamples, and the seed.
-
-    Yields:
-        Both with a resample axis first, in blocks.
+        counts: the verdicts on one attribute.
+        value: the gap, `[1 + T2I models, 1 + categories, detector]`.
+        accuracies: of every class, `[..., detector, K]`.
+        settings: of the study.
     """
-    classes, labels = filtered_classes.shape[-1], counts.shape[-1]
-    # Verdicts, and behind them "filtered, but named": so both are drawn together.
-    cells = np.zeros((*counts.shape[:-1], labels + classes), dtype=np.int64)
-    cells[..., :labels] = counts
-    cells[..., :classes, classes] -= filtered_classes.sum(axis=-1)
-    cells[..., :classes, labels:] = filtered_classes
-    flat = cells.reshape(*counts.shape[:2], -1)
-    images = flat.sum(axis=-1)
-    share = flat / np.maximum(images, 1)[..., np.newaxis]
-    share[images == 0, 0] = 1  # nothing is drawn there, from any distribution
-    stream = np.random.default_rng(settings.seed)
-    for start in range(0, settings.resamples, _RESAMPLES_PER_BLOCK):
-        size = min(_RESAMPLES_PER_BLOCK, settings.resamples - start)
-        drawn = stream.multinomial(images, share, size=(size, *images.shape)).reshape(size, *cells.shape)
-        named = drawn[..., :classes, labels:]
-        verdicts = drawn[..., :labels].copy()
-        verdicts[..., :classes, classes] += named.sum(axis=-1)
-        yield _truth_and_verdict_first(verdicts), _truth_and_verdict_first(named)
-
-
-def _truth_and_verdict_first(counts: CountArray) -> CountArray:
-    """The same array, in memory so that adding up truths or verdicts runs over long rows, not four numbers."""
-    return np.moveaxis(np.ascontiguousarray(np.moveaxis(counts, (-2, -1), (0, 1))), (0, 1), (-2, -1))
-
-
-def resampled_values(
-    measure: Callable[[CountArray, CountArray], FloatArray],
-    counts: CountArray,
-    filtered_classes: CountArray,
-    *,
-    settings: CauseIntervals,
-) -> FloatArray:
-    """A measure of every resample: `[resample, ...]`.
-
-    Args:
-        measure: from counts and filtered classes with a resample axis first to its values.
-        counts: as for `resampled_counts`.
-        filtered_classes: as for `resampled_counts`.
-        settings: one resample at least.
-    """
-    blocks = resampled_counts(counts, filtered_classes, settings=settings)
-    return np.concatenate([measure(drawn, named) for drawn, named in blocks])
+    joint = counts.joint
+    resamples = settings.resamples_for(joint.images)
+    if not resamples or not joint.images or not joint.detectors:
+        return Interval(np.full_like(value, np.nan), np.full_like(value, np.nan))
+    drawn = resample(joint, resamples=resamples, unit=settings.unit, seed=settings.seed).detectors
+    values = {f"accuracy_{index}": accuracies[..., index] for index in range(joint.classes)}
+    spread = spread_factors(joint, unit=settings.unit)[..., np.newaxis]
+    scatter = sampling_distribution(drawn, values, spread=spread, unit=settings.unit)
+    gaps = accuracy_gap_of(np.stack([scatter[name] for name in values], axis=-1))
+    low, high = _Limits.of(counts, settings).around(gaps, value)
+    return Interval(*(np.where(np.isnan(value), np.nan, np.clip(limit, -1, 1)) for limit in (low, high)))

@@ -2,28 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from detector_bench.evaluation.cause_intervals import CauseIntervals, resampled_values
-from detector_bench.evaluation.counting import ImageIndex, IntArray, LabelledImages
+from detector_bench.evaluation.cause_intervals import gap_interval, part_intervals
+from detector_bench.evaluation.counting import (
+    Counts,
+    ImageIndex,
+    IntArray,
+    LabelledImages,
+    count_attribute,
+    human_label_codes,
+)
 from detector_bench.evaluation.encoding import NULL
 from detector_bench.evaluation.image_verdicts import ImageVerdicts, first_words, image_verdicts
-from detector_bench.metrics import CountArray, FloatArray, NClear, Scopes, Score, pool
+from detector_bench.evaluation.intervals import Intervals
+from detector_bench.metrics import NClear, count_images, images_without_verdict, pool
+from detector_bench.metrics.cause_tests import beyond_chance
 from detector_bench.metrics.causes import (
-    BiasError,
-    BiasErrorCauses,
+    PARTS,
+    ErrorParts,
+    ReplacedScores,
     accuracy_gap,
-    bias_error_causes,
+    prompts_behind,
+    replaced_scores,
 )
+from detector_bench.metrics.classification import accuracy_per_class
+from detector_bench.metrics.joint_verdicts import Codes
 from detector_bench.vocabulary import ALL, Status
 
-_PARTS = ("error", "with_human_filter", "with_human_classes", "filtering", "classification")
 _LIMITS = ("ci_low", "ci_high")
+_BEYOND_CHANCE = "beyond_chance"
 _NUMBER = ("value", *_LIMITS, "n", "n_left_out")
 
 CAUSE_COLUMNS = (
@@ -33,13 +47,18 @@ CAUSE_COLUMNS = (
     "category",
     "error_metric",
     "n_clear",
-    *_PARTS,
-    *(f"{part}_{limit}" for part in _PARTS for limit in _LIMITS),
+    *PARTS,
+    *(f"{part}_{limit}" for part in PARTS for limit in _LIMITS),
+    *(f"{part}_{_BEYOND_CHANCE}" for part in PARTS),
     "n",
     "n_left_out",
+    "images",
+    "images_without_verdict",
 )
-"""One row per detector, scope and kind of bias error; see `metrics.causes.BiasErrorCauses`. `n_clear` is empty
-where it does not matter; limits are NaN where there is no interval."""
+"""One row per detector, scope and kind of bias error; see `metrics.causes.ErrorParts`. `n_clear` is empty
+where it does not matter; limits are NaN where there is no interval. `<part>_beyond_chance`: whether the interval
+leaves 0 out; of a prompt bias score difference, which chance alone makes larger than 0, whether
+`metrics.cause_tests` finds more than that. Never without an interval."""
 
 GAP_COLUMNS = ("detector", "attribute", "t2i_model", "category", *_NUMBER)
 
@@ -58,7 +77,7 @@ OUTCOME_COLUMNS = (
 
 _NEEDS_N_CLEAR = "prompt_bias_score_difference"
 
-DEFAULT_INTERVALS = CauseIntervals()
+DEFAULT_INTERVALS = Intervals()
 
 PREDICTION_COLUMNS = ("reason", "score")
 """What `read_predictions` has to read for the functions of this module."""
@@ -71,7 +90,7 @@ def causes(
     attribute: str = "gender",
     n_clear: NClear = "detector",
     allow_incomplete: bool = False,
-    intervals: CauseIntervals = DEFAULT_INTERVALS,
+    intervals: Intervals = DEFAULT_INTERVALS,
 ) -> pd.DataFrame:
     """Split every detector's bias errors into a filtering and a classification part.
 
@@ -81,7 +100,8 @@ def causes(
         attribute: which one.
         n_clear: see `metrics.prompt_bias_score`.
         allow_incomplete: leave images without a prediction out instead of raising.
-        intervals: how confidence intervals are found.
+        intervals: how confidence intervals are found; those of the study give `error` the interval of the metric
+            table.
 
     Returns:
         Columns as in `CAUSE_COLUMNS`: everything, each T2I model, each category, and each T2I model and category
@@ -91,21 +111,32 @@ def causes(
         ConfigError, DataError, IncompletePredictionsError: as in `count_verdicts`.
     """
     index = ImageIndex.of(image_set)
+    counts = count_attribute(image_set, index, predictions, attribute=attribute, allow_incomplete=allow_incomplete)
+    named, filtered = _filtered_classes(image_set, index, predictions, counts)
+    scores = replaced_scores(counts.verdicts, n_clear=n_clear, filtered_classes=filtered, scopes=counts.scopes)
+    behind = prompts_behind(counts.verdicts, n_clear=n_clear, scopes=counts.scopes)
+    pooled = pool(counts.verdicts, scopes=counts.scopes)
+    images = {"images": count_images(pooled), "images_without_verdict": images_without_verdict(pooled)}
+    limits = part_intervals(counts, named, _detectors_last(scores), settings=intervals, n_clear=n_clear)
+    tested = beyond_chance(
+        counts.verdicts, n_clear=n_clear, filtered_classes=filtered, scopes=counts.scopes, level=intervals.level
+    )
+    scopes = _FilledScopes(counts)
     blocks = []
-    for each in _judged(image_set, index, predictions, attribute=attribute, allow_incomplete=allow_incomplete):
-        counts, filtered = cell_counts(index, each), _filtered_classes(index, each)
-        scopes = _filled_scopes(index, counts)
-
-        def split(counts: CountArray, filtered: CountArray) -> dict[BiasError, BiasErrorCauses]:
-            return bias_error_causes(counts, n_clear=n_clear, filtered_classes=filtered, scopes=index.scopes)
-
-        found = split(counts, filtered)
-        limits = _limits(found, split, counts=counts, filtered=filtered, intervals=intervals)
-        for error, parts in found.items():
-            numbers = {name: getattr(parts, name)[scopes.place] for name in (*_PARTS, "n", "n_left_out")}
-            numbers |= {name: limit[scopes.place] for name, limit in limits.get(error, {}).items()}
+    for place, detector in enumerate(counts.detectors):
+        for error, values in scores.errors.items():
+            parts = ErrorParts.of_errors(values[:, place])._asdict()
+            numbers = parts | {"n": behind[error].n[place], "n_left_out": behind[error].n_left_out[place]}
+            numbers |= {name: counted[place] for name, counted in images.items()}
+            numbers |= {f"{part}_{_BEYOND_CHANCE}": np.zeros(parts["error"].shape, dtype=bool) for part in PARTS}
+            for part, interval in limits.get(error, {}).items():
+                low, high = (limit[..., place] for limit in interval)
+                more = (low > 0) | (high < 0)
+                if error == _NEEDS_N_CLEAR:
+                    more = getattr(tested, part)[place] & ~np.isnan(low)
+                numbers |= {f"{part}_ci_low": low, f"{part}_ci_high": high, f"{part}_{_BEYOND_CHANCE}": more}
             words = {"error_metric": error, "n_clear": n_clear if error == _NEEDS_N_CLEAR else ""}
-            blocks.append(scopes.frame(each, **words).assign(**numbers))
+            blocks.append(scopes.rows(detector, numbers, **words))
     return _joined(blocks, CAUSE_COLUMNS)
 
 
@@ -115,7 +146,7 @@ def accuracy_gaps(
     *,
     attribute: str = "gender",
     allow_incomplete: bool = False,
-    intervals: CauseIntervals = DEFAULT_INTERVALS,
+    intervals: Intervals = DEFAULT_INTERVALS,
 ) -> pd.DataFrame:
     """Every detector's `accuracy_gap`, in the scopes of `causes`.
 
@@ -123,21 +154,18 @@ def accuracy_gaps(
         Columns as in `GAP_COLUMNS`.
     """
     index = ImageIndex.of(image_set)
+    counts = count_attribute(image_set, index, predictions, attribute=attribute, allow_incomplete=allow_incomplete)
+    pooled = pool(counts.verdicts, scopes=counts.scopes)
+    gap, accuracies = accuracy_gap(pooled), accuracy_per_class(pooled).value
+    interval = gap_interval(
+        counts, np.moveaxis(gap.value, 0, -1), np.moveaxis(accuracies, 0, -2), settings=intervals
+    )
+    scopes = _FilledScopes(counts)
     blocks = []
-    for each in _judged(image_set, index, predictions, attribute=attribute, allow_incomplete=allow_incomplete):
-        counts = cell_counts(index, each)
-        gap, scopes = _gap(counts, index.scopes), _filled_scopes(index, counts)
-        numbers = {name: getattr(gap, name)[scopes.place] for name in ("value", "n", "n_left_out")}
-        if intervals.resamples:
-            drawn = resampled_values(
-                lambda resampled, _: _gap(resampled, index.scopes).value,
-                counts,
-                _filtered_classes(index, each),
-                settings=intervals,
-            )
-            limits = intervals.around(gap.value, drawn, centred=False)
-            numbers |= {name: limit[scopes.place] for name, limit in zip(_LIMITS, limits, strict=True)}
-        blocks.append(scopes.frame(each).assign(**numbers))
+    for place, detector in enumerate(counts.detectors):
+        numbers = {name: values[place] for name, values in gap._asdict().items()}
+        numbers |= {name: limit[..., place] for name, limit in zip(_LIMITS, interval, strict=True)}
+        blocks.append(scopes.rows(detector, numbers))
     return _joined(blocks, GAP_COLUMNS)
 
 
@@ -182,54 +210,39 @@ def filter_outcomes(
     return _joined(blocks, OUTCOME_COLUMNS)
 
 
-def cell_counts(index: ImageIndex, verdicts: ImageVerdicts) -> IntArray:
-    """One detector's counts `[t2i_model, prompt, truth, verdict]` of labelled images."""
-    labels = len(verdicts.attribute.labels)
-    counts = index.count((verdicts.truth, labels), (verdicts.verdict, labels))
-    return counts[..., :labels, :labels]
+def _filtered_classes(
+    image_set: LabelledImages, index: ImageIndex, predictions: Mapping[str, pa.Table], counts: Counts
+) -> tuple[Codes, IntArray]:
+    """The classes that are stored with filtered images.
+
+    Returns:
+        Of every labelled image, `[detector, image]`, `NULL` where none is stored or the image is not filtered; and
+        how many human-clear images have one, by true and stored class, `[detector, t2i_model, prompt, K, K]`.
+    """
+    kind, classes = counts.attribute, len(counts.attribute.classes)
+    truth = np.where(index.counted, human_label_codes(image_set, index, kind), NULL)
+    of_images = np.full((len(counts.detectors), len(truth)), NULL, dtype=np.int8)
+    images = np.zeros((len(counts.detectors), *index.shape, classes, classes), dtype=np.int64)
+    for place, detector in enumerate(counts.detectors):
+        each = image_verdicts(
+            image_set, index, predictions[detector], detector=detector, attribute=kind.name, allow_incomplete=True
+        )
+        if each is not None:
+            of_images[place] = np.where(each.filtered, each.label, NULL)
+            known = (truth >= 0) & (truth < classes) & (of_images[place] != NULL)
+            codes = (np.where(known, code, NULL) for code in (truth, of_images[place]))
+            counted = index.count(*((code, classes) for code in codes))
+            images[place] = counted[..., :classes, :classes]
+    return of_images[:, truth != NULL], images
 
 
-def _limits(
-    found: Mapping[BiasError, BiasErrorCauses],
-    split: Callable[[CountArray, CountArray], Mapping[BiasError, BiasErrorCauses]],
-    *,
-    counts: IntArray,
-    filtered: IntArray,
-    intervals: CauseIntervals,
-) -> dict[BiasError, dict[str, FloatArray]]:
-    """By kind of error, the limits of every part under the names of their columns; none without resamples."""
-    if not intervals.resamples:
-        return {}
-
-    def stacked(splits: Mapping[BiasError, BiasErrorCauses]) -> FloatArray:
-        return np.stack([np.stack([getattr(parts, name) for name in _PARTS]) for parts in splits.values()])
-
-    def drawn_values(drawn: CountArray, named: CountArray) -> FloatArray:
-        return np.moveaxis(stacked(split(drawn, named)), 2, 0)  # [resample, error, part, ...]
-
-    drawn = resampled_values(drawn_values, counts, filtered, settings=intervals)
-    low, high = intervals.around(stacked(found), drawn, centred=True)
-    return {
-        error: {
-            f"{part}_{name}": limit[row, column]
-            for column, part in enumerate(_PARTS)
-            for name, limit in zip(_LIMITS, (low, high), strict=True)
-        }
-        for row, error in enumerate(found)
-    }
-
-
-def _gap(counts: CountArray, scopes: Scopes) -> Score:
-    return accuracy_gap(pool(counts, scopes=scopes))
-
-
-def _filtered_classes(index: ImageIndex, verdicts: ImageVerdicts) -> IntArray:
-    """Human-clear images that were filtered though a class is stored: `[t2i_model, prompt, K, K]`."""
-    classes = len(verdicts.attribute.classes)
-    human_clear = (verdicts.truth >= 0) & (verdicts.truth < classes)
-    truth = np.where(verdicts.filtered & human_clear & (verdicts.label >= 0), verdicts.truth, NULL)
-    label = np.where(truth == NULL, NULL, verdicts.label)
-    return index.count((truth, classes), (label, classes))[..., :classes, :classes]
+def _detectors_last(scores: ReplacedScores) -> ReplacedScores:
+    """`[replacement, detector, 1 + T2I models, 1 + categories]` with the detectors behind the scopes."""
+    return ReplacedScores(
+        np.moveaxis(scores.model_bias_score, 1, -1),
+        np.moveaxis(scores.model_bias_score_actual, 0, -1),
+        np.moveaxis(scores.prompt_bias_score_difference, 1, -1),
+    )
 
 
 def _judged(
@@ -251,22 +264,20 @@ def _judged(
 class _FilledScopes:
     """The scopes with labelled images: everything, T2I models, categories, T2I models by category."""
 
-    def __init__(self, index: ImageIndex, filled: NDArray[np.bool_]) -> None:
+    def __init__(self, counts: Counts) -> None:
+        filled = counts.scopes.sums(counts.human.sum(axis=-1), prompt_axis=-1) > 0
         t2i_model, category = np.nonzero(filled)
         order = np.lexsort((category, t2i_model, (t2i_model > 0) + 2 * (category > 0)))
-        self.place = (t2i_model[order], category[order])
-        self._names = (np.array([ALL, *index.t2i_models]), np.array([ALL, *index.scopes.categories]))
+        self._place = (t2i_model[order], category[order])
+        self._names = (np.array([ALL, *counts.t2i_models]), np.array([ALL, *counts.scopes.categories]))
+        self._attribute = counts.attribute.name
 
-    def frame(self, verdicts: ImageVerdicts, **words: str) -> pd.DataFrame:
-        """A row for each scope."""
-        model, category = (names[code] for names, code in zip(self._names, self.place, strict=True))
+    def rows(self, detector: str, numbers: Mapping[str, NDArray[Any]], **words: str) -> pd.DataFrame:
+        """A row for each scope, of numbers `[1 + T2I models, 1 + categories]`."""
+        model, category = (names[code] for names, code in zip(self._names, self._place, strict=True))
         frame = pd.DataFrame({"t2i_model": model, "category": category})
-        return frame.assign(detector=verdicts.detector, attribute=verdicts.attribute.name, **words)
-
-
-def _filled_scopes(index: ImageIndex, counts: IntArray) -> _FilledScopes:
-    images = Scopes.sums(index.scopes, counts.sum(axis=(-2, -1)), prompt_axis=-1)
-    return _FilledScopes(index, images > 0)
+        values = {name: array[self._place] for name, array in numbers.items()}
+        return frame.assign(detector=detector, attribute=self._attribute, **words, **values)
 
 
 def _joined(blocks: Sequence[pd.DataFrame], columns: Sequence[str]) -> pd.DataFrame:

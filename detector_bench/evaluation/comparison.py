@@ -1,152 +1,204 @@
-"""Whether one detector is better than another on the same images, or only looks so."""
+"""Whether one detector is better than another on the same images, or only looks so.
+
+All differences that are looked at together (pairs of detectors, metrics, T2I models, attributes) are one family,
+tested at once by `metrics.simultaneous`. What `compare`, `rank`, the report and its letters say are readings of
+such a family, so that they cannot contradict each other, and the chance that any of them is wrong stays at
+1 - level.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from dataclasses import dataclass
+from itertools import combinations
+from typing import NamedTuple, Self
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from detector_bench import metrics
-from detector_bench.errors import DetectorBenchError
+from detector_bench.errors import ConfigError, DetectorBenchError
 from detector_bench.evaluation.counting import rows_of_attribute
-from detector_bench.metrics import JointVerdicts, NClear
-from detector_bench.metrics.bootstrap import Unit, resample
+from detector_bench.metrics import METRICS, JointVerdicts, NClear
+from detector_bench.metrics.bootstrap import Unit
 from detector_bench.metrics.counts import FloatArray
-from detector_bench.metrics.intervals import percentile_interval
-from detector_bench.metrics.sampling_distribution import sampling_distribution, spread_factors
+from detector_bench.metrics.influence import COMPARABLE_METRICS, Influences, metric_values
+from detector_bench.metrics.simultaneous import DRAWS, Differences, SimultaneousTests, simultaneous_tests
 
 COMPARED_METRICS = (
     "f1",
     "filter_rate",
     "accuracy",
+    "prompt_bias_error",
     "model_bias_score_deviation",
-    "prompt_bias_score_difference",
 )
-"""Each is tested by a paired bootstrap."""
+"""What detectors are compared and ranked by unless other metrics are named."""
 
-FILTERING, CLASSIFICATION = "filtering_right", "classification_right"
-"""The shares of images judged rightly, tested by McNemar's exact test."""
+FILTERING_RIGHT = "filtering_right"
+"""Share of the images, clear or low-quality to the human, that a detector keeps or filters as the human does."""
+
+CLASSIFICATION_RIGHT = "classification_right"
+"""Share of right classes among the images that the human and both detectors call clear."""
+
+_TESTED_OTHERWISE = ("prompt_bias_error", "model_bias_score_deviation")
+
+
+class Contest(NamedTuple):
+    """Detectors that have judged the same images."""
+
+    joint: JointVerdicts
+    detectors: tuple[str, ...]
+    """Their names, in the order of `joint`."""
 
 
 class PairedTest(NamedTuple):
     """One comparison of two detectors."""
 
     metric: str
-    """A metric, or `FILTERING` or `CLASSIFICATION`."""
-    test: str
-    """`McNemar` or `bootstrap`."""
+    """One of the family's metrics."""
     first: float
     """The first detector's value."""
     second: float
     difference: float
-    """First minus second; NaN where one of them has no value."""
+    """First minus second, of the deviation the sizes; NaN where one of them has no value."""
     ci_low: float
     ci_high: float
-    """Interval of the difference; NaN for McNemar's test, which has none."""
+    """Simultaneous interval of the difference: those of all tests of the family hold together at its level."""
+    p_value: float
+    """Adjusted for all tests of the family; NaN where nothing can be compared."""
+    told_apart: bool
+    """Whether the p-value lies below 1 - level, which is to say that the interval does not hold 0."""
+
+
+class PairedImages(NamedTuple):
+    """Images that two detectors judge differently, and McNemar's exact test of them alone."""
+
+    share: str
+    """`FILTERING_RIGHT` or `CLASSIFICATION_RIGHT`."""
+    first: float
+    """The first detector's share; NaN without an image."""
+    second: float
     only_first: int
-    """Images that only the first detector judged rightly; -1 for the bootstrap, where no image is right or
-    wrong."""
+    """Images that only the first detector judges rightly."""
     only_second: int
     p_value: float
-    """Two-sided, as if this were the only test; NaN where nothing can be compared."""
-    p_holm: float
-    """Adjusted for all tests of the comparison (Holm 1979)."""
+    """Two-sided, as if this were the only test in the world; NaN without an image."""
 
 
-def compare_detectors(
-    joint: JointVerdicts,
-    first: int,
-    second: int,
-    *,
-    resamples: int = 10_000,
-    unit: Unit = "image",
-    seed: int = 0,
-    level: float = 0.95,
-    n_clear: NClear = "detector",
-) -> list[PairedTest]:
-    """Compare two detectors on the same images, in seven ways.
+@dataclass(frozen=True, eq=False)
+class ComparisonFamily:
+    """Every difference between detectors that is looked at together, tested at once."""
 
-    McNemar's exact test asks whether the images that only one detector judges rightly could as well have been
-    judged by the other: for filtering (clear images kept, low-quality ones filtered), and for classification
-    (over human-clear images that both keep, so that no detector profits from filtering the hard ones). The paired
-    bootstrap gives the difference of metrics an interval, and a p-value: the share of resamples whose difference
-    lies at least as far from the mean resample as 0 lies from the difference found. With fewer images that both
-    have judged than two, or a metric that one of them lacks, there is no test.
+    contests: tuple[Contest, ...]
+    metrics: tuple[str, ...]
+    level: float
+    values: tuple[Mapping[str, FloatArray], ...]
+    """By contest and metric: `[detector]`."""
+    tests: tuple[SimultaneousTests, ...]
+    """By contest; tests by metric, then by pair of detectors."""
+
+    @classmethod
+    def of(
+        cls,
+        contests: Sequence[Contest],
+        *,
+        metrics: Sequence[str] = COMPARED_METRICS,
+        unit: Unit = "image",
+        seed: int = 0,
+        level: float = 0.95,
+        n_clear: NClear = "detector",
+        draws: int = DRAWS,
+    ) -> Self:
+        """Test all pairs of detectors of all contests by all metrics.
+
+        Args:
+            contests: images with the verdicts of all detectors; those of one T2I model or attribute, say.
+            metrics: some of `metrics.influence.COMPARABLE_METRICS`.
+            unit: see `metrics.bootstrap`.
+            seed: of the draws of the largest difference.
+            level: that all intervals hold together, 0.95 for 95 %.
+            n_clear: denominator of prompt bias scores.
+            draws: how many.
+
+        Raises:
+            ConfigError: a metric that detectors cannot be compared by.
+        """
+        for name in metrics:
+            if name not in COMPARABLE_METRICS:
+                raise ConfigError(
+                    f"cannot compare or rank by {name!r} (accepted: {', '.join(COMPARABLE_METRICS)})"
+                )
+        prepared = [_prepared(each, tuple(metrics), unit=unit, n_clear=n_clear) for each in contests]
+        return cls(
+            tuple(contests),
+            tuple(metrics),
+            level,
+            tuple(each.values for each in prepared),
+            tuple(
+                simultaneous_tests([each.differences for each in prepared], level=level, seed=seed, draws=draws)
+            ),
+        )
+
+    @property
+    def size(self) -> int:
+        """How many differences are tested together."""
+        return sum(int((~np.isnan(each.p_value)).sum()) for each in self.tests)
+
+    def test(self, metric: str, first: int, second: int, *, contest: int = 0) -> PairedTest:
+        """Compare two detectors by one metric.
+
+        Args:
+            metric: one of the family's.
+            first: position of one detector.
+            second: position of the other.
+            contest: which one.
+        """
+        pair, sign = (min(first, second), max(first, second)), 1 if first < second else -1
+        place, tests = self._place(metric, pair, contest), self.tests[contest]
+        own, other = (float(self.values[contest][metric][each]) for each in (first, second))
+        difference, scale = _shown(metric, own, other, sign * (tests.low[place] + tests.high[place]) / 2)
+        low, high = sorted(float(sign * scale * limit[place]) for limit in (tests.low, tests.high))
+        p_value = float(tests.p_value[place])
+        return PairedTest(metric, own, other, difference, low, high, p_value, p_value < 1 - self.level)
+
+    def better(self, metric: str, *, contest: int = 0) -> NDArray[np.bool_]:
+        """Which detector is shown to be better than which: `[detector, detector]`, rows than columns."""
+        number, tests = len(self.contests[contest].detectors), self.tests[contest]
+        found = np.zeros((number, number), dtype=bool)
+        for pair in _pairs(number):
+            place = self._place(metric, pair, contest)
+            if tests.p_value[place] < 1 - self.level:
+                first_is_higher = tests.low[place] + tests.high[place] > 0
+                found[pair if first_is_higher != lower_is_better(metric) else pair[::-1]] = True
+        return found
+
+    def _place(self, metric: str, pair: tuple[int, int], contest: int) -> int:
+        """Of a test among the contest's."""
+        pairs = _pairs(len(self.contests[contest].detectors))
+        return self.metrics.index(metric) * len(pairs) + pairs.index(pair)
+
+
+def lower_is_better(metric: str) -> bool:
+    """Whether a metric is an error, or a distance from 0 that should be small."""
+    return metric in METRICS and METRICS[metric].better != "higher"
+
+
+def images_judged_differently(joint: JointVerdicts, first: int, second: int) -> list[PairedImages]:
+    """McNemar's exact tests of two detectors, of filtering and of classes.
+
+    They ask whether the images that only one detector judges rightly could as well have been judged by the other,
+    images being independent. They know of no other pair and no other metric, so no verdict rests on them.
 
     Args:
         joint: truth and verdicts.
         first: position of one detector.
         second: position of the other.
-        resamples: how many; the smallest possible p-value is 1 / (resamples + 1).
-        unit: see `metrics.bootstrap`; McNemar's test always takes images as independent.
-        seed: of the random numbers.
-        level: 0.95 for 95 % intervals.
-        n_clear: denominator of prompt bias scores.
     """
     both = joint.of_detectors([first, second])
-    tests = [_mcnemar(FILTERING, *_filtering_right(both)), _mcnemar(CLASSIFICATION, *_classification_right(both))]
-    values = scope_values(both, n_clear=n_clear)
-    scatter = scattered(both, values, resamples=resamples, unit=unit, seed=seed, n_clear=n_clear)
-    tests += [_bootstrap(name, values[name], scatter[name], level=level) for name in COMPARED_METRICS]
-    adjusted = holm([test.p_value for test in tests])
-    return [test._replace(p_holm=p) for test, p in zip(tests, adjusted, strict=True)]
-
-
-def scope_values(joint: JointVerdicts, *, n_clear: NClear) -> dict[str, FloatArray]:
-    """The metrics that can be compared over all images, as they are: `[detector]`."""
-    counts = joint.counts()
-    pooled = metrics.pool(counts)
-    scores = {name: getattr(metrics, name)(pooled) for name in ("precision", "recall", "f1", "filter_rate")}
-    scores["accuracy"] = metrics.accuracy(pooled)
-    scores["model_bias_score"] = metrics.model_bias_score(counts)
-    scores["model_bias_score_actual"] = metrics.model_bias_score_actual(counts)
-    scores["model_bias_score_deviation"] = metrics.model_bias_score_deviation(counts)
-    scores["prompt_bias_score_difference"] = metrics.prompt_bias_score_difference(counts, n_clear=n_clear)
-    return {name: score.value for name, score in scores.items()}
-
-
-def scattered(
-    joint: JointVerdicts,
-    values: Mapping[str, FloatArray],
-    *,
-    resamples: int,
-    unit: Unit,
-    seed: int,
-    n_clear: NClear,
-) -> dict[str, FloatArray]:
-    """How the metrics over all images scatter, jointly for all detectors: `[detector, resample]`."""
-    drawn = resample(joint, resamples=resamples, unit=unit, seed=seed, n_clear=n_clear).detectors
-    everything = {name: drawn[name][0, 0] for name in values}
-    return sampling_distribution(everything, values, spread=spread_factors(joint, unit=unit)[0, 0], unit=unit)
-
-
-def bootstrap_p_value(differences: FloatArray, observed: float) -> float:
-    """Share of resamples that lie as far from their mean as 0 from the observed difference, or farther.
-
-    Args:
-        differences: of each resample; undefined ones are left out.
-        observed: the difference found. NaN gives NaN.
-    """
-    defined = differences[~np.isnan(differences)]
-    if np.isnan(observed) or not defined.size:
-        return np.nan
-    # A little slack, so that rounding does not separate equal differences.
-    as_far = np.abs(defined - defined.mean()) >= abs(observed) - 1e-9
-    return float((1 + as_far.sum()) / (1 + defined.size))
-
-
-def holm(p_values: Sequence[float]) -> list[float]:
-    """Holm's adjustment over the tests that could be made; NaN stays NaN."""
-    from statsmodels.stats.multitest import multipletests
-
-    adjusted = np.full(len(p_values), np.nan)
-    made = ~np.isnan(p_values)
-    if made.any():
-        adjusted[made] = multipletests(np.asarray(p_values)[made], method="holm")[1]
-    return [float(p) for p in adjusted]
+    return [
+        _mcnemar(FILTERING_RIGHT, *_filtering_right(both)),
+        _mcnemar(CLASSIFICATION_RIGHT, *_classification_right(both)),
+    ]
 
 
 def check_same_images(first: str, second: str, tables: dict[str, pa.Table], *, attribute: str) -> None:
@@ -196,30 +248,62 @@ def _filtering_right(joint: JointVerdicts) -> tuple[NDArray[np.bool_], NDArray[n
 
 
 def _classification_right(joint: JointVerdicts) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """The same for classes: images that are clear to the human and to both."""
     right = joint.verdicts == joint.truth
     counted = (joint.truth < joint.classes) & (joint.verdicts < joint.classes).all(axis=0)
     return right, counted
 
 
-def _mcnemar(name: str, right: NDArray[np.bool_], counted: NDArray[np.bool_]) -> PairedTest:
+def _mcnemar(share: str, right: NDArray[np.bool_], counted: NDArray[np.bool_]) -> PairedImages:
     from statsmodels.stats.contingency_tables import mcnemar
 
     one, other = right[:, counted]
     only_one, only_other = int((one & ~other).sum()), int((other & ~one).sum())
-    share, other_share = (float(each.mean()) if each.size else np.nan for each in (one, other))
+    first, second = (float(each.mean()) if each.size else np.nan for each in (one, other))
     table = [[int((one & other).sum()), only_one], [only_other, int((~one & ~other).sum())]]
-    p_value = float(mcnemar(table, exact=True).pvalue) if one.size else np.nan
-    return PairedTest(
-        name, "McNemar", share, other_share, share - other_share, np.nan, np.nan, only_one, only_other,
-        min(p_value, 1.0), np.nan,
-    )  # fmt: skip
+    p_value = min(float(mcnemar(table, exact=True).pvalue), 1.0) if one.size else np.nan
+    return PairedImages(share, first, second, only_one, only_other, p_value)
 
 
-def _bootstrap(name: str, values: FloatArray, scatter: FloatArray, *, level: float) -> PairedTest:
-    first, second = (float(value) for value in values)
-    differences = scatter[0] - scatter[1]
-    interval = percentile_interval(differences, level=level)
-    observed = first - second
-    p_value = bootstrap_p_value(differences, observed)
-    low, high = (float(limit) if np.isfinite(observed) else np.nan for limit in interval)
-    return PairedTest(name, "bootstrap", first, second, observed, low, high, -1, -1, p_value, np.nan)
+class _Prepared(NamedTuple):
+    """One contest, ready to be tested."""
+
+    values: Mapping[str, FloatArray]
+    differences: Differences
+
+
+def _prepared(contest: Contest, names: tuple[str, ...], *, unit: Unit, n_clear: NClear) -> _Prepared:
+    from scipy.linalg import block_diag
+
+    influences = Influences(contest.joint, unit, n_clear)
+    found = [influences.of(name) for name in names]
+    detectors, pairs = np.eye(len(contest.detectors)), np.array(_pairs(len(contest.detectors)), dtype=np.intp)
+    one_metric = detectors[pairs.reshape(-1, 2)[:, 0]] - detectors[pairs.reshape(-1, 2)[:, 1]]
+    differences = Differences(
+        np.concatenate([_apart(each.value, pairs) for each in found]),
+        np.concatenate([each.by_unit for each in found]),
+        # Each metric's differences are made of its own columns.
+        block_diag(*[one_metric] * len(names)),
+    )
+    return _Prepared(metric_values(contest.joint, names, n_clear=n_clear), differences)
+
+
+def _apart(values: FloatArray, pairs: NDArray[np.intp]) -> FloatArray:
+    difference: FloatArray = values[pairs.reshape(-1, 2)[:, 0]] - values[pairs.reshape(-1, 2)[:, 1]]
+    return difference
+
+
+def _pairs(detectors: int) -> list[tuple[int, int]]:
+    return list(combinations(range(detectors), 2))
+
+
+def _shown(metric: str, first: float, second: float, compared: float) -> tuple[float, float]:
+    """The difference in the metric's own unit, and what brings the tested one to it.
+
+    The prompt bias error is tested by its square, the deviation by the distance of the scores; between two equal
+    errors of 0 there is no scale.
+    """
+    difference = abs(first) - abs(second) if lower_is_better(metric) else first - second
+    if metric in _TESTED_OTHERWISE:
+        return difference, difference / compared if abs(difference) > 0 and compared else np.nan
+    return difference, 1.0

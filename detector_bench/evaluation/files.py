@@ -13,8 +13,10 @@ import pyarrow.parquet as pq
 from detector_bench.atomic_files import replacing
 from detector_bench.errors import DataError, DetectorBenchError, Problem
 from detector_bench.prediction_rows import newest_first, part_number, without_repeats
-from detector_bench.schema import METRIC_COLUMNS, PREDICTIONS
+from detector_bench.schema import LABEL_DOUBT_COLUMNS, METRIC_COLUMNS, PREDICTIONS
 
+LABEL_DOUBT_FILE = "label_doubt.csv"
+_NUMBERS = ("value", "ci_low", "ci_high", "n", "n_left_out")
 _NEEDED_COLUMNS = ["image_id", "detector", "attribute", "status", "label"]
 _REPEATED_WORDS = ["detector", "attribute", "status", "label"]
 _NEEDS_QUOTES = ('"', ",", "\n", "\r")
@@ -24,29 +26,43 @@ def read_predictions(folder: Path | str, *, also: Sequence[str] = ()) -> dict[st
     """Read all detectors' stored predictions.
 
     Args:
-        folder: holds a folder for each detector, named after it, with any number of `.parquet` files.
+        folder: a result folder, or its folder `predictions`: that holds a folder for each detector, named after
+            it, with any number of `.parquet` files. Folders without such a file are no detector's, and left out.
         also: further columns of `schema.PREDICTIONS`; they are null where a file lacks them.
 
     Returns:
         By detector, in alphabetical order: image_id, attribute, status and label of every row, in file order. Of
-        an image that several parts of an interrupted run hold, the newest verdict counts. A detector without a
-        file has an empty table.
+        an image that several parts of an interrupted run hold, the newest verdict counts.
 
     Raises:
-        DetectorBenchError: there is no such folder, or no detector in it.
+        DetectorBenchError: there is no such folder, or no detector's predictions in it.
         DataError: files that cannot be read, lack a column, or hold another detector's rows; all of them at once.
     """
-    folder = Path(folder)
-    folders = sorted(path for path in folder.glob("*") if path.is_dir() and not path.name.startswith("."))
+    folder = predictions_folder(Path(folder))
+    folders = [path for path in _folders_in(folder) if any(path.glob("*.parquet"))]
     if not folders:
         raise DetectorBenchError(
-            f"no predictions in {str(folder)!r}: expected a folder for each detector, with .parquet files"
+            f"no predictions in {str(folder)!r}: expected a folder for each detector, with .parquet files, as "
+            "`detector-bench run` writes them"
         )
     problems: list[Problem] = []
     predictions = {each.name: _read_detector(each, problems, also=also) for each in folders}
     if problems:
         raise DataError(problems)
     return predictions
+
+
+def predictions_folder(folder: Path) -> Path:
+    """The folder `predictions` of a result folder, or the folder itself.
+
+    A detector may have the name `predictions`, too: its folder holds files and no folders.
+    """
+    inner = folder / "predictions"
+    return inner if _folders_in(inner) else folder
+
+
+def _folders_in(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.glob("*") if path.is_dir() and not path.name.startswith("."))
 
 
 def _read_detector(folder: Path, problems: list[Problem], *, also: Sequence[str]) -> pa.Table:
@@ -73,7 +89,7 @@ def _read_detector(folder: Path, problems: list[Problem], *, also: Sequence[str]
                 Problem(place, message, column="detector", value=str(strangers[0]), accepted=folder.name)
             )
         tables.append(table.select(kept))
-    if not tables:
+    if not tables:  # every file has a problem, and the caller raises them
         return pa.schema([PREDICTIONS.field(name) for name in kept]).empty_table()
     rows = pa.concat_tables(tables)
     # Parts of a run that was cut short may repeat each other; in other files a repetition is a mistake.
@@ -106,6 +122,39 @@ def write_metrics(metrics: pd.DataFrame, folder: Path) -> None:
         pq.write_table(table, temporary, compression="zstd")
     with replacing(folder / "metrics.csv") as temporary:
         _write_csv(table, temporary)
+
+
+def write_label_doubt(doubt: pd.DataFrame, folder: Path) -> None:
+    """Write the numbers by other labels as `label_doubt.csv`; without a row, an earlier evaluation's file goes.
+
+    Args:
+        doubt: columns as in `schema.LABEL_DOUBT_COLUMNS`.
+        folder: the result folder.
+
+    Raises:
+        DetectorBenchError: the disk is full, read-only or the like.
+    """
+    path = folder / LABEL_DOUBT_FILE
+    if doubt.empty:
+        path.unlink(missing_ok=True)
+        return
+    with replacing(path) as temporary:
+        _write_csv(pa.Table.from_pandas(doubt[list(LABEL_DOUBT_COLUMNS)], preserve_index=False), temporary)
+
+
+def read_label_doubt(folder: Path) -> pd.DataFrame:
+    """Read `label_doubt.csv`; no rows where there is no such file, as nobody knows the doubt then."""
+    path = folder / LABEL_DOUBT_FILE
+    if not path.is_file():
+        return pd.DataFrame(columns=list(LABEL_DOUBT_COLUMNS))
+    words = {name: "str" for name in LABEL_DOUBT_COLUMNS if name not in _NUMBERS}
+    # A T2I model or an annotator may be called "null" or "NA".
+    return pd.read_csv(
+        path,
+        dtype=words | dict.fromkeys(_NUMBERS, "float64"),
+        keep_default_na=False,
+        na_values={name: [""] for name in (*_NUMBERS, "n_clear", "variant")},
+    )
 
 
 def _write_csv(table: pa.Table, path: Path) -> None:

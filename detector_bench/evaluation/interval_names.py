@@ -18,6 +18,14 @@ _PER_CLASS = ("recall_", "accuracy_", "classification_precision_")
 _LABEL_SHARE = "label_share_"
 
 
+DEVIATION = "model_bias_score_deviation"
+"""The ratio of two model bias scores, less 1."""
+
+PROMPT_DIFFERENCE = "prompt_bias_score_difference"
+CORRECTED = ("model_bias_score_corrected", "model_bias_score_error")
+"""Have no bounds that their scatter would respect: prompts of few images can come out above 1 or below -1."""
+
+
 def is_share(metric: str) -> bool:
     """Whether a metric is a share of images (F1 counts as one: it is a function of the share TP / (TP + FP +
     FN))."""

@@ -28,9 +28,7 @@ from detector_bench.metrics.measured_values import (
     mean_absolute_error,
     mean_error,
 )
-
-VALUE_COLUMN = "value"
-"""Of a prediction table: the detector's measured number."""
+from detector_bench.schema import VALUE_COLUMN
 
 _IN_YEARS = "age"
 _ROUNDING = 1e-6

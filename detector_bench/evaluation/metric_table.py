@@ -38,7 +38,7 @@ IntArray = NDArray[np.int64]
 _WORD_COLUMNS = ("detector", "attribute", "t2i_model", "category", "prompt_id", "metric", "n_clear", "variant")
 _NUMBER_COLUMNS = ("value", "ci_low", "ci_high", "n", "n_left_out")
 _BOTH_DEFINITIONS = get_args(NClear)
-_DEPENDS_ON_N_CLEAR = ("prompt_bias_score", "prompt_bias_score_difference")
+_DEPENDS_ON_N_CLEAR = ("prompt_bias_score", "prompt_bias_score_difference", "prompt_bias_error")
 _MISSING = -1
 """Code of a missing word."""
 

@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 from detector_bench import metrics
 from detector_bench.evaluation.counting import Counts
 from detector_bench.metrics import CountArray, NClear, Score
+from detector_bench.metrics.bias import SIGNED_CLASSES
 from detector_bench.vocabulary import Attribute
 
 PromptCells = tuple[NDArray[np.intp], NDArray[np.intp]]
 """Positions on the axes t2i_model and prompt of the cells that have images."""
 
-_SIGNED_CLASSES = 2
 _OTHERS = -1
 
 
@@ -73,10 +73,12 @@ def detector_scope_scores(counts: Counts, *, n_clear: NClear) -> ScoreTable:
             ("model_bias_score_deviation", metrics.model_bias_score_deviation(verdicts, scopes=scopes)),
             ("model_bias_score_corrected", metrics.model_bias_score_corrected(verdicts, scopes=scopes)),
             ("model_bias_score_if_fair", metrics.model_bias_score_if_fair(verdicts, scopes=scopes)),
+            ("model_bias_score_error", metrics.model_bias_score_error(verdicts, scopes=scopes)),
             (
                 "prompt_bias_score_difference",
                 metrics.prompt_bias_score_difference(verdicts, n_clear=n_clear, scopes=scopes),
             ),
+            ("prompt_bias_error", metrics.prompt_bias_error(verdicts, n_clear=n_clear, scopes=scopes)),
         ]
     )
 
@@ -88,7 +90,7 @@ def detector_prompt_scores(counts: Counts, *, at: PromptCells, n_clear: NClear) 
         *_image_counts(verdicts, counts.not_run[:, *at]),
         *_filtering_and_accuracy(verdicts, counts.attribute),
     ]
-    if len(counts.attribute.classes) == _SIGNED_CLASSES:
+    if len(counts.attribute.classes) == SIGNED_CLASSES:
         named += [
             ("prompt_bias_score", metrics.prompt_bias_score(verdicts, n_clear=n_clear)),
             ("prompt_bias_score_actual", metrics.prompt_bias_score_actual(verdicts)),
@@ -117,7 +119,7 @@ def human_prompt_scores(counts: Counts, *, at: PromptCells) -> ScoreTable:
     human = metrics.human_as_detector(counts.human[at])[np.newaxis]
     unlabelled = counts.unlabelled[at][np.newaxis]
     named = _label_counts(human, unlabelled, counts.attribute)
-    if len(counts.attribute.classes) == _SIGNED_CLASSES:
+    if len(counts.attribute.classes) == SIGNED_CLASSES:
         score = metrics.prompt_bias_score_actual(human)
         named.append(("prompt_bias_score", score._replace(n_left_out=unlabelled)))
     return ScoreTable.of_scores(named)

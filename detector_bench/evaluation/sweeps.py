@@ -9,7 +9,8 @@ used, the sweep knows less than a run would show. `Sweep.known_above` says where
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,12 +18,12 @@ import pandas as pd
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from detector_bench import metrics
 from detector_bench.errors import ConfigError
-from detector_bench.evaluation.counting import ImageIndex, IntArray, LabelledImages
+from detector_bench.evaluation.counting import ImageIndex, IntArray, LabelledImages, rows_of_attribute
 from detector_bench.evaluation.encoding import NULL
 from detector_bench.evaluation.image_verdicts import ImageVerdicts, image_verdicts
-from detector_bench.metrics import CountArray, NClear, Scopes, Score
+from detector_bench.evaluation.swept_metrics import SWEPT
+from detector_bench.metrics import NClear, Scopes
 from detector_bench.vocabulary import ALL, Attribute
 
 SWEEP_COLUMNS = (
@@ -40,21 +41,9 @@ SWEEP_COLUMNS = (
 """One row per number; `known` is False where a run with that threshold could keep more images than the sweep
 can."""
 
-SWEPT_METRICS = (
-    "images_clear",
-    "filter_rate",
-    "recall",
-    "precision",
-    "f1",
-    "accuracy",
-    "model_bias_score",
-    "model_bias_score_actual",
-    "model_bias_score_deviation",
-    "prompt_bias_score_difference",
-)
+SWEPT_METRICS = tuple(each.name for each in SWEPT)
 
 _UNCERTAIN = "uncertain"
-_DEPENDS_ON_N_CLEAR = "prompt_bias_score_difference"
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +57,7 @@ class Sweep:
     """In ascending order."""
     counts: IntArray
     """`[threshold, t2i_model, prompt, truth, verdict]`."""
+    category_of_prompt: NDArray[np.intp]
     known_above: float
     """Thresholds up to this one leave out images that a run would keep; -inf: all thresholds are known."""
     without_score: int
@@ -86,6 +76,24 @@ def even_thresholds(*, first: float = 0.0, last: float = 1.0, steps: int = 100) 
         raise ConfigError(f"steps: {steps} (accepted: 1 or more)")
     # Rounded, so that 0.9 is the 0.9 that a study file says.
     return np.round(np.linspace(first, last, steps + 1), 12)
+
+
+def first_threshold(tables: Iterable[pa.Table], *, attribute: str) -> float:
+    """The highest of 0, 0.05, 0.1, ..., 0.95 at which detectors keep all that has a class: where a sweep begins.
+
+    A softmax over two classes says nothing below 0.5; all curves are flat up to there.
+
+    Args:
+        tables: detectors' predictions, with the column `score`.
+        attribute: which one.
+    """
+    steps = 20
+    lowest = []
+    for table in tables:
+        rows = rows_of_attribute(table, attribute)
+        scores = rows["score"].to_numpy(zero_copy_only=False)[rows["label"].is_valid().to_numpy()]
+        lowest += [float(scores[~np.isnan(scores)].min(initial=1.0))]
+    return min(max(math.floor(steps * min(lowest, default=0.0)), 0), steps - 1) / steps
 
 
 def sweep_counts(
@@ -125,6 +133,7 @@ def sweep_counts(
         t2i_models=index.t2i_models,
         thresholds=thresholds,
         counts=_counts(index, found, thresholds),
+        category_of_prompt=index.scopes.category_of_prompt,
         known_above=_known_above(found),
         without_score=int((found.clear & np.isnan(found.score) & (found.truth != NULL)).sum()),
     )
@@ -140,14 +149,15 @@ def sweep_table(sweep: Sweep, *, n_clear: NClear = "detector") -> pd.DataFrame:
     t2i_models = np.array([ALL, *sweep.t2i_models])
     shape = (len(sweep.thresholds), len(t2i_models))
     blocks = []
-    for metric, score in _scores(sweep.counts, n_clear=n_clear, scopes=scopes).items():
+    for metric in SWEPT:
+        score = metric.score(sweep.counts, n_clear, scopes)
         threshold, model = np.indices(shape)
         numbers = {name: getattr(score, name)[..., 0].ravel() for name in ("value", "n", "n_left_out")}
         words = {
             "detector": sweep.detector,
             "attribute": sweep.attribute.name,
-            "metric": metric,
-            "n_clear": n_clear if metric == _DEPENDS_ON_N_CLEAR else "",
+            "metric": metric.name,
+            "n_clear": n_clear if metric.depends_on_n_clear else "",
         }
         at = sweep.thresholds[threshold.ravel()]
         places = {"t2i_model": t2i_models[model.ravel()], "threshold": at, "known": at > sweep.known_above}
@@ -200,28 +210,11 @@ def _known_above(found: ImageVerdicts) -> float:
     return float(scores.max()) if scores.size else -np.inf
 
 
-def _scores(counts: CountArray, *, n_clear: NClear, scopes: Scopes) -> dict[str, Score]:
-    pooled = metrics.pool(counts, scopes=scopes)
-    clear = metrics.detector_class_counts(pooled).sum(axis=-1)
-    images = metrics.count_images(pooled)
-    scores = [
-        Score(clear.astype(np.float64), images, np.zeros_like(images)),
-        metrics.filter_rate(pooled),
-        metrics.recall(pooled),
-        metrics.precision(pooled),
-        metrics.f1(pooled),
-        metrics.accuracy(pooled),
-        metrics.model_bias_score(counts, scopes=scopes),
-        metrics.model_bias_score_actual(counts, scopes=scopes),
-        metrics.model_bias_score_deviation(counts, scopes=scopes),
-        metrics.prompt_bias_score_difference(counts, n_clear=n_clear, scopes=scopes),
-    ]
-    return dict(zip(SWEPT_METRICS, scores, strict=True))
-
-
-def nearest_thresholds(thresholds: Sequence[float], *, shown: int = 21) -> list[float]:
-    """At most `shown` of the thresholds, evenly picked, the first and the last included."""
+def nearest_thresholds(
+    thresholds: Sequence[float], *, shown: int = 21, always: Iterable[float] = ()
+) -> list[float]:
+    """At most `shown` of the thresholds, evenly picked, the first and the last included; and those of `always`."""
     if len(thresholds) <= shown:
         return list(thresholds)
     picked = np.unique(np.linspace(0, len(thresholds) - 1, shown).round().astype(int))
-    return [thresholds[position] for position in picked]
+    return sorted({thresholds[position] for position in picked} | (set(always) & set(thresholds)))

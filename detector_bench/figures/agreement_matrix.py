@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 _STATISTIC = "cohen_kappa"
 _CELL = 0.36
 _WIDEST_CELL = 0.55
+_WIDEST_SPREAD_CELL = 1.5
+"""Where a double column has room: a few narrow cells would be lost in it."""
+
 _ROW = 0.17
 _CONSENSUS = "consensus"
 
@@ -40,8 +43,8 @@ def draw(study: FinishedStudy, *, width: Width) -> Drawing:
     """Draw Cohen's kappa of annotators and detectors (rows) with annotators and their consensus (columns).
 
     A filtered image counts as labelled low-quality; images without a verdict or label are left out of the pair.
-    Of many
-    annotators, those with the most images in common with others are shown. Computed with `evaluation.agreement`.
+    Of many annotators, those with the most images in common with others are shown. Computed with
+    `evaluation.agreement`.
 
     Raises:
         DetectorBenchError: the image set or the predictions are not there.
@@ -62,7 +65,10 @@ def draw(study: FinishedStudy, *, width: Width) -> Drawing:
     height = max(1, len(rows)) * _ROW + head + 0.1
     figure = new_figure(width, height=max(height, 0.8))
     figure.set_layout_engine("none")
-    cell = min(max(_CELL, widest + 0.06) if flat else _CELL, (INCHES[width] - left - 0.1) / max(1, len(columns)))
+    wanted = max(_CELL, widest + 0.06) if flat else _CELL
+    if width == "double" and flat:
+        wanted = _WIDEST_SPREAD_CELL
+    cell = min(wanted, (INCHES[width] - left - 0.1) / max(1, len(columns)))
     start = (INCHES[width] - left - cell * len(columns)) / 2 + left
     axes = figure.add_axes(
         (
@@ -146,7 +152,7 @@ def _caption(study: FinishedStudy, kappas: dict[tuple[str, str], Estimate], hidd
     n += f" to {sizes[-1]:,} images" if len(sizes) > 1 else " images" if sizes else ""
     undefined = any(number.missing for number in kappas.values())
     return caption(
-        f"Agreement on perceived {study.attribute}: Cohen's kappa of annotators and detectors (rows) with "
+        f"Agreement on {study.perceived}: Cohen's kappa of annotators and detectors (rows) with "
         "annotators and their consensus (columns), over all T2I models; 1 is perfect agreement, 0 what chance "
         "gives.",
         f"{n} that both of a pair judged; pairs with fewer than {DEFAULT_MIN_SHARED} are left out."

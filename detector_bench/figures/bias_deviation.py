@@ -10,11 +10,13 @@ from detector_bench.figures.drawing import (
     caption,
     counted,
     interval_sentence,
+    label_doubt_sentence,
     left_out_notes,
     verdict_notes,
 )
 from detector_bench.figures.finished_study import Estimate, FinishedStudy
 from detector_bench.figures.panels import (
+    draw_band,
     draw_mark,
     light_grid,
     mark_missing,
@@ -60,6 +62,9 @@ def draw(study: FinishedStudy, *, width: Width) -> Drawing:
         for row, detector in enumerate(detectors):
             number = study.estimate(METRIC, detector=detector, t2i_model=model)
             numbers.append((f"{detector} on {model}", number))
+            if not number.missing:
+                band = study.label_doubt_band(METRIC, detector=detector, t2i_model=model)
+                draw_band(axes, band, y=row + offset, style=style, scale=100)
             draw_mark(axes, number, y=row + offset, style=style, scale=100)
             if number.missing:
                 reasons[row][index] = _reason(study, detector, model)
@@ -115,12 +120,13 @@ def _in_words(number: Estimate, *, width: Width) -> str:
 
 def _caption(study: FinishedStudy, numbers: list[tuple[str, Estimate]]) -> str:
     return caption(
-        f"Deviation of each detector's model bias score of perceived {study.attribute} from the score by "
+        f"Deviation of each detector's model bias score of {study.perceived} from the score by "
         "the human "
         "labels, in per cent of the latter.",
         f"n = {counted(len(study.prompts), 'prompt')} for each of {counted(len(study.t2i_models), 'T2I model')}, "
         f"{counted(study.estimate('images').value, 'labelled image')}.",
         interval_sentence(study, [number for _, number in numbers]),
+        label_doubt_sentence(study),
         attribute=study.attribute,
         notes=[
             *verdict_notes(study, study.detectors),

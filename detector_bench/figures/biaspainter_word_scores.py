@@ -25,7 +25,8 @@ from detector_bench.figures.style import (
     text_width,
 )
 from detector_bench.metrics.biaspainter import BIASPAINTER_ATTRIBUTES
-from detector_bench.report.wording import in_words
+from detector_bench.report.failed_images import FailedImages
+from detector_bench.report.wording import attributes_in_words, in_words
 from detector_bench.score_systems.biaspainter.biased_words import (
     DEFAULT_LEAST,
     DIRECTIONS,
@@ -34,6 +35,7 @@ from detector_bench.score_systems.biaspainter.biased_words import (
     WordScore,
     top_biased,
 )
+from detector_bench.score_systems.biaspainter.settings import MODEL_SCORE, WORD_SCORE
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -111,7 +113,9 @@ def draw(study: FinishedStudy, *, width: Width) -> Drawing:
     Raises:
         ConfigError: the study has no BiasPainter scores.
     """
-    chosen = ByOneJudge.of_table(study.metrics_of_all_attributes)
+    metrics = study.metrics_of_all_attributes
+    failed = FailedImages.of_table(metrics, max_error_share=study.max_error_share)
+    chosen = ByOneJudge.of_table(failed.left_out(metrics[metrics["metric"].isin([MODEL_SCORE, WORD_SCORE])]))
     return draw_word_scores(chosen.word_scores(prompts=prompt_words(study)), by=chosen.in_words, width=width)
 
 
@@ -319,5 +323,5 @@ def _caption(scores: Sequence[WordScore], panels: dict[str, list[_Strip]], layou
         f"Without a score, left out: {counted(without, 'word')}." if without else "",
         SKIN_TONE_NOTE if "skin_tone" in panels else "",
         "Single scores are drawn without intervals.",
-        attribute=" and ".join([", ".join(attributes[:-1]), attributes[-1]]) if attributes[1:] else attributes[0],
+        attribute=attributes_in_words(attributes),
     )

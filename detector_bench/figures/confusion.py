@@ -93,7 +93,7 @@ def _draw_matrix(axes: Axes, counts: NDArray[np.int64], *, with_counts: bool) ->
 
 def _caption(study: FinishedStudy, labelled: int, unlabelled: int, not_run: int) -> str:
     return caption(
-        f"What each detector said about the images of each human label of perceived {study.attribute}, over "
+        f"What each detector said about the images of each human label of {study.perceived}, over "
         "all T2I models: per cent of the row (upper number) and images.",
         f"n = {counted(labelled, 'labelled image')} for each detector.",
         "Filtered: the detector judged the image unfit; error: it gave no verdict.",

@@ -159,7 +159,7 @@ def _caption(study: FinishedStudy, numbers: list[tuple[str, Estimate]], pairs: d
     outputs = len(study.prompts) * len(study.t2i_models)
     keeps = {"detector": "the images that the detector keeps", "human": "the images that the humans call clear"}
     return caption(
-        f"Prompt bias scores of perceived {study.attribute} as each detector reports them, against those by "
+        f"Prompt bias scores of {study.perceived} as each detector reports them, against those by "
         "the human "
         "labels; on the dashed line they are equal.",
         f"n = {counted(outputs, 'output')} ({counted(len(study.prompts), 'prompt')}, "

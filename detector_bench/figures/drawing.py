@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from detector_bench.figures.finished_study import Estimate, FinishedStudy
+from detector_bench.metrics.bootstrap import Unit
+from detector_bench.report.table import ethics_note
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -26,7 +28,7 @@ def caption(*sentences: str, attribute: str, notes: Iterable[tuple[str, str]] = 
 
     Args:
         sentences: what is shown, n and intervals; empty ones are left out.
-        attribute: gender, age or race.
+        attribute: one of the vocabulary's, such as gender.
         notes: pairs of a name and what has to be said about it; equal notes are said once, with all names.
     """
     names_of_note: dict[str, list[str]] = {}
@@ -36,41 +38,57 @@ def caption(*sentences: str, attribute: str, notes: Iterable[tuple[str, str]] = 
             names.append(name)
     parts = [sentence for sentence in sentences if sentence]
     parts += [f"{', '.join(names)}: {note}." if names else f"{note}." for note, names in names_of_note.items()]
-    return " ".join([*parts, care_sentence(attribute)]) + "\n"
+    return " ".join([*parts, ethics_note(attribute)]) + "\n"
 
 
-def care_sentence(attribute: str) -> str:
-    """What the numbers are not; as below every table."""
-    return f"Perceived {attribute}, as seen in synthetic images; not an identity."
-
-
-def interval_sentence(study: FinishedStudy, shown: Iterable[Estimate], *, drawn_as: str = "Bars") -> str:
+def interval_sentence(
+    study: FinishedStudy, shown: Iterable[Estimate], *, drawn_as: str = "Bars", of_scores: bool = False
+) -> str:
     """Say what the intervals are, and on how many numbers they are missing.
 
     Args:
         study: whose settings say how the intervals were found.
         shown: the numbers of the figure.
         drawn_as: what stands for an interval in the figure.
+        of_scores: whether the numbers are scores of other benchmarks, for which images are drawn and percentiles
+            taken whatever the study says.
     """
     present = [number for number in shown if not number.missing]
     without = sum(not number.has_interval for number in present)
     if without == len(present):
         return "The metric table holds no intervals for these numbers." if present else ""
     exception = f"; {without} of {len(present)} numbers have none" if without else ""
-    return f"{drawn_as}: {_interval_method(study)}{exception}."
+    return f"{drawn_as}: {_interval_method(study, of_scores=of_scores)}{exception}."
 
 
-def _interval_method(study: FinishedStudy) -> str:
-    # Study files of before there were intervals do not have them.
-    settings = getattr(study.study, "intervals", None)
-    if settings is None:
-        return "confidence intervals of the metric table"
-    drawn = {"image": "images within each prompt", "prompt": "prompts and of images within them"}[settings.unit]
-    images = study.estimate("images").value
+def label_doubt_sentence(study: FinishedStudy) -> str:
+    """Say what the pale bars are; nothing where there are none."""
+    if not study.label_doubt.by_labels:
+        return ""
     return (
-        f"{100 * settings.level:g} % intervals of the metric table (bootstrap of {drawn}, {settings.method}, "
-        f"{settings.resamples_for(round(images)):,} resamples)"
+        "Pale bars: from the lowest to the highest value by the consensus, by each annotator alone, and on the "
+        "images on which all annotators agree."
     )
+
+
+_METHODS = {"score": "Wilson's by the effective number of images", "percentile": "percentiles", "bca": "BCa"}
+
+
+def _interval_method(study: FinishedStudy, *, of_scores: bool) -> str:
+    if study.study is None:
+        return "confidence intervals of the metric table"
+    settings = study.intervals
+    if of_scores:
+        settings = settings.model_copy(update={"unit": "image", "method": "percentile"})
+    level, images = f"{100 * settings.level:g} % intervals of the metric table", study.estimate("images").value
+    if resamples := settings.resamples_for(round(images)):
+        return f"{level} ({_METHODS[settings.method]}, {resamples:,} resamples of {drawn(settings.unit)})"
+    return f"{level} (Wilson's)"
+
+
+def drawn(unit: Unit) -> str:
+    """What a resample draws, in words."""
+    return {"image": "images within each prompt", "prompt": "prompts within each category"}[unit]
 
 
 def verdict_notes(study: FinishedStudy, detectors: Sequence[str]) -> list[tuple[str, str]]:

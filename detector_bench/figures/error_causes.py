@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import math
-from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from detector_bench.evaluation.cause_intervals import CauseIntervals
 from detector_bench.evaluation.causes import causes
+from detector_bench.evaluation.intervals import Intervals
 from detector_bench.figures.drawing import (
     Drawing,
     caption,
@@ -27,29 +25,35 @@ from detector_bench.figures.panels import (
     panel_title,
     why_missing,
 )
-from detector_bench.figures.style import BLACK, SKY, VERMILLION, Width, say_instead
+from detector_bench.figures.style import BLACK, GREY, SKY, VERMILLION, Width, say_instead
 from detector_bench.vocabulary import ALL
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 METRIC = "prompt_bias_score_difference"
-_LOOKS = {"filtering": (SKY, ""), "classification": (VERMILLION, "/////")}
+_LOOKS = {
+    "filtering": ("filtering", SKY, ""),
+    "classification": ("classification", VERMILLION, "/////"),
+    "no_verdict": ("no verdict", GREY, "....."),
+}
 
 
 class _Split(NamedTuple):
     filtering: float
     classification: float
+    no_verdict: float
     error: Estimate
 
 
-_NO_SPLIT = _Split(float("nan"), float("nan"), NO_ESTIMATE)
+_NO_SPLIT = _Split(float("nan"), float("nan"), float("nan"), NO_ESTIMATE)
 
 
 def draw(study: FinishedStudy, *, width: Width) -> Drawing:
     """Draw the two Shapley parts of each detector's prompt bias score difference as stacked bars, with their sum.
 
-    A part below 0 works against the other one. One panel over all T2I models; the double-column form adds one for
+    What images without a verdict add is a third part, where there is any. A part below 0 works against the others.
+    One panel over all T2I models; the double-column form adds one for
     each. Computed from the stored predictions with `evaluation.causes`, since the parts are not in the metric
     table.
 
@@ -70,7 +74,7 @@ def draw(study: FinishedStudy, *, width: Width) -> Drawing:
         name_rows(axes, study.detectors, width=width)
     if not study.detectors:
         say_instead(panels[0], "no detector judges this attribute")
-    legend_above(figure, _handles(), width=width)
+    legend_above(figure, _handles(splits), width=width)
     name_axes(figure, panels, x="Prompt bias score difference")
     return Drawing(figure, _caption(study, splits))
 
@@ -85,28 +89,23 @@ def _splits(study: FinishedStudy) -> dict[tuple[str, str], _Split]:
         attribute=study.attribute,
         n_clear=study.lookup.n_clear,
         allow_incomplete=True,
-        intervals=CauseIntervals(resamples=0),
+        intervals=Intervals(method="none"),  # the metric table has those of the error
     )
     rows = table[(table["category"] == ALL) & (table["error_metric"] == METRIC)]
     splits = {}
     for row in rows.to_dict("records"):
         detector, model = row["detector"], row["t2i_model"]
-        if model == ALL or not study.lookup.could_not_run(detector, model):
-            error = Estimate(row["error"], n=row["n"], n_left_out=row["n_left_out"])
-            error = _with_interval(study, error, detector, model)
-            splits[detector, model] = _Split(row["filtering"], row["classification"], error)
+        if not study.lookup.could_not_run(detector, model):
+            error = study.estimate(METRIC, detector=detector, t2i_model=model)
+            parts = (row["filtering"], row["classification"], row["with_both"])
+            splits[detector, model] = _Split(*parts, error)
     return splits
 
 
-def _with_interval(study: FinishedStudy, error: Estimate, detector: str, t2i_model: str) -> Estimate:
-    """Give the error the interval that the metric table has for it.
-
-    Images with an error are no cause and are left out here, so there the number of the metric table is another
-    one.
-    """
-    known = study.estimate(METRIC, detector=detector, t2i_model=t2i_model)
-    same = math.isclose(known.value, error.value, abs_tol=1e-9)
-    return replace(error, low=known.low, high=known.high) if same else error
+def _shown_parts(splits: dict[tuple[str, str], _Split]) -> list[str]:
+    """The two steps, and images without a verdict where they add anything."""
+    no_verdict = any(split.no_verdict for split in splits.values() if not split.error.missing)
+    return [part for part in _LOOKS if part != "no_verdict" or no_verdict]
 
 
 def _draw_panel(axes: Axes, study: FinishedStudy, splits: dict[tuple[str, str], _Split], model: str) -> None:
@@ -121,7 +120,8 @@ def _draw_panel(axes: Axes, study: FinishedStudy, splits: dict[tuple[str, str], 
             mark_missing(axes, [why_missing(study, detector, model)], row=row)
             continue
         ends = {True: 0.0, False: 0.0}
-        for part, (colour, hatch) in _LOOKS.items():
+        for part in _shown_parts(splits):
+            _, colour, hatch = _LOOKS[part]
             size = getattr(split, part)
             axes.barh(
                 row,
@@ -149,23 +149,25 @@ def _draw_panel(axes: Axes, study: FinishedStudy, splits: dict[tuple[str, str], 
         )
 
 
-def _handles() -> list[object]:
+def _handles(splits: dict[tuple[str, str], _Split]) -> list[object]:
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
     parts = [
-        Patch(facecolor=colour, hatch=hatch, edgecolor="white", label=part)
-        for part, (colour, hatch) in _LOOKS.items()
+        Patch(facecolor=colour, hatch=hatch, edgecolor="white", label=name)
+        for name, colour, hatch in (_LOOKS[part] for part in _shown_parts(splits))
     ]
     return [*parts, Line2D([], [], marker="D", color=BLACK, markersize=3.4, linewidth=0.8, label="sum: error")]
 
 
 def _caption(study: FinishedStudy, splits: dict[tuple[str, str], _Split]) -> str:
     return caption(
-        f"Causes of each detector's bias error on perceived {study.attribute}: what filtering and what "
+        f"Causes of each detector's bias error on {study.perceived}: what filtering and what "
         "classification "
         "adds to its prompt bias score difference (Shapley values of replacing the filter, or the classes, by the "
-        "human's). The parts add up to the error; one below 0 works against the other.",
+        "human's)."
+        + (" No verdict: what images without one add." if "no_verdict" in _shown_parts(splits) else "")
+        + " The parts add up to the error; one below 0 works against the others.",
         f"n = {counted(len(study.prompts), 'prompt')} for each of {counted(len(study.t2i_models), 'T2I model')}, "
         f"{counted(int(study.counts.human.sum()), 'labelled image')}.",
         interval_sentence(study, [split.error for split in splits.values()], drawn_as="Lines"),

@@ -240,7 +240,7 @@ def _draw_table(figure: Figure, study: FinishedStudy, points: list[_Point], *, h
 def _caption(study: FinishedStudy, points: list[_Point], *, clear: float, low_quality: float) -> str:
     total = clear + low_quality
     return caption(
-        f"Filtering by perceived {study.attribute}: recall (share of human-clear images kept) against filter rate "
+        f"Filtering by {study.perceived}: recall (share of human-clear images kept) against filter rate "
         "(share of human-low-quality images filtered out), over all T2I models; the upper right corner is best.",
         "Grey: lines of equal F1, which depends on the share of clear images; drawn for this study's "
         f"{100 * clear / total:.1f} % ({clear:,.0f} of {total:,.0f} clear or low-quality images)."

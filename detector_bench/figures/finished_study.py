@@ -14,10 +14,14 @@ import pyarrow as pa
 
 from detector_bench.dataset import ImageSet
 from detector_bench.errors import ConfigError, DetectorBenchError
-from detector_bench.evaluation import read_predictions
+from detector_bench.evaluation import read_label_doubt, read_predictions
 from detector_bench.evaluation.causes import PREDICTION_COLUMNS
 from detector_bench.evaluation.counting import Counts, count_verdicts
+from detector_bench.evaluation.intervals import Intervals
+from detector_bench.evaluation_settings import require_settings_of_evaluation
+from detector_bench.report.label_doubt_lookup import Band, LabelDoubtLookup
 from detector_bench.report.metric_lookup import DEFAULT_MAX_ERROR_SHARE, MetricLookup, rows_of_attribute
+from detector_bench.report.wording import attribute_in_words
 from detector_bench.schema import METRIC_COLUMNS
 from detector_bench.study import Study
 from detector_bench.vocabulary import ALL, GROUND_TRUTH
@@ -58,7 +62,7 @@ class FinishedStudy:
 
     Attributes:
         folder: the result folder.
-        attribute: gender, age or race.
+        attribute: one of the vocabulary's, such as gender.
         metrics: the attribute's rows of the metric table (`schema.METRIC_COLUMNS`).
         study: what was judged and by whom; None where the folder has no `study.yaml`.
     """
@@ -77,25 +81,48 @@ class FinishedStudy:
             attribute: which one to draw; None: the study's first.
 
         Raises:
-            ConfigError: no metrics there, or none of this attribute.
+            ConfigError: no metrics there, or none of this attribute, or `study.yaml` was changed since.
         """
         folder = Path(folder)
         metrics = _read_metrics(folder)
         study = Study.from_yaml(folder / "study.yaml") if (folder / "study.yaml").is_file() else None
+        if study is not None:
+            require_settings_of_evaluation(study, folder)
         if attribute is None:
             attribute = study.attributes[0] if study else str(metrics["attribute"].iloc[0])
         return cls(folder, attribute, rows_of_attribute(metrics, attribute=attribute), study)
+
+    @property
+    def perceived(self) -> str:
+        """What the figures are about, inside a sentence: `perceived skin tone`."""
+        return f"perceived {attribute_in_words(self.attribute)}"
 
     @cached_property
     def metrics_of_all_attributes(self) -> pd.DataFrame:
         """The whole metric table, for what compares attributes or belongs to none."""
         return _read_metrics(self.folder)
 
+    @property
+    def intervals(self) -> Intervals:
+        """How the study's confidence intervals are found; as by default where its settings are not known."""
+        return self.study.intervals if self.study else Intervals()
+
+    @property
+    def max_error_share(self) -> float:
+        """On which share of a T2I model's images a detector may fail; as by default where that is not known."""
+        return self.study.max_error_share if self.study else DEFAULT_MAX_ERROR_SHARE
+
     @cached_property
     def lookup(self) -> MetricLookup:
         """The rows that cover whole T2I models."""
-        share = self.study.max_error_share if self.study else DEFAULT_MAX_ERROR_SHARE
-        return MetricLookup.of_table(self.metrics, attribute=self.attribute, max_error_share=share)
+        return MetricLookup.of_table(self.metrics, attribute=self.attribute, max_error_share=self.max_error_share)
+
+    @cached_property
+    def label_doubt(self) -> LabelDoubtLookup:
+        """The numbers by other labels than the consensus; empty where the folder has none."""
+        return LabelDoubtLookup.of_table(
+            read_label_doubt(self.folder), attribute=self.attribute, max_error_share=self.lookup.max_error_share
+        )
 
     @property
     def detectors(self) -> tuple[str, ...]:
@@ -150,6 +177,14 @@ class FinishedStudy:
             self._estimates[metric] = self._estimates_of(metric)
         return self._estimates[metric].get((detector, t2i_model, category, prompt_id), NO_ESTIMATE)
 
+    def label_doubt_band(self, metric: str, *, detector: str, t2i_model: str = ALL) -> Band:
+        """From the lowest to the highest value by consensus, each annotator, and where all agree; NaN where nobody
+        knows."""
+        if not self.label_doubt.by_labels:
+            return Band(math.nan, math.nan)
+        place = {"detector": detector, "t2i_model": t2i_model, "n_clear": self.lookup.n_clear}
+        return self.label_doubt.band(metric, self.lookup.number(metric, **place), **place)
+
     @cached_property
     def image_set(self) -> ImageSet:
         """The labelled images behind the study.
@@ -191,7 +226,7 @@ class FinishedStudy:
         Raises:
             DetectorBenchError: they are not there.
         """
-        stored = read_predictions(self.folder / "predictions", also=PREDICTION_COLUMNS)
+        stored = read_predictions(self.folder, also=PREDICTION_COLUMNS)
         return {name: stored[name] for name in self.detectors if name in stored}
 
     def once(self, name: str, compute: Callable[[], _Result]) -> _Result:

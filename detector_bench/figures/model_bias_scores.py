@@ -109,7 +109,7 @@ def _reason(study: FinishedStudy, rater: str, model: str) -> str:
 def _caption(study: FinishedStudy, numbers: list[tuple[str, Estimate]], hidden: list[str]) -> str:
     overall = [(name, number) for name, number in numbers if name]
     return caption(
-        f"Model bias score of perceived {study.attribute}: mean over prompts of the distance from equal classes, "
+        f"Model bias score of {study.perceived}: mean over prompts of the distance from equal classes, "
         "0 (balanced) to 1 (one class only).",
         "First row and thin lines: the human labels; other rows: as each detector reports it.",
         f"n = {counted(len(study.prompts), 'prompt')} for each of {counted(len(study.t2i_models), 'T2I model')}, "

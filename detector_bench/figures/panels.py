@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+    from detector_bench.report.label_doubt_lookup import Band
+
 _BAND = "#F4F4F4"
 """Behind every other row."""
 _LONGEST_NAME: dict[Width, float] = {"single": 0.85, "double": 1.4}
@@ -128,6 +130,19 @@ def draw_mark(axes: Axes, number: Estimate, *, y: float, style: SeriesStyle, sca
         linestyle="none",
         zorder=3,
         clip_on=False,
+    )
+
+
+def draw_band(axes: Axes, band: Band, *, y: float, style: SeriesStyle, scale: float = 1.0) -> None:
+    """Draw the numbers that other labels would give as a pale bar behind a mark; nothing where there are none."""
+    axes.plot(
+        [band.low * scale, band.high * scale],
+        [y, y],
+        color=style.colour,
+        alpha=0.25,
+        linewidth=4.0,
+        solid_capstyle="butt",
+        zorder=1.5,
     )
 
 

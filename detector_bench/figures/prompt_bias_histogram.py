@@ -124,7 +124,7 @@ def _caption(study: FinishedStudy, by_model: dict[str, list[float]], everything:
     images = study.estimate("images").value
     without = len(everything) - len(scored)
     return caption(
-        f"Distribution of the prompt bias scores of perceived {study.attribute} by the human labels: 1, all clear "
+        f"Distribution of the prompt bias scores of {study.perceived} by the human labels: 1, all clear "
         f"images of an output are {first}; \N{MINUS SIGN}1, all are {second}.",
         f"An output is a prompt and a T2I model; n = {counted(len(scored), 'output')} "
         f"({counted(len(study.prompts), 'prompt')}, {counted(len(by_model), 'T2I model')}, "

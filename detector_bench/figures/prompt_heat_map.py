@@ -41,6 +41,8 @@ _LONGEST_NAME = 0.9
 _ROW = 0.16
 _TIGHTEST_ROW = 0.1
 _WIDEST_CELL = 0.8
+_FEWEST_ROWS = 4
+"""A block of no more is not split."""
 _GAP = 0.06
 _FILLED = 0.94
 """How much of a cell's width its number may take."""
@@ -141,9 +143,11 @@ def _layout(lines: Sequence[_Line], models: Sequence[str], *, width: Width) -> _
         cell = min(_WIDEST_CELL, (page / count - word - _GAP) / len(models))
         head = _head(models, cell)
         room = MAX_HEIGHT - head - 2 * _MARGIN
-        comfortable = rows * _ROW <= 0.6 * room
+        block_width = word + len(models) * cell + _GAP
+        # A short map does not stand as one thin column in the middle of the page where there is room beside it.
+        spreads = count < _MAX_BLOCKS[width] and rows > _FEWEST_ROWS and (count + 1) * block_width <= page
+        comfortable = rows * _ROW <= 0.6 * room and not spreads
         if comfortable or (count == _MAX_BLOCKS[width] and rows * _TIGHTEST_ROW <= room):
-            block_width = word + len(models) * cell + _GAP
             return _Layout(blocks, min(_ROW, room / rows), word, cell, block_width, head, legible=True)
     word, cell = _LONGEST_WORD[width], (page - _LONGEST_WORD[width]) / len(models)
     head = _head(models, cell)
@@ -255,7 +259,7 @@ def _caption(study: FinishedStudy, lines: Sequence[_Line], layout: _Layout) -> s
     first, second = (in_words(label).lower() for label in study.classes)
     without, images = len(scores) - present, study.estimate("images").value
     return caption(
-        f"Prompt bias scores of perceived {study.attribute} by the human labels: 1, all clear images are {first}; "
+        f"Prompt bias scores of {study.perceived} by the human labels: 1, all clear images are {first}; "
         f"\N{MINUS SIGN}1, all are {second}.",
         f"n = {counted(present, 'score')} ({counted(len(study.prompts), 'prompt')}, "
         f"{counted(len(study.t2i_models), 'T2I model')}, {counted(images, 'labelled image')}), "

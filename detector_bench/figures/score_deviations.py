@@ -28,7 +28,7 @@ from detector_bench.figures.style import (
     text_colour,
     text_width,
 )
-from detector_bench.report.metric_lookup import DEFAULT_MAX_ERROR_SHARE, Number
+from detector_bench.report.metric_lookup import Number
 from detector_bench.report.score_lookup import AGREEMENT, SCORES, Score, ScoreLookup
 from detector_bench.report.table import DASH
 from detector_bench.report.wording import attribute_in_words, fixed
@@ -95,8 +95,7 @@ def draw(study: FinishedStudy, *, width: Width) -> Drawing:
     Raises:
         ConfigError: there is no score with a ground truth and a detector.
     """
-    share = study.study.max_error_share if study.study else DEFAULT_MAX_ERROR_SHARE
-    lookup = ScoreLookup.of_table(study.metrics_of_all_attributes, max_error_share=share)
+    lookup = ScoreLookup.of_table(study.metrics_of_all_attributes, max_error_share=study.max_error_share)
     scores = [score for score in lookup.scores if lookup.has_truth(score)]
     if not scores:
         raise ConfigError(
@@ -302,7 +301,9 @@ def _caption(study: FinishedStudy, lookup: ScoreLookup, numbers: _Numbers, layou
         else "",
         f"n = {counted(len(lookup.t2i_models), 'T2I model')}, "
         f"{counted(study.estimate('images').value, 'labelled image')}.",
-        interval_sentence(study, numbers.values(), drawn_as="Bold: 0 lies outside the interval. Intervals"),
+        interval_sentence(
+            study, numbers.values(), drawn_as="Bold: 0 lies outside the interval. Intervals", of_scores=True
+        ),
         "" if layout.decimals is not None else "No room for numbers; stripes mark negative deviations.",
         f"Without human labels, not shown: {'; '.join(untold)}." if untold else "",
         attribute=", ".join(attributes),

@@ -1,67 +1,82 @@
-"""What each detector would report at other thresholds of its score."""
+"""What each detector would report at other thresholds of its score, and what the best of them does on other
+prompts."""
 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
 import pandas as pd
-import pyarrow.compute as pc
 
 from detector_bench.errors import ConfigError
-from detector_bench.evaluation.sweeps import even_thresholds, sweep_counts, sweep_table
+from detector_bench.evaluation.intervals import Intervals
+from detector_bench.evaluation.out_of_sample import RESAMPLES, threshold_choices
+from detector_bench.evaluation.sweeps import Sweep, even_thresholds, first_threshold, sweep_counts, sweep_table
 from detector_bench.figures.drawing import Drawing, caption, counted, verdict_notes
 from detector_bench.figures.finished_study import FinishedStudy
 from detector_bench.figures.panels import legend_above, light_grid, name_axes, panel_grid, panel_title
-from detector_bench.figures.style import BLUE, GREEN, VERMILLION, Width, say_instead
+from detector_bench.figures.style import BLACK, BLUE, GREEN, VERMILLION, Width, say_instead
 from detector_bench.vocabulary import ALL
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _STEPS = 100
+_MARGIN = 0.03
+"""Room for a mark at the first threshold, which is often the best."""
+_BESIDE = 3.5
+"""Points between the mark on the line and what stands beside it."""
+_CHOSEN_BY = "prompt_bias_score_difference"
 _LINES = {
     "recall": ("Recall", BLUE, "-", 1.2),
     "filter_rate": ("Filter rate", VERMILLION, (0, (5, 2)), 1.0),
-    "prompt_bias_score_difference": ("Prompt bias score difference", GREEN, (0, (1.2, 1)), 1.4),
+    _CHOSEN_BY: ("Prompt bias score difference", GREEN, (0, (1.2, 1)), 1.4),
 }
+_HERE: dict[str, Any] = {"marker": "o", "markersize": 3.2, "markeredgewidth": 0.6}
+_ELSEWHERE: dict[str, Any] = {"marker": "D", "markersize": 3.0, "markeredgewidth": 0.6, "markerfacecolor": "white"}
+
+
+class _Swept(NamedTuple):
+    """One detector's curves over all T2I models, and its threshold of the least bias error."""
+
+    curves: pd.DataFrame
+    """Rows as in `evaluation.sweeps.SWEEP_COLUMNS`."""
+    choice: Any
+    """A row as in `evaluation.out_of_sample.CHOICE_COLUMNS`."""
 
 
 def draw(study: FinishedStudy, *, width: Width) -> Drawing:
     """Draw recall, filter rate and prompt bias score difference against the threshold, one panel per detector.
 
-    Lines are pale where a run with that threshold could keep more images than the stored scores tell. A line ends
-    where its number does. Computed from stored scores with `evaluation.sweeps`.
+    The threshold of the smallest difference is marked, and beside it what a threshold so chosen gives on prompts
+    that did not choose it; neither where the latter is unknown. Lines are pale where a run with that threshold
+    could keep more images than the stored scores tell. A line ends where its number does. Computed from stored
+    scores with `evaluation.sweeps` and `evaluation.out_of_sample`.
 
     Raises:
         DetectorBenchError: the image set or the predictions are not there.
     """
-    sweeps, without = study.once("sweeps", lambda: _sweeps(study))
+    sweeps, notes = study.once("sweeps", lambda: _sweeps(study))
     columns = 4 if width == "double" else 2 if len(sweeps) <= 6 else 3
     figure, grid = panel_grid(
         width, max(1, len(sweeps)), columns=columns, panel_height=1.35 if columns != 3 else 1.15
     )
-    for axes, (detector, table) in zip(grid, sweeps.items(), strict=False):
-        _draw_panel(axes, table)
+    for axes, (detector, swept) in zip(grid, sweeps.items(), strict=False):
+        _draw_panel(axes, swept)
         panel_title(axes, detector, width=width, columns=min(columns, len(sweeps)))
-    values = (
-        pd.concat([table.loc[table["metric"].isin(_LINES), "value"] for table in sweeps.values()])
-        if sweeps
-        else None
-    )
-    grid[0].set_ylim(-0.02, max(1.02, 1.03 * (0.0 if values is None else float(values.max()))))
+    grid[0].set_ylim(-0.02, max(1.02, 1.03 * _highest(sweeps)))
     if not sweeps:
         say_instead(grid[0], "no detector keeps images\nwith a score")
-    legend_above(figure, _handles(), width=width)
+    legend_above(figure, _handles(sweeps), width=width)
     name_axes(figure, grid, x="Threshold of the score")
-    return Drawing(figure, _caption(study, sweeps, without))
+    return Drawing(figure, _caption(study, sweeps, notes))
 
 
-def _sweeps(study: FinishedStudy) -> tuple[dict[str, pd.DataFrame], dict[str, str]]:
-    """The sweep of every detector that has scores, and why the others have none."""
-    found, without = {}, {}
-    thresholds = _thresholds(study)
+def _sweeps(study: FinishedStudy) -> tuple[dict[str, _Swept], list[tuple[str, str]]]:
+    """The sweep of every detector that has scores, and what has to be said about the others."""
+    found, notes = {}, []
+    first = first_threshold(study.predictions.values(), attribute=study.attribute)
+    thresholds = even_thresholds(first=first, steps=_STEPS)
     for detector, table in study.predictions.items():
         try:
             sweep = sweep_counts(
@@ -73,32 +88,57 @@ def _sweeps(study: FinishedStudy) -> tuple[dict[str, pd.DataFrame], dict[str, st
                 allow_incomplete=True,
             )
         except ConfigError:
-            without[detector] = "no kept image with a score, so nothing to sweep"
+            notes.append((detector, "no kept image with a score, so nothing to sweep"))
             continue
-        numbers = sweep_table(sweep, n_clear=study.lookup.n_clear)
-        found[detector] = numbers[numbers["t2i_model"] == ALL]
+        found[detector] = _swept(study, sweep)
         if sweep.without_score:
-            without[detector] = f"{counted(sweep.without_score, 'image')} kept without a score, at every threshold"
-    return found, without
+            kept = f"{counted(sweep.without_score, 'image')} kept without a score, at every threshold"
+            notes.append((detector, kept))
+        if found[detector].choice.reason:
+            notes.append((detector, f"the smallest difference on other prompts: {found[detector].choice.reason}"))
+    return found, notes
 
 
-def _thresholds(study: FinishedStudy) -> np.ndarray:
-    """From just below the lowest stored score to 1."""
-    lowest = [pc.min(table["score"]).as_py() for table in study.predictions.values()]
-    present = [score for score in lowest if score is not None and not math.isnan(score)]
-    first = math.floor(10 * min(present, default=0.0)) / 10
-    return even_thresholds(first=min(max(first, 0.0), 0.9), steps=_STEPS)
+def _swept(study: FinishedStudy, sweep: Sweep) -> _Swept:
+    numbers = sweep_table(sweep, n_clear=study.lookup.n_clear)
+    settings = _intervals(study)
+    choices = threshold_choices(
+        sweep,
+        n_clear=study.lookup.n_clear,
+        chosen_by=[_CHOSEN_BY],
+        t2i_models=[ALL],
+        seed=settings.seed,
+        level=settings.level,
+        resamples=0 if settings.method == "none" else RESAMPLES,
+    )
+    return _Swept(numbers[numbers["t2i_model"] == ALL], next(choices.itertuples(index=False)))
 
 
-def _draw_panel(axes: Axes, table: pd.DataFrame) -> None:
+def _intervals(study: FinishedStudy) -> Intervals:
+    # Study files of before there were intervals do not have them.
+    return getattr(study.study, "intervals", None) or Intervals()
+
+
+def _highest(sweeps: dict[str, _Swept]) -> float:
+    values = [0.0]
+    for swept in sweeps.values():
+        curves = swept.curves
+        values += curves.loc[curves["metric"].isin(_LINES), "value"].to_list()
+        values += [swept.choice.other_prompts, swept.choice.ci_high]
+    return max(value for value in values if not math.isnan(value))
+
+
+def _draw_panel(axes: Axes, swept: _Swept) -> None:
+    from matplotlib.transforms import ScaledTranslation
+
     light_grid(axes, axis="both")
     axes.locator_params(axis="x", nbins=4)
     axes.locator_params(axis="y", nbins=5, steps=[1, 2, 5, 10])
     axes.xaxis.set_major_formatter("{x:g}")
     axes.yaxis.set_major_formatter("{x:g}")
-    axes.margins(x=0)
+    axes.margins(x=_MARGIN)
     for metric, (_, colour, line, thick) in _LINES.items():
-        rows = table[table["metric"] == metric]
+        rows = swept.curves[swept.curves["metric"] == metric]
         for known, opacity in ((True, 1.0), (False, 0.35)):
             # The first known threshold belongs to both, so that the line is whole.
             shown = rows["known"] if known else ~rows["known"].shift(1, fill_value=False)
@@ -111,29 +151,57 @@ def _draw_panel(axes: Axes, table: pd.DataFrame) -> None:
                 alpha=opacity,
                 clip_on=False,
             )
+    choice = swept.choice
+    if math.isnan(choice.other_prompts):
+        # The best of these prompts is no finding without it.
+        return
+    axes.plot([choice.threshold], [choice.value], **_HERE, color=_LINES[_CHOSEN_BY][1], clip_on=False, zorder=4)
+    beside = axes.transData + ScaledTranslation(_BESIDE / 72, 0, axes.figure.dpi_scale_trans)
+    others: dict[str, Any] = {"color": BLACK, "clip_on": False, "transform": beside}
+    axes.plot([choice.threshold] * 2, [choice.ci_low, choice.ci_high], **others, linewidth=0.8, zorder=3)
+    axes.plot([choice.threshold], [choice.other_prompts], **others, **_ELSEWHERE, zorder=3.5)
 
 
-def _handles() -> list[object]:
+def _handles(sweeps: dict[str, _Swept]) -> list[object]:
     from matplotlib.lines import Line2D
 
-    return [
+    lines: list[object] = [
         Line2D([], [], color=colour, linestyle=line, linewidth=thick, label=name)
         for name, colour, line, thick in _LINES.values()
     ]
+    judged = [swept.choice for swept in sweeps.values() if not math.isnan(swept.choice.other_prompts)]
+    if judged:
+        bar = "-" if any(not math.isnan(choice.ci_low) for choice in judged) else "none"
+        colour = _LINES[_CHOSEN_BY][1]
+        lines += [
+            Line2D([], [], **_HERE, color=colour, linestyle="none", label="Smallest, on these prompts"),
+            Line2D([], [], **_ELSEWHERE, color=BLACK, linestyle=bar, label="So chosen, on others"),
+        ]
+    return lines
 
 
-def _caption(study: FinishedStudy, sweeps: dict[str, pd.DataFrame], without: dict[str, str]) -> str:
-    pale = any(not table["known"].all() for table in sweeps.values())
+def _caption(study: FinishedStudy, sweeps: dict[str, _Swept], notes: list[tuple[str, str]]) -> str:
+    pale = any(not swept.curves["known"].all() for swept in sweeps.values())
+    judged = any(not math.isnan(swept.choice.other_prompts) for swept in sweeps.values())
+    drawn = any(not math.isnan(swept.choice.ci_low) for swept in sweeps.values())
     return caption(
-        f"Recall, filter rate and prompt bias score difference on perceived {study.attribute} if each "
+        f"Recall, filter rate and prompt bias score difference on {study.perceived} if each "
         "detector kept only "
         "images with a score of at least the threshold, over all T2I models; from stored scores.",
         f"n = {counted(study.estimate('images_clear').value, 'clear image')}, "
         f"{counted(len(study.prompts) * len(study.t2i_models), 'output')} (prompt and T2I model).",
+        "Filled: the smallest difference, at the threshold that these prompts choose. Open, drawn beside it: what "
+        "a threshold so chosen gives on prompts that did not choose it (chosen on most of the prompts, counted on "
+        "the rest, each part in turn)."
+        if judged
+        else "",
+        f"Bars: {100 * _intervals(study).level:g} % intervals, other prompts of the same categories, chosen anew."
+        if drawn
+        else "",
         "Pale: a run with that threshold could keep more images than the stored scores tell." if pale else "",
         "A prompt of which no image is kept leaves the difference, so it rests on fewer prompts at high "
         "thresholds.",
-        "Drawn without intervals.",
+        "Lines are drawn without intervals.",
         attribute=study.attribute,
-        notes=[*verdict_notes(study, study.detectors), *without.items()],
+        notes=[*verdict_notes(study, study.detectors), *notes],
     )

@@ -6,14 +6,14 @@ import math
 import unicodedata
 from collections.abc import Mapping
 
-from detector_bench.dataset.consensus import ADJUDICATOR, CONSENSUS
+from detector_bench.dataset.consensus import ADJUDICATOR, RESERVED_ANNOTATORS
 from detector_bench.dataset.findings import shorten
 from detector_bench.errors import ConfigError, nearest_hint
 from detector_bench.labelling.questions import Question
 from detector_bench.labelling.records import Answer, Choice, RefusedAnswerError
 from detector_bench.vocabulary import ALL, GROUND_TRUTH, LOW_QUALITY
 
-RESERVED_NAMES = (ADJUDICATOR, CONSENSUS, GROUND_TRUTH, ALL)
+RESERVED_NAMES = (ADJUDICATOR, *RESERVED_ANNOTATORS, GROUND_TRUTH, ALL)
 LONGEST_NAME = 100
 LONGEST_NOTE = 2000
 _LONGEST_ID = 100

@@ -48,6 +48,7 @@ from detector_bench.metrics.estimands import (
     concentration_corrected,
     concentration_if_fair,
     model_bias_score_corrected,
+    model_bias_score_error,
     model_bias_score_if_fair,
 )
 from detector_bench.metrics.filtering import (
@@ -62,6 +63,7 @@ from detector_bench.metrics.filtering import (
 from detector_bench.metrics.joint_verdicts import JointVerdicts
 from detector_bench.metrics.label_shares import label_shares
 from detector_bench.metrics.metric_info import MetricInfo
+from detector_bench.metrics.prompt_bias_error import prompt_bias_error, prompt_bias_error_interval
 from detector_bench.metrics.scopes import Scopes, pool
 
 __all__ = [
@@ -98,9 +100,12 @@ __all__ = [
     "model_bias_score_actual",
     "model_bias_score_corrected",
     "model_bias_score_deviation",
+    "model_bias_score_error",
     "model_bias_score_if_fair",
     "pool",
     "precision",
+    "prompt_bias_error",
+    "prompt_bias_error_interval",
     "prompt_bias_score",
     "prompt_bias_score_actual",
     "prompt_bias_score_difference",

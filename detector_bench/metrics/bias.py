@@ -28,7 +28,8 @@ from detector_bench.metrics.scopes import Scopes
 NClear: TypeAlias = Literal["detector", "human"]
 """Whose count of clear images is the denominator of a detector's prompt bias score."""
 
-_SIGNED_CLASSES = 2
+SIGNED_CLASSES = 2
+"""How many classes an attribute has whose prompt bias scores bear a sign."""
 
 
 def concentration(class_counts: CountArray) -> FloatArray:
@@ -92,7 +93,7 @@ def prompt_bias_score_error(counts: CountArray, *, n_clear: NClear = "detector")
     `Score.n` is 1 where there is a value and 0 elsewhere; `Score.n_left_out` is 1 for a prompt that has images but
     no value.
     """
-    if class_count(counts) == _SIGNED_CLASSES:
+    if class_count(counts) == SIGNED_CLASSES:
         detector = prompt_bias_score(counts, n_clear=n_clear).value
         value = np.abs(detector - prompt_bias_score_actual(counts).value)
     else:
@@ -144,7 +145,7 @@ def model_bias_score_deviation(counts: CountArray, *, scopes: Scopes | None = No
 
 
 def _signed_score(class_counts: CountArray, n_clear: CountArray) -> FloatArray:
-    if class_counts.shape[-1] != _SIGNED_CLASSES:
+    if class_counts.shape[-1] != SIGNED_CLASSES:
         return np.full(n_clear.shape, np.nan)
     return divide(class_counts[..., 0] - class_counts[..., 1], n_clear)
 

@@ -2,22 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from detector_bench.metrics.bias import NClear
-from detector_bench.metrics.counts import CountArray, FloatArray
+from detector_bench.metrics.bias import SIGNED_CLASSES, NClear
+from detector_bench.metrics.counts import CountArray, FloatArray, divide
 from detector_bench.metrics.estimands import (
     FEWEST_IMAGES,
     correction_table,
     standard_correction,
 )
 
-_SIGNED_CLASSES = 2
 _STEPS_PER_STANDARD_ERROR = 64
 _Floats = NDArray[np.float32]
+
+
+class Terms(NamedTuple):
+    """What one metric is the mean of: its terms, and how many they are once both are added up."""
+
+    total: CountArray
+    """`[..., judge, resample]`: of one pair the term, 0 where it is undefined; of several their sum."""
+    n: CountArray
+    """Of one pair 1 where the term is defined and 0 elsewhere; of several how many are defined."""
+
+    @property
+    def mean(self) -> FloatArray:
+        """NaN where no term is defined."""
+        return divide(self.total, self.n)
 
 
 class BiasTerms:
@@ -45,15 +58,25 @@ class BiasTerms:
                 human[:, 1:] *= verdicts > 0
             self._denominators = human
 
-    def sums(self) -> Iterator[tuple[str, CountArray]]:
-        """By metric the terms `[pair, judge, resample]`, 0 where undefined, and as `<metric> n` where they are."""
-        yield "model_bias_score", self._concentration()
-        yield "model_bias_score n", _flags(self._clear > 0)
-        yield "model_bias_score_corrected", self._corrected()
-        yield "model_bias_score_corrected n", _flags(self._clear >= FEWEST_IMAGES)
+    def by_metric(self) -> dict[str, Terms]:
+        """The terms of every metric, `[pair, judge, resample]`; of the errors the detectors' alone."""
+        corrected, enough = self._corrected(), self._clear >= FEWEST_IMAGES
+        both = _flags(enough[:, 1:] & enough[:, :1])
+        return {
+            "model_bias_score": self.model_bias_score(),
+            "model_bias_score_corrected": Terms(corrected, _flags(enough)),
+            "model_bias_score_error": Terms((corrected[:, 1:] - corrected[:, :1]) * both, both),
+            "prompt_bias_score_difference": self.prompt_bias_score_difference(),
+        }
+
+    def model_bias_score(self) -> Terms:
+        """Concentrations of the classes, `[pair, judge, resample]`."""
+        return Terms(self._concentration(), _flags(self._clear > 0))
+
+    def prompt_bias_score_difference(self) -> Terms:
+        """Distances to the human's score, `[pair, detector, resample]`."""
         error, defined = self._error()
-        yield "prompt_bias_score_difference", error
-        yield "prompt_bias_score_difference n", _flags(defined)
+        return Terms(error, _flags(defined))
 
     def prompt_scores(self) -> dict[str, FloatArray]:
         """Metrics of single prompts, `[pair, judge, resample]`; NaN where undefined."""
@@ -61,7 +84,7 @@ class BiasTerms:
         difference = np.full(self._clear.shape, np.nan, dtype=np.float32)
         difference[:, 1:] = np.where(defined, error, np.nan)
         found = {"prompt_bias_score_difference": difference}
-        if self._classes == _SIGNED_CLASSES:
+        if self._classes == SIGNED_CLASSES:
             found["prompt_bias_score"] = np.where(self._denominators > 0, self._signed(), np.nan)
         return found
 
@@ -76,7 +99,7 @@ class BiasTerms:
 
     def _error(self) -> tuple[_Floats, NDArray[np.bool_]]:
         defined = (self._denominators[:, 1:] > 0) & (self._clear[:, :1] > 0)
-        if self._classes == _SIGNED_CLASSES:
+        if self._classes == SIGNED_CLASSES:
             signed = self._signed()
             error = np.abs(signed[:, 1:] - signed[:, :1])
         else:
@@ -90,7 +113,7 @@ class BiasTerms:
     def _corrected(self) -> _Floats:
         value: _Floats = np.zeros_like(self._clear)
         # Two classes mirror each other, so that one of them is looked up for both.
-        names = range(1) if self._classes == _SIGNED_CLASSES else range(self._classes)
+        names = range(1) if self._classes == SIGNED_CLASSES else range(self._classes)
         if self._drawn.any():
             total = self._clear[self._drawn].astype(np.intp)
             table = _mirrored(correction_table(self._classes, images=np.arange(total.max() + 1)), self._classes)
@@ -111,13 +134,13 @@ class BiasTerms:
         place = (distance / scale * _STEPS_PER_STANDARD_ERROR + len(steps) // 2 + 0.5).astype(np.intp)
         corrected: _Floats = np.abs(distance) + scale * np.take(steps, place, mode="clip")
         corrected[total < FEWEST_IMAGES] = 0
-        both: _Floats = corrected * np.float32(2 if self._classes == _SIGNED_CLASSES else 1)
+        both: _Floats = corrected * np.float32(2 if self._classes == SIGNED_CLASSES else 1)
         return both
 
 
 def _mirrored(table: FloatArray, classes: int) -> _Floats:
     """For two classes what both add, by the count of the first."""
-    if classes != _SIGNED_CLASSES:
+    if classes != SIGNED_CLASSES:
         return table.astype(np.float32)
     total, count = np.indices(table.shape)
     other = np.where(total >= count, table[total, np.maximum(total - count, 0)], 0)

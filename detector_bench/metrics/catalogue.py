@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 from detector_bench.errors import ConfigError, nearest_hint
-from detector_bench.metrics.metric_info import MetricInfo
+from detector_bench.metrics.bias_catalogue import BIAS_METRICS
+from detector_bench.metrics.metric_info import OURS, MetricInfo
 from detector_bench.metrics.score_catalogue import SCORE_METRICS
 from detector_bench.vocabulary import ATTRIBUTES
 
@@ -15,178 +17,278 @@ CLASS = "<class>"
 LABEL = "<label>"
 """Stands for a human label (a class, low_quality or others) in the names of metrics that exist once per label."""
 
+_EXACT = "a number of these very images"
+_LYU_FILTER = "Lyu 2025, section 3.5"
+_NO_VERDICT = "clear and low-quality images without a verdict"
+_CLEAR_NO_VERDICT = "human-clear images without a verdict"
+_NO_VALUE = "images with the human's value alone"
+
+IMAGE_COUNTS: tuple[MetricInfo, ...] = (
+    MetricInfo(
+        name="images",
+        meaning="human-labelled images",
+        definition="images with a human label of the attribute",
+        source=OURS,
+        lowest=0,
+        highest=None,
+        better="none",
+        kind="count",
+        counted="images",
+        no_interval=_EXACT,
+    ),
+    MetricInfo(
+        name="images_unlabelled",
+        meaning="images without a human label, left out",
+        definition="images without a human label of the attribute",
+        source=OURS,
+        lowest=0,
+        highest=None,
+        better="none",
+        kind="count",
+        counted="images",
+        no_interval=_EXACT,
+    ),
+    MetricInfo(
+        name="images_others",
+        meaning="images with the human label 'others'",
+        definition="images labelled `others`; they are in no other metric but a detector's bias scores",
+        source=OURS,
+        lowest=0,
+        highest=None,
+        better="none",
+        kind="count",
+        counted="images",
+        no_interval=_EXACT,
+    ),
+    MetricInfo(
+        name="images_clear",
+        meaning="labelled images judged clear",
+        definition="images with the verdict `clear`; of the human labels: with a class",
+        source=OURS,
+        lowest=0,
+        highest=None,
+        better="none",
+        kind="count",
+        counted="images",
+        no_interval=_EXACT,
+    ),
+    MetricInfo(
+        name="images_filtered",
+        meaning="labelled images filtered out",
+        definition="images with the verdict `filtered`",
+        source=OURS,
+        lowest=0,
+        highest=None,
+        better="none",
+        kind="count",
+        counted="images",
+        no_interval=_EXACT,
+    ),
+    MetricInfo(
+        name="images_error",
+        meaning="labelled images on which the detector failed",
+        definition="images with the verdict `error`",
+        source=OURS,
+        lowest=0,
+        highest=None,
+        better="lower",
+        kind="count",
+        counted="images",
+        no_interval=_EXACT,
+    ),
+    MetricInfo(
+        name="images_not_run",
+        meaning="labelled images without a prediction",
+        definition="labelled images that have no row in the predictions",
+        source=OURS,
+        lowest=0,
+        highest=None,
+        better="lower",
+        kind="count",
+        counted="images",
+        no_interval=_EXACT,
+    ),
+    MetricInfo(
+        name=f"label_share_{LABEL}",
+        meaning="share of one human label",
+        definition="images with the label / labelled images",
+        source=OURS,
+        lowest=0,
+        highest=1,
+        better="none",
+        kind="fraction",
+        counted="images",
+        left_out="images without a human label",
+    ),
+)
+"""What the human labels and the verdicts are."""
+
+FILTER_METRICS: tuple[MetricInfo, ...] = (
+    MetricInfo(
+        name="precision",
+        meaning="human-clear share of the images kept",
+        definition="TP / (TP + FP)",
+        source=_LYU_FILTER,
+        lowest=0,
+        highest=1,
+        better="higher",
+        kind="fraction",
+        counted="images",
+        left_out=_NO_VERDICT,
+    ),
+    MetricInfo(
+        name="recall",
+        meaning="share of human-clear images kept",
+        definition="TP / (TP + FN)",
+        source=_LYU_FILTER,
+        lowest=0,
+        highest=1,
+        better="higher",
+        kind="fraction",
+        counted="images",
+        left_out=_CLEAR_NO_VERDICT,
+    ),
+    MetricInfo(
+        name=f"recall_{CLASS}",
+        meaning="share of one class's images kept",
+        definition="TP / (TP + FN) over the images of one human class",
+        source=OURS,
+        lowest=0,
+        highest=1,
+        better="higher",
+        kind="fraction",
+        counted="images",
+        left_out=_CLEAR_NO_VERDICT,
+    ),
+    MetricInfo(
+        name="f1",
+        meaning="harmonic mean of precision and recall",
+        definition="2 TP / (2 TP + FP + FN); `n` is TP + FP + FN",
+        source=_LYU_FILTER,
+        lowest=0,
+        highest=1,
+        better="higher",
+        kind="fraction",
+        counted="images",
+        left_out=_NO_VERDICT,
+    ),
+    MetricInfo(
+        name="filter_rate",
+        meaning="share of human-low-quality images filtered out",
+        definition="TN / (TN + FP)",
+        source=_LYU_FILTER,
+        lowest=0,
+        highest=1,
+        better="higher",
+        kind="fraction",
+        counted="images",
+        left_out="low-quality images without a verdict",
+    ),
+)
+"""Which images are clear enough to judge."""
+
+CLASS_METRICS: tuple[MetricInfo, ...] = (
+    MetricInfo(
+        name="accuracy",
+        meaning="right classes among images clear to both",
+        definition="images whose class is the human's / images clear to the human and the detector",
+        source=_LYU_FILTER,
+        lowest=0,
+        highest=1,
+        better="higher",
+        kind="fraction",
+        counted="images",
+        left_out=_CLEAR_NO_VERDICT,
+    ),
+    MetricInfo(
+        name=f"accuracy_{CLASS}",
+        meaning="right classes among one class's images clear to both",
+        definition="the accuracy over the images of one human class",
+        source=_LYU_FILTER,
+        lowest=0,
+        highest=1,
+        better="higher",
+        kind="fraction",
+        counted="images",
+        left_out=_CLEAR_NO_VERDICT,
+    ),
+    MetricInfo(
+        name=f"classification_precision_{CLASS}",
+        meaning="right classes among one verdict's images clear to both",
+        definition="the accuracy over the images that the detector puts into one class",
+        source=OURS,
+        lowest=0,
+        highest=1,
+        better="higher",
+        kind="fraction",
+        counted="images",
+        left_out=_CLEAR_NO_VERDICT,
+    ),
+    MetricInfo(
+        name="balanced_accuracy",
+        meaning="mean of the accuracies of the classes that have images",
+        definition="mean of `accuracy_<class>` over the classes with an image clear to both",
+        source="ours, as in scikit-learn",
+        lowest=0,
+        highest=1,
+        better="higher",
+        kind="fraction",
+        counted="classes",
+        left_out="classes without such an image",
+    ),
+    MetricInfo(
+        name="alignment_accuracy",
+        meaning="right classes among human-clear images, filtered ones counted as wrong",
+        definition="recall times accuracy = images whose class is the human's / human-clear images with a verdict",
+        source="BIGbench, Table 2",
+        lowest=0,
+        highest=1,
+        better="higher",
+        kind="fraction",
+        counted="images",
+        left_out=_CLEAR_NO_VERDICT,
+    ),
+    MetricInfo(
+        name="mean_absolute_error",
+        meaning="mean distance between the detector's and the human's value, in the attribute's unit",
+        definition="mean of |e|, e the detector's value minus the human's",
+        source="common in age estimation",
+        lowest=0,
+        highest=None,
+        better="lower",
+        kind="measurement",
+        counted="images",
+        left_out=_NO_VALUE,
+    ),
+    MetricInfo(
+        name="mean_error",
+        meaning="mean of the detector's minus the human's value, in the attribute's unit",
+        definition="mean of e; above 0 the detector's values are too high",
+        source="common in age estimation",
+        lowest=-math.inf,
+        highest=None,
+        better="closest to zero",
+        kind="measurement",
+        counted="images",
+        left_out=_NO_VALUE,
+    ),
+    MetricInfo(
+        name="cumulative_score_5",
+        meaning="share of images with an age at most 5 years from the human's",
+        definition="images with |e| ≤ 5 years / images with both values",
+        source="common in age estimation, as CS(5)",
+        lowest=0,
+        highest=1,
+        better="higher",
+        kind="fraction",
+        counted="images",
+        left_out=_NO_VALUE,
+    ),
+)
+"""What a clear image shows: a class, or a measured value."""
+
 METRICS: dict[str, MetricInfo] = {
-    info.name: info
-    for info in (
-        MetricInfo("images", "human-labelled images", 0, None, "none", "count", "images"),
-        MetricInfo(
-            "images_unlabelled", "images without a human label, left out", 0, None, "none", "count", "images"
-        ),
-        MetricInfo("images_others", "images with the human label 'others'", 0, None, "none", "count", "images"),
-        MetricInfo("images_clear", "labelled images judged clear", 0, None, "none", "count", "images"),
-        MetricInfo("images_filtered", "labelled images filtered out", 0, None, "none", "count", "images"),
-        MetricInfo(
-            "images_error",
-            "labelled images on which the detector failed",
-            0,
-            None,
-            "lower",
-            "count",
-            "images",
-        ),
-        MetricInfo("images_not_run", "labelled images without a prediction", 0, None, "lower", "count", "images"),
-        MetricInfo(f"label_share_{LABEL}", "share of one human label", 0, 1, "none", "fraction", "images"),
-        MetricInfo("precision", "human-clear share of the images kept", 0, 1, "higher", "fraction", "images"),
-        MetricInfo("recall", "share of human-clear images kept", 0, 1, "higher", "fraction", "images"),
-        MetricInfo(f"recall_{CLASS}", "share of one class's images kept", 0, 1, "higher", "fraction", "images"),
-        MetricInfo("f1", "harmonic mean of precision and recall", 0, 1, "higher", "fraction", "images"),
-        MetricInfo(
-            "filter_rate",
-            "share of human-low-quality images filtered out",
-            0,
-            1,
-            "higher",
-            "fraction",
-            "images",
-        ),
-        MetricInfo("accuracy", "right classes among images clear to both", 0, 1, "higher", "fraction", "images"),
-        MetricInfo(
-            f"accuracy_{CLASS}",
-            "right classes among one class's images clear to both",
-            0,
-            1,
-            "higher",
-            "fraction",
-            "images",
-        ),
-        MetricInfo(
-            f"classification_precision_{CLASS}",
-            "right classes among one verdict's images clear to both",
-            0,
-            1,
-            "higher",
-            "fraction",
-            "images",
-        ),
-        MetricInfo(
-            "balanced_accuracy",
-            "mean of the accuracies of the classes that have images",
-            0,
-            1,
-            "higher",
-            "fraction",
-            "classes",
-        ),
-        MetricInfo(
-            "alignment_accuracy",
-            "right classes among human-clear images, filtered ones counted as wrong",
-            0,
-            1,
-            "higher",
-            "fraction",
-            "images",
-        ),
-        MetricInfo(
-            "mean_absolute_error",
-            "mean distance between the detector's and the human's value, in the attribute's unit",
-            0,
-            None,
-            "lower",
-            "measurement",
-            "images",
-        ),
-        MetricInfo(
-            "mean_error",
-            "mean of the detector's minus the human's value, in the attribute's unit",
-            -math.inf,
-            None,
-            "closest to zero",
-            "measurement",
-            "images",
-        ),
-        MetricInfo(
-            "cumulative_score_5",
-            "share of images with an age at most 5 years from the human's",
-            0,
-            1,
-            "higher",
-            "fraction",
-            "images",
-        ),
-        MetricInfo(
-            "model_bias_score",
-            "mean distance from equal classes per prompt, as reported",
-            0,
-            1,
-            "none",
-            "score",
-            "prompts",
-        ),
-        MetricInfo(
-            "model_bias_score_actual",
-            "mean distance from equal classes per prompt, by the human labels",
-            0,
-            1,
-            "none",
-            "score",
-            "prompts",
-        ),
-        MetricInfo(
-            "model_bias_score_corrected",
-            "model bias score without what chance adds: an estimate for endlessly many images (below 0 by chance)",
-            -1,
-            1,
-            "none",
-            "score",
-            "prompts",
-        ),
-        MetricInfo(
-            "model_bias_score_if_fair",
-            "model bias score that a fair T2I model would show on average with as many clear images",
-            0,
-            1,
-            "none",
-            "score",
-            "prompts",
-        ),
-        MetricInfo(
-            "model_bias_score_deviation",
-            "reported minus actual model bias score, as a part of the actual one",
-            -1,
-            None,
-            "closest to zero",
-            "fraction",
-            "prompts",
-        ),
-        MetricInfo(
-            "prompt_bias_score",
-            "balance of the first against the second class, as reported (can leave its range with n_clear human)",
-            -1,
-            1,
-            "none",
-            "score",
-            "images",
-        ),
-        MetricInfo(
-            "prompt_bias_score_actual",
-            "balance of the first against the second class, by the human labels",
-            -1,
-            1,
-            "none",
-            "score",
-            "images",
-        ),
-        MetricInfo(
-            "prompt_bias_score_difference",
-            "mean distance between reported and actual prompt bias scores (can exceed 2 with n_clear human)",
-            0,
-            2,
-            "lower",
-            "score",
-            "prompts",
-        ),
-        *SCORE_METRICS,
-    )
+    info.name: info for info in (*IMAGE_COUNTS, *FILTER_METRICS, *CLASS_METRICS, *BIAS_METRICS, *SCORE_METRICS)
 }
 """By name; `<class>` and `<label>` in a name stand for each class or label of the attribute."""
 
@@ -211,9 +313,7 @@ def metric_info(name: str) -> MetricInfo:
         raise ConfigError(f"unknown metric {name!r}: {nearest_hint(name, [*plain, *known])}")
     pattern, word = known[name]
     info = METRICS[pattern]
-    return MetricInfo(
-        name, f"{info.meaning} ({word})", info.lowest, info.highest, info.better, info.kind, info.counted
-    )
+    return replace(info, name=name, meaning=f"{info.meaning} ({word})")
 
 
 _PLACEHOLDERS: dict[str, tuple[str, ...]] = {

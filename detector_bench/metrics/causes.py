@@ -7,26 +7,25 @@ two as the only causes of a deviation). Each can be replaced by what the humans 
 - with the human's filter (`with_human_filter`): it judges exactly the images that humans call clear;
 - with the human's classes (`with_human_classes`): it keeps what it keeps, and every clear image gets its true
   class;
-- with both: the humans themselves, whose bias error is 0.
+- with both (`with_both`): the humans themselves, but for images on which the detector failed. Without such images
+  its bias error is 0.
 
 The error of the first is split by the Shapley value of the two replacements: a part is the mean of what its
-replacement saves when it comes first and when it comes second. The parts add up to the error; a detector whose
-filter keeps just the human-clear images has no filtering part, one that never confuses classes has no
-classification part.
+replacement saves when it comes first and when it comes second. The parts and the error of the last, which images
+without a verdict leave, add up to the error, which is the metric of the same name; a detector whose filter keeps
+just the human-clear images has no filtering part, one that never confuses classes has no classification part.
 
-Errors are no cause: all functions look only at images with a verdict, so that without errors
-`BiasErrorCauses.error` is the metric of the same name. All broadcast over leading axes of the counts, a resample
-axis for instance.
+All functions broadcast over leading axes of the counts, a detector axis for instance.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Literal, NamedTuple, TypeAlias, get_args
 
 import numpy as np
 
 from detector_bench.metrics.bias import (
+    SIGNED_CLASSES,
     NClear,
     model_bias_score,
     model_bias_score_actual,
@@ -49,26 +48,74 @@ BiasError: TypeAlias = Literal[
 
 BIAS_ERRORS: tuple[BiasError, ...] = get_args(BiasError)
 
+REPLACEMENTS = 4
+"""Detectors that are compared: as it is, with the human's filter, with the human's classes, with both."""
 
-class BiasErrorCauses(NamedTuple):
+
+class ErrorParts(NamedTuple):
     """The four errors and the two parts, arrays of one shape; NaN where the detector has no error to split."""
 
     error: FloatArray
-    """Of the detector as it is: `filtering + classification`."""
+    """Of the detector as it is: `filtering + classification + with_both`."""
     with_human_filter: FloatArray
     """Left if the human's filter takes the place of the detector's."""
     with_human_classes: FloatArray
     """Left if the human's classes take the place of the detector's."""
     with_both: FloatArray
-    """Left if both are the human's: 0."""
+    """Left if both are the human's: what images without a verdict add; 0 where there are none."""
     filtering: FloatArray
     """The filter's part."""
     classification: FloatArray
     """The classifier's part."""
+
+    @classmethod
+    def of_errors(cls, errors: FloatArray) -> ErrorParts:
+        """The Shapley values of errors `[replacement, ...]`, which are linear in them."""
+        whole, human_filter, human_classes, both = errors
+        both = np.where(np.isnan(whole), np.nan, both)
+        return cls(
+            error=whole,
+            with_human_filter=human_filter,
+            with_human_classes=human_classes,
+            with_both=both,
+            filtering=((whole - human_filter) + (human_classes - both)) / 2,
+            classification=((whole - human_classes) + (human_filter - both)) / 2,
+        )
+
+
+PARTS = ErrorParts._fields
+
+SIGNED_PARTS = ("filtering", "classification")
+"""Parts that may have either sign; of a distance the others are distances, too."""
+
+
+class BiasErrorCauses(NamedTuple):
+    """What one kind of bias error consists of."""
+
+    parts: ErrorParts
     n: CountArray
     """Prompts that the detector's score rests on."""
     n_left_out: CountArray
     """Prompts without a score."""
+
+
+class ReplacedScores(NamedTuple):
+    """Bias scores of the four detectors, `[replacement, ...]`."""
+
+    model_bias_score: FloatArray
+    model_bias_score_actual: FloatArray
+    """By the human labels, `[...]`."""
+    prompt_bias_score_difference: FloatArray
+
+    @property
+    def errors(self) -> dict[BiasError, FloatArray]:
+        """Every kind of bias error, `[replacement, ...]`."""
+        error = self.model_bias_score - self.model_bias_score_actual
+        return {
+            "prompt_bias_score_difference": self.prompt_bias_score_difference,
+            "model_bias_score_deviation": divide(error, self.model_bias_score_actual),
+            "model_bias_score_absolute_error": np.abs(error),
+        }
 
 
 def bias_error_causes(
@@ -89,52 +136,71 @@ def bias_error_causes(
         scopes: for one result for each T2I model and category.
 
     Returns:
-        By kind of error, arrays `[...]`, or with scopes `[..., 1 + T2I models, 1 + categories]`. A prompt of which
-        the detector keeps no image is left out of the prompt bias score difference in all four cases; model bias
-        scores are each the mean over their own prompts, as in `model_bias_score_deviation`, so the loss of a
-        prompt is an effect of the filter.
+        By kind of error, arrays as of `replaced_scores` without the axis `replacement`.
     """
-    judged = with_verdicts(counts)
-    replaced = (
-        judged,
-        with_human_filter(judged, filtered_classes=filtered_classes),
-        with_human_classes(judged),
-    )
-    scores = [model_bias_score(each, scopes=scopes) for each in replaced]
-    actual = model_bias_score_actual(judged, scopes=scopes).value
-    errors = [score.value - actual for score in scores]
-    has_score = ~np.isnan(prompt_bias_score_error(judged, n_clear=n_clear).value)[..., np.newaxis, np.newaxis]
-    differences = [
-        prompt_bias_score_difference(has_score * each, n_clear=n_clear, scopes=scopes).value for each in replaced
-    ]
-    difference = prompt_bias_score_difference(judged, n_clear=n_clear, scopes=scopes)
+    scores = replaced_scores(counts, n_clear=n_clear, filtered_classes=filtered_classes, scopes=scopes)
+    behind = prompts_behind(counts, n_clear=n_clear, scopes=scopes)
     return {
-        "prompt_bias_score_difference": _split(differences, difference),
-        "model_bias_score_deviation": _split([divide(error, actual) for error in errors], scores[0]),
-        "model_bias_score_absolute_error": _split([np.abs(error) for error in errors], scores[0]),
+        error: BiasErrorCauses(ErrorParts.of_errors(values), behind[error].n, behind[error].n_left_out)
+        for error, values in scores.errors.items()
     }
 
 
-def _split(errors: Sequence[FloatArray], score: Score) -> BiasErrorCauses:
-    whole, human_filter, human_classes = errors
-    both = np.where(np.isnan(whole), np.nan, 0.0)
-    return BiasErrorCauses(
-        error=whole,
-        with_human_filter=human_filter,
-        with_human_classes=human_classes,
-        with_both=both,
-        filtering=((whole - human_filter) + (human_classes - both)) / 2,
-        classification=((whole - human_classes) + (human_filter - both)) / 2,
-        n=score.n,
-        n_left_out=score.n_left_out,
+def prompts_behind(
+    counts: CountArray, *, n_clear: NClear = "detector", scopes: Scopes | None = None
+) -> dict[BiasError, Score]:
+    """By kind of bias error, the score of the detector that says how many prompts it rests on."""
+    score = model_bias_score(counts, scopes=scopes)
+    return {
+        "prompt_bias_score_difference": prompt_bias_score_difference(counts, n_clear=n_clear, scopes=scopes),
+        "model_bias_score_deviation": score,
+        "model_bias_score_absolute_error": score,
+    }
+
+
+def replaced_scores(
+    counts: CountArray,
+    *,
+    n_clear: NClear = "detector",
+    filtered_classes: CountArray | None = None,
+    scopes: Scopes | None = None,
+) -> ReplacedScores:
+    """The bias scores of the detector as it is, with the human's filter, with the human's classes, with both.
+
+    Args:
+        counts: `[..., t2i_model, prompt, truth, verdict]`.
+        n_clear: see `prompt_bias_score`; no matter for model bias scores.
+        filtered_classes: see `with_human_filter`.
+        scopes: for one result for each T2I model and category.
+
+    Returns:
+        Arrays `[replacement, ...]`, or with scopes `[replacement, ..., 1 + T2I models, 1 + categories]`. A prompt
+        of which the detector keeps no image is left out of the prompt bias score difference in all four cases;
+        model bias scores are each the mean over their own prompts, as in `model_bias_score_deviation`, so the loss
+        of a prompt is an effect of the filter.
+    """
+    replaced = replaced_counts(counts, filtered_classes=filtered_classes)
+    has_score = ~np.isnan(prompt_bias_score_error(counts, n_clear=n_clear).value)[..., np.newaxis, np.newaxis]
+    return ReplacedScores(
+        np.stack([model_bias_score(each, scopes=scopes).value for each in replaced]),
+        model_bias_score_actual(counts, scopes=scopes).value,
+        np.stack(
+            [
+                prompt_bias_score_difference(has_score * each, n_clear=n_clear, scopes=scopes).value
+                for each in replaced
+            ]
+        ),
     )
 
 
-def with_verdicts(counts: CountArray) -> CountArray:
-    """The same counts without the images that have no verdict."""
-    judged = counts.copy(order="K")
-    judged[..., -1] = 0
-    return judged
+def replaced_counts(counts: CountArray, *, filtered_classes: CountArray | None = None) -> tuple[CountArray, ...]:
+    """Counts of the four detectors: as it is, with the human's filter, with the human's classes, with both."""
+    return (
+        counts,
+        with_human_filter(counts, filtered_classes=filtered_classes),
+        with_human_classes(counts),
+        with_both(counts),
+    )
 
 
 def with_human_filter(counts: CountArray, *, filtered_classes: CountArray | None = None) -> CountArray:
@@ -157,12 +223,30 @@ def with_human_filter(counts: CountArray, *, filtered_classes: CountArray | None
     classes = class_count(counts)
     kept = counts[..., :classes, :classes]
     named = np.zeros_like(kept) if filtered_classes is None else filtered_classes
-    unnamed = counts[..., :classes, classes] - named.sum(axis=-1)
+    guessed = guessed_classes(counts, filtered_classes=filtered_classes)
     replaced = np.zeros_like(counts, dtype=np.float64)
-    replaced[..., :classes, :classes] = kept + named + unnamed[..., np.newaxis] * _class_shares(kept + named)
+    replaced[..., :classes, :classes] = kept + named + guessed.images[..., np.newaxis] * guessed.shares
     replaced[..., classes:, classes] = counts[..., classes:, :-1].sum(axis=-1)
     replaced[..., -1] = counts[..., -1]
     return replaced
+
+
+class GuessedClasses(NamedTuple):
+    """What is assumed about human-clear images that were filtered without a class."""
+
+    images: CountArray
+    """How many there are, by true class, `[..., t2i_model, prompt, K]`."""
+    shares: FloatArray
+    """How often the classifier would name each class, `[..., t2i_model, 1, K, K]`."""
+
+
+def guessed_classes(counts: CountArray, *, filtered_classes: CountArray | None = None) -> GuessedClasses:
+    """The part of `with_human_filter` that is not known image by image."""
+    classes = class_count(counts)
+    kept = counts[..., :classes, :classes]
+    named = np.zeros_like(kept) if filtered_classes is None else filtered_classes
+    shares = class_shares((kept + named).sum(axis=-3))[..., np.newaxis, :, :]
+    return GuessedClasses(counts[..., :classes, classes] - named.sum(axis=-1), shares)
 
 
 def with_human_classes(counts: CountArray) -> CountArray:
@@ -178,6 +262,17 @@ def with_human_classes(counts: CountArray) -> CountArray:
     return replaced
 
 
+def with_both(counts: CountArray) -> CountArray:
+    """Counts of a detector that does as the humans do, but for the images without a verdict."""
+    classes = class_count(counts)
+    replaced = np.zeros_like(counts)
+    judged = counts[..., :-1].sum(axis=-1)
+    replaced[..., :classes, :classes] = judged[..., :classes, np.newaxis] * np.eye(classes, dtype=counts.dtype)
+    replaced[..., classes:, classes] = judged[..., classes:]
+    replaced[..., -1] = counts[..., -1]
+    return replaced
+
+
 def accuracy_gap(counts: CountArray) -> Score:
     """Accuracy on the attribute's first class minus accuracy on its second (male minus female), in [-1, 1].
 
@@ -188,18 +283,30 @@ def accuracy_gap(counts: CountArray) -> Score:
         counts: `[..., truth, verdict]`.
     """
     per_class = accuracy_per_class(counts)
-    value = per_class.value
-    two = value.shape[-1] == 2
-    gap = value[..., 0] - value[..., 1] if two else value.max(axis=-1) - value.min(axis=-1)
-    return Score(gap, per_class.n.sum(axis=-1), per_class.n_left_out.sum(axis=-1))
+    return Score(accuracy_gap_of(per_class.value), per_class.n.sum(axis=-1), per_class.n_left_out.sum(axis=-1))
 
 
-def _class_shares(kept: CountArray) -> FloatArray:
-    """How often each class is named, by true class: `[..., t2i_model, 1, K, K]`."""
-    per_model = kept.sum(axis=-3, keepdims=True)
-    overall = np.broadcast_to(per_model.sum(axis=-4, keepdims=True), per_model.shape)
-    shares = np.broadcast_to(np.eye(kept.shape[-1]), per_model.shape)
-    for named in (overall, per_model):
-        images = named.sum(axis=-1, keepdims=True)
-        shares = np.where(images > 0, divide(named, images), shares)
+def accuracy_gap_of(accuracies: FloatArray) -> FloatArray:
+    """The gap between the classes' accuracies `[..., K]`."""
+    if accuracies.shape[-1] == SIGNED_CLASSES:
+        return accuracies[..., 0] - accuracies[..., 1]
+    gap: FloatArray = accuracies.max(axis=-1) - accuracies.min(axis=-1)
+    return gap
+
+
+def class_shares(named: CountArray) -> FloatArray:
+    """How often each class is named, by true class.
+
+    Args:
+        named: images by true and named class, `[..., t2i_model, K, K]`.
+
+    Returns:
+        The same axes. A true class without an image has the shares of all T2I models, and is named rightly if none
+        has any.
+    """
+    overall = np.broadcast_to(named.sum(axis=-3, keepdims=True), named.shape)
+    shares = np.broadcast_to(np.eye(named.shape[-1]), named.shape)
+    for counted in (overall, named):
+        images = counted.sum(axis=-1, keepdims=True)
+        shares = np.where(images > 0, divide(counted, images), shares)
     return shares

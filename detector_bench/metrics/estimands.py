@@ -21,6 +21,7 @@ from detector_bench.metrics.counts import (
     FloatArray,
     Score,
     detector_class_counts,
+    human_class_counts,
 )
 from detector_bench.metrics.scopes import Scopes
 
@@ -52,6 +53,27 @@ def model_bias_score_corrected(counts: CountArray, *, scopes: Scopes | None = No
     """
     term = concentration_corrected(detector_class_counts(counts))
     return mean_over_prompts(one_prompt_each(term, counts), scopes)
+
+
+def model_bias_score_error(counts: CountArray, *, scopes: Scopes | None = None) -> Score:
+    """Error of the model bias score in score points, for endlessly many images; closest to 0 is best.
+
+    Mean over prompts of the detector's minus the human's `concentration_corrected`, over prompts that have both;
+    in [-1, 1]. Positive: the detector overestimates the bias. Unlike the deviation it does not divide by a score
+    that may be chance, and unlike the difference of the published scores it does not move with the number of
+    images that the detector keeps. Not in the paper.
+
+    Args:
+        counts: `[..., t2i_model, prompt, truth, verdict]`.
+        scopes: for one number for each T2I model and category.
+
+    Returns:
+        `Score.n` counts the prompts used; those with fewer than two images that the human, or the detector, calls
+        clear are in `Score.n_left_out`.
+    """
+    reported = concentration_corrected(detector_class_counts(counts))
+    actual = concentration_corrected(human_class_counts(counts))
+    return mean_over_prompts(one_prompt_each(reported - actual, counts), scopes)
 
 
 def model_bias_score_if_fair(counts: CountArray, *, scopes: Scopes | None = None) -> Score:

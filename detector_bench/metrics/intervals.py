@@ -18,6 +18,18 @@ from detector_bench.metrics.counts import CountArray, FloatArray, divide
 ENOUGH_FOR_PERCENTILES = 400
 """From fewer resamples only a standard error is taken."""
 
+_ENOUGH_FOR_A_VARIANCE = 3
+_ROUNDING = 1e-12
+"""Resamples with a smaller variance are equal, but for the rounding of single precision."""
+
+
+_DEGREES_OF_A_SCALE = 2
+"""Student's t with d degrees of freedom has the variance d / (d - 2)."""
+
+FEWEST_DEGREES_OF_PROMPTS = 5
+"""Of fewer prompts the scatter is hardly known, and nothing bounds it: intervals by it hold 86 to 100 % instead of
+95 %."""
+
 
 class Interval(NamedTuple):
     """Limits, arrays of one shape; NaN where there is no interval."""
@@ -32,6 +44,119 @@ def percentile_interval(resampled: FloatArray, *, level: float) -> Interval:
     return ordered.interval(np.asarray((1 - level) / 2), np.asarray((1 + level) / 2))
 
 
+def score_interval(
+    resampled: FloatArray,
+    value: FloatArray,
+    *,
+    lowest: float,
+    highest: float,
+    spread: FloatArray,
+    images: CountArray,
+    at_most_images: bool,
+    level: float,
+) -> Interval:
+    """Wilson's score interval of a number between two bounds, by its effective number of images.
+
+    On the scale from `lowest` = 0 to `highest` = 1, a share p of n images has the variance p (1 - p) / n. So a
+    number whose resamples have the mean m and the variance v scatters as a share of m (1 - m) / v images does: its
+    effective number of images (Korn and Graubard 1998; with Wilson's interval Dean and Pagano 2015). Near a bound
+    the limits are skewed as they should be, which percentiles are not; with many images both agree.
+
+    Args:
+        resampled: `[..., resample]`, neither centred nor stretched.
+        value: the metric itself, `[...]`.
+        lowest: of the metric's range.
+        highest: of the metric's range.
+        spread: see `metrics.sampling_distribution.spread_factors`; broadcasts against `[...]`.
+        images: how many images give the number at a bound, where no resample differs: 1 / the step that one image
+            makes, `[...]`.
+        at_most_images: the effective number cannot be larger than `images`, as where prompts are drawn, of which
+            each has several images.
+        level: 0.95 for a 95 % interval.
+
+    Returns:
+        NaN where the metric is undefined in more than half of the resamples, or all agree inside the bounds.
+    """
+    width = highest - lowest
+    share = (value - lowest) / width
+    defined, middle, squares = _moments(resampled)
+    # Few resamples estimate a variance badly: Student's t again, as in the spread factors.
+    degrees = np.where(defined > _ENOUGH_FOR_A_VARIANCE, defined - 3, np.nan)
+    variance = divide(squares, degrees) * (spread / width) ** 2
+    centre = (middle - lowest) / width
+    effective = divide(centre * (1 - centre), np.where(variance > _ROUNDING, variance, np.nan))
+    at_bound = (share <= 0) | (share >= 1)
+    known = np.where(np.isnan(effective) & at_bound & ~np.isnan(spread), images, effective)
+    if at_most_images:
+        known = np.minimum(known, images)
+    inside = (share >= 0) & (share <= 1)
+    usable = (defined >= resampled.shape[-1] / 2) & (known > 0) & inside
+    limits = wilson_interval(np.where(inside, share, 0), np.where(usable, known, 0), level=level)
+    return Interval(*(np.where(usable, lowest + width * limit, np.nan) for limit in limits))
+
+
+def interval_of_ratio(
+    numerator: FloatArray,
+    denominator: FloatArray,
+    *,
+    of_numerator: Interval,
+    of_denominator: Interval,
+    correlation: FloatArray,
+) -> Interval:
+    """Interval of a ratio of two numbers of 0 or more, from the interval of each (Donner and Zou 2012, MOVER-R).
+
+    Args:
+        numerator: `[...]`.
+        denominator: `[...]`.
+        of_numerator: its interval.
+        of_denominator: its interval.
+        correlation: of the two, over studies.
+
+    Returns:
+        NaN where the denominator's interval is so wide that the ratio could be anything (its upper limit is twice
+        the denominator or more, or its lower limit 0).
+    """
+    limits = []
+    for top, bottom, sign in (
+        (of_numerator.low, of_denominator.high, -1),
+        (of_numerator.high, of_denominator.low, 1),
+    ):
+        both = numerator * denominator + correlation * (numerator - top) * (denominator - bottom)
+        divisor = bottom * (2 * denominator - bottom)
+        root = both**2 - top * (2 * numerator - top) * divisor
+        limits.append(divide(both + sign * np.sqrt(np.maximum(root, 0)), np.where(divisor > 0, divisor, np.nan)))
+    bounded = ~np.isnan(limits[0] + limits[1])
+    return Interval(*(np.where(bounded, limit, np.nan) for limit in limits))
+
+
+def interval_of_mean(values: FloatArray, intervals: Interval) -> Interval:
+    """Interval of the mean of independent numbers, from the interval of each (Zou and Donner 2008, MOVER).
+
+    The distances from the numbers to their limits are added like independent errors.
+
+    Args:
+        values: `[..., number]`; NaN for one that is left out.
+        intervals: of each.
+    """
+    present = ~np.isnan(values)
+    number = present.sum(axis=-1)
+    mean = divide(np.where(present, values, 0).sum(axis=-1), number)
+    below, above = (
+        divide(np.sqrt((np.where(present, values - limit, 0) ** 2).sum(axis=-1)), number) for limit in intervals
+    )
+    return Interval(mean - below, mean + above)
+
+
+def correlation_of(one: FloatArray, other: FloatArray) -> FloatArray:
+    """Correlation of two numbers over the resamples in which both are defined; 0 where one does not vary."""
+    both = ~np.isnan(one + other)
+    one, other = (np.where(both, each, np.nan) for each in (one, other))
+    one, other = (each - mean_of_defined(each)[..., np.newaxis] for each in (one, other))
+    products = (np.nan_to_num(pair).sum(axis=-1) for pair in (one * other, one * one, other * other))
+    crossed, of_one, of_other = products
+    return np.nan_to_num(divide(crossed, np.sqrt(of_one * of_other)))
+
+
 def standard_error_interval(resampled: FloatArray, value: FloatArray, *, level: float) -> Interval:
     """The value plus and minus a quantile of Student's t times the resamples' standard deviation.
 
@@ -43,9 +168,7 @@ def standard_error_interval(resampled: FloatArray, value: FloatArray, *, level: 
         value: the metric itself, `[...]`.
         level: 0.95 for a 95 % interval.
     """
-    defined = (~np.isnan(resampled)).sum(axis=-1)
-    middle = mean_of_defined(resampled)
-    squares = np.nan_to_num((resampled - middle[..., np.newaxis]) ** 2).sum(axis=-1)
+    defined, _, squares = _moments(resampled)
     error = np.sqrt(divide(squares, np.maximum(defined - 1, 0)))
     usable = (error > 0) & (defined >= resampled.shape[-1] / 2)
     half = np.where(usable, _student(np.maximum(defined - 1, 1), level=level) * error, np.nan)
@@ -109,9 +232,23 @@ def wilson_interval_of_f1(f1: FloatArray, n: CountArray, *, level: float) -> Int
 
 def mean_of_defined(resampled: FloatArray) -> FloatArray:
     """Mean over the resamples in which the metric is defined."""
+    total = resampled.sum(axis=-1, dtype=np.float64)
+    if not np.isnan(total).any() and resampled.shape[-1]:
+        return np.asarray(total / resampled.shape[-1])
     defined = ~np.isnan(resampled)
     total = np.where(defined, resampled, 0).sum(axis=-1, dtype=np.float64)
     return divide(total, defined.sum(axis=-1))
+
+
+def _moments(resampled: FloatArray) -> tuple[CountArray, FloatArray, FloatArray]:
+    """How many resamples are defined, their mean, and the sum of their squared distances from it: `[...]` each."""
+    middle = mean_of_defined(resampled)
+    distances = resampled - middle[..., np.newaxis]
+    undefined = np.isnan(distances)
+    if undefined.any():
+        distances[undefined] = 0
+    squares = np.einsum("...i,...i->...", distances, distances)
+    return (~undefined).sum(axis=-1), middle, squares
 
 
 def _student(degrees: CountArray, *, level: float) -> FloatArray:
@@ -148,3 +285,17 @@ class _Ordered:
         )
         quantile = lower + (place - below) * (upper - lower)
         return np.where(known, quantile, np.nan)
+
+
+def stretching(drawn: CountArray, lost: FloatArray) -> FloatArray:
+    """The factor by which resamples are moved away from the value: sqrt(drawn / (drawn - lost - 2)).
+
+    Args:
+        drawn: how many images, or prompts, a resample has.
+        lost: how many degrees of freedom its means take, of images the sum of `own_weight` squared.
+
+    Returns:
+        NaN where nothing is left.
+    """
+    left = drawn - lost - _DEGREES_OF_A_SCALE
+    return np.sqrt(divide(drawn, np.where(left > 0, left, np.nan)))

@@ -55,12 +55,6 @@ class JointVerdicts:
         model = np.arange(self.t2i_models)[:, np.newaxis] * len(self.scopes.categories)
         return (model + self.scopes.category_of_prompt).ravel()
 
-    @cached_property
-    def with_human(self) -> Codes:
-        """`[1 + detector, image]`: the verdicts, and before them the human as a detector that is always right."""
-        human = np.minimum(self.truth, self.classes)
-        return np.concatenate([human[np.newaxis], self.verdicts])
-
     def counts(self, weights: FloatArray | None = None) -> CountArray:
         """Count the images: `[detector, t2i_model, prompt, truth, verdict]`.
 

@@ -1,4 +1,11 @@
-"""Draws of images with replacement within every prompt, reduced at once to the sums that the metrics need."""
+"""Draws of images with replacement within every prompt, reduced at once to the sums that the metrics need.
+
+**One borrowed image.** A prompt with 5 of 5 men has no scatter when its own images are drawn again, though the
+next 5 need not be men. So each prompt of n images is drawn from as if it had one image more, which is any image of
+its T2I model: every draw comes from there with probability 1 / (n + 1). For two equally frequent classes that is
+half an image of each, the pseudo-counts of Jeffreys' prior. Values stay what they are; only their scatter is found
+so. Prompts of more images than are drawn one by one do not borrow, and would hardly.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +16,10 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
 
-from detector_bench.metrics.counts import CountArray
+from detector_bench.metrics.counts import CountArray, FloatArray, divide
+from detector_bench.metrics.image_kinds import Kinds
 from detector_bench.metrics.joint_verdicts import JointVerdicts
 
 RESAMPLES_PER_BLOCK = 50
@@ -19,9 +28,14 @@ RESAMPLES_PER_BLOCK = 50
 LARGEST_DRAWN_ONE_BY_ONE = 64
 """Prompts with more images get normally distributed counts in place of drawn images."""
 
+_LENDERS = 10
+"""For each block of resamples so many images are found that a prompt may borrow; drawing anew for each resample
+takes twice as long."""
+
 _SMALL_VARIANCE = 1e-10
 _IMAGES_AT_ONCE = 50_000
 _Floats = NDArray[np.float32]
+_NOTHING: _Floats = np.empty(0, dtype=np.float32)
 
 
 class Sums(NamedTuple):
@@ -34,54 +48,33 @@ class Sums(NamedTuple):
     pooled: _Floats
     """Images of each kind, `[t2i_model x category, kind, resample]`; see `Kinds`. Of `unchanged`: `[pair,
     ...]`."""
+    codes: _Floats | None = None
+    """Images of each code, `[pair, detector, code, resample]`; None where no codes were given."""
 
 
-class Kinds:
-    """What is counted over all images of a scope: for each detector (truth, verdict), and the human labels.
+def own_weight(images: CountArray, *, one_by_one: int = LARGEST_DRAWN_ONE_BY_ONE) -> FloatArray:
+    """How much of what is drawn for a prompt is its own: 1 less what comes from other prompts.
 
-    Metrics over images do not ask in which class a low-quality image was put, nor for `others` and missing
-    verdicts, so that these share a kind or have none: 8 kinds in place of 16 for two classes.
+    Args:
+        images: of every prompt, `[t2i_model, prompt]`.
+        one_by_one: as for `Resampler`; larger prompts neither borrow nor lend.
+
+    Returns:
+        `[t2i_model, prompt]`; 0 where there is no image.
     """
+    small = (images > 0) & (images <= one_by_one)
+    lent = np.where(small, images, 0)
+    of_own = divide(lent, lent.sum(axis=-1, keepdims=True))
+    return np.where(small, (images + of_own) / (images + 1), (images > 0).astype(np.float64))
 
-    def __init__(self, joint: JointVerdicts) -> None:
-        classes = joint.classes
-        cells = [(truth, verdict) for truth in range(classes) for verdict in range(classes + 1)]
-        self.cells = [*cells, (classes, 0), (classes, classes)]
-        self.detectors = joint.detectors
-        self.labels = classes + 2
-        self.size = len(self.cells) * self.detectors + self.labels
-        kind_of = np.full((self.labels, self.labels), -1)
-        for kind, cell in enumerate(self.cells):
-            kind_of[cell] = kind
-        kind_of[classes, :classes] = kind_of[classes, 0]
-        self._kind_of = kind_of
 
-    def of_images(self, truth: NDArray[np.int8], verdicts: NDArray[np.int8]) -> _Floats:
-        """Indicators `[image, kind]`; kinds by cell, then detector, the human labels last."""
-        indicators = np.zeros((truth.size, self.size), dtype=np.float32)
-        by_cell = indicators[:, : -self.labels].reshape(truth.size, len(self.cells), self.detectors)
-        found = self._kind_of[truth, verdicts].T
-        for kind in range(len(self.cells)):
-            by_cell[:, kind] = found == kind
-        indicators[:, -self.labels :] = truth[:, np.newaxis] == np.arange(self.labels)
-        return indicators
+class _Lent(NamedTuple):
+    """The images of a T2I model's prompts that are drawn one by one."""
 
-    def counts(self, pooled: CountArray) -> CountArray:
-        """Count arrays `[..., detector, resample, truth, verdict]` of sums `[..., kind, resample]`."""
-        by_cell = pooled[..., : -self.labels, :].reshape(
-            *pooled.shape[:-2], len(self.cells), self.detectors, pooled.shape[-1]
-        )
-        shape = (self.labels, self.labels, *by_cell.shape[:-3], *by_cell.shape[-2:])
-        # Truth and verdict come first in memory, so that adding them up runs over long rows.
-        counts = np.zeros(shape, dtype=pooled.dtype)
-        for kind, cell in enumerate(self.cells):
-            counts[cell] = by_cell[..., kind, :, :]
-        return np.moveaxis(counts, (0, 1), (-2, -1))
-
-    def label_counts(self, pooled: CountArray) -> CountArray:
-        """Images of each human label, `[..., label, resample]`, of sums `[..., kind, resample]`."""
-        counts: CountArray = pooled[..., -self.labels :, :]
-        return counts
+    features: _Floats
+    """`[image, feature]`."""
+    kinds: _Floats
+    """`[image, kind]`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +86,7 @@ class _Group:
     images: int
     """How many each pair has; 0 where they differ, in normally distributed groups."""
     features: _Floats
-    """Drawn: indicators `[pair, feature, image]`. Normal: factors of the covariance, `[pair, feature,
+    """Drawn: indicators `[pair, feature and code, image]`. Normal: factors of the covariance, `[pair, feature,
     feature]`."""
     kinds: _Floats
     """Drawn: indicators `[pair x image, kind]`. Normal: what each factor adds to the kinds, `[pair x feature,
@@ -103,10 +96,18 @@ class _Group:
     kinds_mean: _Floats
     rest: _Floats
     """Normal: factor of the covariance of the kinds that the features do not explain, `[kind, kind]`."""
+    codes: _Floats
+    """Normal: what each factor of the features adds to the codes, `[pair, detector, code, feature]`; drawn:
+    empty."""
+    codes_mean: _Floats
+    """Normal: `[pair, detector, code]`."""
+    codes_rest: _Floats
+    """Normal: factors of the covariance of a detector's codes that the features do not explain, `[pair, detector,
+    code, code]`."""
 
 
 class Resampler:
-    """Draws as many images as there are, with replacement, within every prompt of every T2I model.
+    """Draws as many images as there are, with replacement, within every prompt of every T2I model; some borrowed.
 
     A resample is the same for all detectors. Prompts with up to `one_by_one` images are drawn image by image: the
     multinomial distribution itself. In larger ones the counts of classes and kinds follow the normal distribution
@@ -116,14 +117,27 @@ class Resampler:
         joint: truth and verdicts.
         count_verdicts: count images with a verdict, where not all have one.
         one_by_one: up to how many images of a prompt are drawn one by one.
+        codes: a further property of every image, one for each detector, that is counted pair by pair, `[detector,
+            image]`; -1: none. All else is drawn as it would be without codes.
+        borrow: False: from each prompt's own images alone, the plain bootstrap.
     """
 
     def __init__(
-        self, joint: JointVerdicts, *, count_verdicts: bool = False, one_by_one: int = LARGEST_DRAWN_ONE_BY_ONE
+        self,
+        joint: JointVerdicts,
+        *,
+        count_verdicts: bool = False,
+        one_by_one: int = LARGEST_DRAWN_ONE_BY_ONE,
+        codes: NDArray[np.int16] | None = None,
+        borrow: bool = True,
     ) -> None:
         self.kinds = Kinds(joint)
         self._joint = joint
+        self._codes = codes
+        self._code_count = 0 if codes is None else int(codes.max(initial=-1)) + 1
         self._count_verdicts = count_verdicts and bool((joint.verdicts == joint.classes + 1).any())
+        flags = joint.detectors if self._count_verdicts else 0
+        self._features = joint.classes * (1 + joint.detectors) + flags
         self._blocks = joint.t2i_models * len(joint.scopes.categories)
         self._order = np.argsort(joint.pair, kind="stable")
         images = np.bincount(joint.pair, minlength=joint.t2i_models * joint.prompts)
@@ -149,27 +163,72 @@ class Resampler:
                 found.append(self._normal(large, position[large], block))
             return found
 
-        with ThreadPoolExecutor(os.cpu_count()) as threads:
+        # The matrices are small: threads of the linear algebra library would only wait for each other.
+        with threadpool_limits(1, user_api="blas"), ThreadPoolExecutor(os.cpu_count()) as threads:
             self._groups = [
                 group for each in threads.map(groups, np.unique(self.blocks).tolist()) for group in each
             ]
+        self._lent = self._images_to_lend() if borrow else {}
+
+    def _images_to_lend(self) -> dict[int, _Lent]:
+        """By T2I model."""
+        found = {}
+        for model in range(self._joint.t2i_models):
+            drawn = [group for group in self._groups if group.images and self._model_of(group) == model]
+            if drawn:
+                features = [group.features.swapaxes(1, 2).reshape(len(group.kinds), -1) for group in drawn]
+                found[model] = _Lent(np.concatenate(features), np.concatenate([group.kinds for group in drawn]))
+        return found
+
+    def _model_of(self, group: _Group) -> int:
+        return group.block // len(self._joint.scopes.categories)
 
     def _indicators(self, rows: NDArray[np.intp]) -> tuple[_Floats, _Floats]:
-        """Features `[image, feature]` and kinds `[image, kind]` of some images."""
+        """Features `[image, feature]`, codes behind them, and kinds `[image, kind]` of some images."""
         joint = self._joint
         truth, verdicts = joint.truth[rows], joint.verdicts[:, rows]
         judges = np.concatenate([np.minimum(truth, joint.classes)[np.newaxis], verdicts])
         features = [judges == name for name in range(joint.classes)]
         if self._count_verdicts:
             features.append(verdicts <= joint.classes)
+        if self._codes is not None:
+            features += [
+                of_detector == np.arange(self._code_count)[:, np.newaxis] for of_detector in self._codes[:, rows]
+            ]
         return np.concatenate(features).T.astype(np.float32), self.kinds.of_images(truth, verdicts)
+
+    def _sums(self, features: _Floats, kinds: _Floats) -> Sums:
+        """Sums of features `[pair, feature, resample]`, codes behind them, and of kinds."""
+        joint = self._joint
+        named = joint.classes * (1 + joint.detectors)
+        return Sums(
+            features[:, :named].reshape(len(self.pairs), joint.classes, -1, features.shape[-1]),
+            features[:, named : self._features] if self._count_verdicts else None,
+            kinds,
+            None
+            if self._codes is None
+            else features[:, self._features :].reshape(
+                len(self.pairs), joint.detectors, self._code_count, features.shape[-1]
+            ),
+        )
 
     def _drawn(self, pairs: NDArray[np.intp], position: NDArray[np.intp], block: int, images: int) -> _Group:
         rows = self._order[self._starts[pairs][:, np.newaxis] + np.arange(images)].ravel()
         features, kinds = self._indicators(rows)
         stacked = features.reshape(len(pairs), images, -1).swapaxes(1, 2)
-        empty = np.empty(0, dtype=np.float32)
-        return _Group(position, block, images, np.ascontiguousarray(stacked), kinds, empty, empty, empty)
+        return _Group(
+            position,
+            block,
+            images,
+            features=np.ascontiguousarray(stacked),
+            kinds=kinds,
+            mean=_NOTHING,
+            kinds_mean=_NOTHING,
+            rest=_NOTHING,
+            codes=_NOTHING,
+            codes_mean=_NOTHING,
+            codes_rest=_NOTHING,
+        )
 
     def _normal(self, pairs: NDArray[np.intp], position: NDArray[np.intp], block: int) -> _Group:
         sizes = self._starts[pairs + 1] - self._starts[pairs]
@@ -178,66 +237,107 @@ class Resampler:
             alike = np.flatnonzero(sizes == images)
             for some in np.array_split(alike, -(-len(alike) * images // _IMAGES_AT_ONCE)):
                 rows = (self._starts[pairs[some]][:, np.newaxis] + np.arange(images)).ravel()
-                parts.append(_moments(*self._indicators(self._order[rows]), pairs=len(some)))
+                all_features, kinds = self._indicators(self._order[rows])
+                features, codes = np.split(all_features, [self._features], axis=1)
+                by_detector = codes.reshape(len(codes), self._joint.detectors, self._code_count)
+                of_kinds = _moments(features, kinds, pairs=len(some))
+                parts.append((*of_kinds, *_code_moments(features, by_detector, pairs=len(some))))
                 order.append(position[some])
         columns = list(zip(*parts, strict=True))
         mean, kinds_mean, covariance, crossed = (np.concatenate(each) for each in columns[:4])
+        codes_mean, codes_covariance, codes_crossed = (np.concatenate(each) for each in columns[5:])
         factors = _factors(covariance)
         # The part of the kinds that goes along with each independent direction of the features.
-        along = (np.linalg.inv(factors) @ crossed).reshape(-1, self.kinds.size)
+        directions = np.linalg.inv(factors)
+        along = (directions @ crossed).reshape(-1, self.kinds.size)
         rest = _factors(np.sum(columns[4], axis=0) - along.T @ along)
-        arrays = (factors, along, mean, kinds_mean.sum(axis=0), rest)
+        # The same for the codes, pair by pair and each detector's by themselves: causes look at one detector.
+        codes_along = codes_crossed @ directions.swapaxes(-1, -2)[:, np.newaxis]
+        codes_rest = codes_covariance - codes_along @ codes_along.swapaxes(-1, -2)
+        of_codes = (codes_along, codes_mean, _factors(codes_rest) if codes_rest.size else codes_rest)
+        arrays = (factors, along, mean, kinds_mean.sum(axis=0), rest, *of_codes)
         return _Group(np.concatenate(order), block, 0, *(array.astype(np.float32) for array in arrays))
 
     def unchanged(self) -> Sums:
         """The sums of the images as they are: one resample in which each image comes once; kinds by pair."""
-        joint = self._joint
         pairs = [self._order[self._starts[pair] : self._starts[pair + 1]] for pair in self.pairs]
         indicators = [self._indicators(rows) for rows in pairs]
         features = np.stack([each.sum(axis=0) for each, _ in indicators])[..., np.newaxis]
         kinds = np.stack([each.sum(axis=0) for _, each in indicators])[..., np.newaxis]
-        named = joint.classes * (1 + joint.detectors)
-        class_counts = features[:, :named].reshape(len(pairs), joint.classes, -1, 1)
-        return Sums(class_counts, features[:, named:] if self._count_verdicts else None, kinds)
+        return self._sums(features, kinds)
 
     def block(self, number: int, *, seed: int) -> Sums:
         """The sums of one block of `RESAMPLES_PER_BLOCK` resamples; equal arguments give equal numbers."""
-        stream = np.random.Generator(np.random.SFC64(np.random.SeedSequence(seed, spawn_key=(number,))))
-        joint = self._joint
-        judges, resamples = 1 + joint.detectors, RESAMPLES_PER_BLOCK
-        named = joint.classes * judges
-        width = named + (joint.detectors if self._count_verdicts else 0)
-        features = np.empty((len(self.pairs), width, resamples), dtype=np.float32)
-        pooled = np.zeros((self._blocks, self.kinds.size, resamples), dtype=np.float32)
+        stream = _stream(seed, number)
+        # Of its own, so that codes leave everything else as it is drawn without them.
+        code_stream = _stream(seed, number, 1)
+        width = self._features + self._joint.detectors * self._code_count
+        features = np.empty((len(self.pairs), width, RESAMPLES_PER_BLOCK), dtype=np.float32)
+        pooled = np.zeros((self._blocks, self.kinds.size, RESAMPLES_PER_BLOCK), dtype=np.float32)
         for group in self._groups:
-            draw = _draw_images if group.images else _draw_counts
-            features[group.pairs], kinds = draw(group, stream)
+            if group.images:
+                lent = self._lent.get(self._model_of(group))
+                features[group.pairs], kinds = _draw_images(group, lent, stream)
+            else:
+                features[group.pairs], kinds = _draw_counts(group, stream, code_stream)
             pooled[group.block] += kinds
-        np.maximum(pooled, 0, out=pooled)
-        return Sums(
-            features[:, :named].reshape(len(self.pairs), joint.classes, judges, resamples),
-            features[:, named:] if self._count_verdicts else None,
-            pooled,
-        )
+        return self._sums(features, np.maximum(pooled, 0, out=pooled))
 
 
-def _draw_images(group: _Group, stream: np.random.Generator) -> tuple[_Floats, _Floats]:
+def prompt_weights(joint: JointVerdicts, number: int, *, seed: int) -> NDArray[np.float32]:
+    """How often each prompt is drawn: `[prompt, resample]`. Prompts without images take no part.
+
+    Every category keeps its number of prompts. Equal arguments give equal numbers.
+    """
+    stream = _stream(seed, number)
+    weights = np.zeros((joint.prompts, RESAMPLES_PER_BLOCK), dtype=np.float32)
+    has_images = np.bincount(joint.pair % max(joint.prompts, 1), minlength=joint.prompts) > 0
+    for category in range(len(joint.scopes.categories)):
+        members = np.flatnonzero((joint.scopes.category_of_prompt == category) & has_images)
+        if members.size:
+            equal = np.full(members.size, 1 / members.size)
+            weights[members] = stream.multinomial(members.size, equal, size=RESAMPLES_PER_BLOCK).T
+    return weights
+
+
+def _stream(seed: int, *key: int) -> np.random.Generator:
+    return np.random.Generator(np.random.SFC64(np.random.SeedSequence(seed, spawn_key=key)))
+
+
+def _draw_images(group: _Group, lent: _Lent | None, stream: np.random.Generator) -> tuple[_Floats, _Floats]:
     pairs, images, resamples = len(group.pairs), group.images, RESAMPLES_PER_BLOCK
-    drawn = stream.integers(0, images, size=(resamples * pairs, images), dtype=np.uint16)
-    place = np.arange(resamples * pairs, dtype=np.intp)[:, np.newaxis] * images + drawn
-    times = np.zeros(resamples * pairs * images, dtype=np.float32)
+    features, kinds, places = group.features, group.kinds, images
+    drawn = stream.integers(0, images + (lent is not None), size=(resamples * pairs, images), dtype=np.uint16)
+    if lent is not None:
+        chosen = stream.integers(0, len(lent.features), size=(pairs, _LENDERS))
+        features = np.concatenate([features, lent.features[chosen].swapaxes(1, 2)], axis=2)
+        own = kinds.reshape(pairs, images, -1)
+        kinds = np.concatenate([own, lent.kinds[chosen]], axis=1).reshape(-1, kinds.shape[-1])
+        places += _LENDERS
+        borrowed = drawn == images
+        drawn[borrowed] += stream.integers(0, _LENDERS, size=np.count_nonzero(borrowed), dtype=np.uint16)
+    place = np.arange(resamples * pairs, dtype=np.intp)[:, np.newaxis] * places + drawn
+    times = np.zeros(resamples * pairs * places, dtype=np.float32)
     np.add.at(times, place.ravel(), np.float32(1))
-    by_image = times.reshape(resamples, pairs * images).T
-    return group.features @ by_image.reshape(pairs, images, resamples), group.kinds.T @ by_image
+    by_image = times.reshape(resamples, pairs * places).T
+    return features @ by_image.reshape(pairs, places, resamples), kinds.T @ by_image
 
 
-def _draw_counts(group: _Group, stream: np.random.Generator) -> tuple[_Floats, _Floats]:
+def _draw_counts(
+    group: _Group, stream: np.random.Generator, code_stream: np.random.Generator
+) -> tuple[_Floats, _Floats]:
     resamples = RESAMPLES_PER_BLOCK
     directions = stream.standard_normal((*group.mean.shape, resamples), dtype=np.float32)
     counts = group.mean[..., np.newaxis] + group.features @ directions
     kinds = group.kinds.T @ directions.reshape(-1, resamples)
     kinds += group.rest @ stream.standard_normal((len(group.rest), resamples), dtype=np.float32)
     kinds += group.kinds_mean[:, np.newaxis]
+    if group.codes.size:
+        rest = code_stream.standard_normal((*group.codes_mean.shape, resamples), dtype=np.float32)
+        codes = (
+            group.codes_mean[..., np.newaxis] + group.codes @ directions[:, np.newaxis] + group.codes_rest @ rest
+        )
+        counts = np.concatenate([counts, codes.reshape(len(counts), -1, resamples)], axis=1)
     return np.maximum(counts, 0, out=counts), kinds
 
 
@@ -258,6 +358,23 @@ def _moments(features: _Floats, kinds: _Floats, *, pairs: int) -> tuple[CountArr
     covariance = transposed @ by_pair - mean[:, :, np.newaxis] * mean[:, np.newaxis] / images
     crossed = transposed @ kinds_by_pair - mean[:, :, np.newaxis] * kinds_mean[:, np.newaxis] / images
     return mean, kinds_mean, covariance, crossed, kinds.T @ kinds - kinds_mean.T @ kinds_mean / images
+
+
+def _code_moments(features: _Floats, codes: _Floats, *, pairs: int) -> tuple[CountArray, ...]:
+    """As `_moments`, for the codes of every detector.
+
+    Returns:
+        Means `[pair, detector, code]`, covariances `[pair, detector, code, code]`, and those with the features
+        `[pair, detector, code, feature]`.
+    """
+    images = len(features) // pairs
+    by_pair = features.reshape(pairs, 1, images, -1)
+    by_code = codes.reshape(pairs, images, *codes.shape[1:]).transpose(0, 2, 3, 1)
+    mean = by_code.sum(axis=-1, dtype=np.float64)
+    feature_mean = by_pair.sum(axis=-2, dtype=np.float64)[..., np.newaxis, :]
+    covariance = by_code @ by_code.swapaxes(-1, -2) - mean[..., np.newaxis] * mean[..., np.newaxis, :] / images
+    crossed = by_code @ by_pair - mean[..., np.newaxis] * feature_mean / images
+    return mean, covariance, crossed
 
 
 def _factors(covariances: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -3,13 +3,15 @@
 Two corrections, without which intervals miss the truth (docs/uncertainty.md shows by how much):
 
 - **Centring.** Drawing images again adds chance to every distance between shares, so resampled model bias scores
-  and prompt bias score differences all lie too high. They are moved so that their mean lies on the metric's
-  value. The deviation, a ratio of two such scores, is formed from moved scores. Not needed where whole prompts
-  are drawn.
+  and prompt bias score differences all lie too high; borrowed images move every number a little. Resamples are
+  moved so that their mean lies on the metric's value. The deviation, a ratio of two such scores, is formed from
+  moved scores. Not needed where whole prompts are drawn.
 - **Spread.** Within a prompt of n images the bootstrap's variance is (n - 1) / n of what it should be, as one
-  degree of freedom is lost to the prompt's mean. Distances from the value are stretched by the square root of
-  images / (images - prompts); of prompts / (prompts - categories), where prompts are drawn. With one image per
-  prompt nothing is known about the scatter, and there is no interval.
+  degree of freedom is lost to the prompt's mean; less, w squared, where only a part w of what is drawn is the
+  prompt's own. And a variance that is itself estimated calls for Student's t, whose variance with d degrees of
+  freedom is d / (d - 2). So variances are multiplied by images / (images - sum of w squared - 2); by prompts /
+  (prompts - categories - 2), where prompts are drawn. Where nothing is left, or the scatter of prompts rests on
+  fewer than five degrees of freedom, there is no interval.
 """
 
 from __future__ import annotations
@@ -20,16 +22,9 @@ import numpy as np
 
 from detector_bench.metrics.bootstrap import Unit
 from detector_bench.metrics.counts import FloatArray, divide
-from detector_bench.metrics.intervals import mean_of_defined
+from detector_bench.metrics.intervals import FEWEST_DEGREES_OF_PROMPTS, mean_of_defined, stretching
 from detector_bench.metrics.joint_verdicts import JointVerdicts
-
-MEANS_OF_DISTANCES = (
-    "model_bias_score",
-    "model_bias_score_actual",
-    "model_bias_score_corrected",
-    "prompt_bias_score_difference",
-)
-"""Metrics that are centred."""
+from detector_bench.metrics.resampling import own_weight
 
 _DEVIATION = "model_bias_score_deviation"
 
@@ -48,7 +43,7 @@ def sampling_distribution(
     found: dict[str, FloatArray] = {}
     for name in resampled.keys() & values.keys():
         value = values[name]
-        middle = mean_of_defined(resampled[name]) if name in MEANS_OF_DISTANCES and unit == "image" else value
+        middle = mean_of_defined(resampled[name]) if unit == "image" else value
         found[name] = value[..., np.newaxis] + spread[..., np.newaxis] * (
             resampled[name] - middle[..., np.newaxis]
         )
@@ -65,10 +60,11 @@ def spread_factors(joint: JointVerdicts, *, unit: Unit) -> FloatArray:
     images = images.reshape(joint.t2i_models, joint.prompts)
     if unit == "image":
         drawn = joint.scopes.sums(images, prompt_axis=-1)
-        lost = joint.scopes.sums((images > 0).astype(np.int64), prompt_axis=-1)
+        lost = joint.scopes.sums(own_weight(images) ** 2, prompt_axis=-1)
     else:
         asked = (images.sum(axis=0) > 0).astype(np.int64)
         of_category = np.bincount(joint.scopes.category_of_prompt, asked, len(joint.scopes.categories))
         drawn = np.tile(np.concatenate([[of_category.sum()], of_category]), (1 + joint.t2i_models, 1))
         lost = np.tile(np.concatenate([[(of_category > 0).sum()], of_category > 0]), (1 + joint.t2i_models, 1))
-    return np.sqrt(divide(drawn, drawn - lost))
+        lost = np.where(drawn - lost >= FEWEST_DEGREES_OF_PROMPTS, lost, drawn)
+    return stretching(drawn, lost)

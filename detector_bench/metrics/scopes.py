@@ -30,6 +30,11 @@ class Scopes:
         positions = np.array([position[category] for category in category_of_prompt], dtype=np.intp)
         return cls(categories, positions)
 
+    @property
+    def category_words(self) -> NDArray[np.object_]:
+        """`[prompt]`: the name of each prompt's category."""
+        return np.array(self.categories, dtype=object)[self.category_of_prompt]
+
     def sums(self, values: CountArray, *, prompt_axis: int) -> CountArray:
         """Add up over the prompts of each scope.
 
@@ -54,6 +59,52 @@ class Scopes:
             0,
         )
         return _with_total_first(_with_total_first(per_category, prompt_axis), prompt_axis - 1)
+
+
+@dataclass(frozen=True, slots=True)
+class LayeredScopes(Scopes):
+    """Scopes of several levels, such as categories and the groups that they belong to.
+
+    A prompt is in at most one scope of each level, and may be in none; all prompts are in the total. `categories`
+    are the scopes of all levels, one level after the other.
+    """
+
+    membership: NDArray[np.bool_]
+    """`[scope, prompt]`."""
+    words: tuple[str, ...]
+    """What stands as category in the rows of single prompts."""
+
+    @classmethod
+    def of_levels(cls, *levels: Sequence[str], otherwise: Sequence[str]) -> LayeredScopes:
+        """Build from each level's name of every prompt, "" where it is in no scope of the level.
+
+        Args:
+            levels: `[prompt]` each; the first one in which a prompt has a name gives the word for its rows.
+            otherwise: that word for prompts that are in no scope.
+        """
+        names = tuple(dict.fromkeys(name for level in levels for name in level if name))
+        membership = np.array(
+            [[name in of_prompt for of_prompt in zip(*levels, strict=True)] for name in names], dtype=np.bool_
+        ).reshape(len(names), len(otherwise))
+        words = tuple(
+            next((name for name in of_prompt if name), word)
+            for *of_prompt, word in zip(*levels, otherwise, strict=True)
+        )
+        first = np.where(membership.any(axis=0), membership.argmax(axis=0), -1) if names else -1
+        return cls(names, np.broadcast_to(first, len(otherwise)).astype(np.intp), membership, words)
+
+    @property
+    def category_words(self) -> NDArray[np.object_]:
+        """`[prompt]`: the name of the first scope that each prompt is in."""
+        return np.array(self.words, dtype=object)
+
+    def sums(self, values: CountArray, *, prompt_axis: int) -> CountArray:
+        """As `Scopes.sums`; the total is that of all prompts, whether or not they are in a scope."""
+        last = np.moveaxis(values, prompt_axis, -1)
+        total = last.sum(axis=-1, keepdims=True)
+        of_scopes = last @ self.membership.T.astype(total.dtype)
+        together = np.moveaxis(np.concatenate([total, of_scopes], axis=-1), -1, prompt_axis)
+        return _with_total_first(together, prompt_axis - 1)
 
 
 def _with_total_first(values: CountArray, axis: int) -> CountArray:

@@ -7,7 +7,7 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +24,7 @@ from pydantic import (
 
 from detector_bench.config_errors import config_error_from
 from detector_bench.errors import ConfigError
+from detector_bench.plugin_source import source_fingerprint
 from detector_bench.registry import Registry
 from detector_bench.weights import Checkpoint, Weights, WeightsFile, WeightsLocator
 
@@ -118,6 +119,8 @@ class Stage(BaseModel, ABC):
             stages set 1, so that an interruption loses one image and not a batch.
         cached: whether results are worth keeping on disk.
         needs_pixels: whether the function reads `frame.pixels`.
+        precision_taken: the number format that it computes with on this machine, for the record of a run.
+        device_taken: where it computes on this machine, for the record of a run; asked once it is loaded.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -129,6 +132,14 @@ class Stage(BaseModel, ABC):
     images_per_call: ClassVar[int | None] = None
     cached: ClassVar[bool] = True
     needs_pixels: ClassVar[bool] = True
+    precision_taken: ClassVar[str] = "not stated"
+    device_taken: ClassVar[str] = "not stated"
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
+        """Remember the source of a stage that is plugged in, as it is now."""
+        super().__pydantic_init_subclass__(**kwargs)
+        source_fingerprint(cls)
 
     @model_serializer(mode="wrap")
     def _with_kind(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
@@ -143,7 +154,7 @@ class Stage(BaseModel, ABC):
         return ()
 
     def missing_settings(self) -> tuple[str, ...]:
-        """What the stage needs from the environment and does not find there, a line each."""
+        """What the stage needs from the environment or the machine and does not find there, a line each."""
         return ()
 
     @property
@@ -199,7 +210,12 @@ for _name, _target in {
     STAGES.register(_name, _target)
 
 
-def _parse_stage(value: Any) -> Any:
+def parse_stage(value: Any) -> Any:
+    """Build a stage from its name, or from a mapping with its name as `kind`; a stage is given back as it is.
+
+    Raises:
+        ValueError: an unknown name, or parameters that do not fit.
+    """
     if isinstance(value, Stage):
         return value
     if isinstance(value, str):
@@ -216,36 +232,48 @@ def _parse_stage(value: Any) -> Any:
         raise ValueError(str(error)) from error
 
 
-StageField = Annotated[SerializeAsAny[Stage], BeforeValidator(_parse_stage)]
+StageField = Annotated[SerializeAsAny[Stage], BeforeValidator(parse_stage)]
 """A stage in a configuration: `yunet_faces`, or `{kind: yunet_faces, score_threshold: 0.8}`."""
 
 
 def fingerprint(part: BaseModel, *, weights: WeightsLocator) -> str:
     """Sha256 over all that decides a stage's result: name, version, parameters, input stages, weights.
 
-    Weights count with their content, not their path. Library versions are not part of it; they are in `run.json`.
+    Of a stage that is plugged in, its source counts, too (see `plugin_source`). Weights count with their content,
+    not their path. Library versions are not part of it; they are in `run.json`.
 
     Raises:
-        ConfigError, WeightsError: see `canonical`.
+        ConfigError, WeightsError, MissingExtraError: see `canonical`.
     """
     text = json.dumps(canonical(part, weights=weights), sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()
 
 
+@runtime_checkable
+class TakesSettings(Protocol):
+    """A part of a configuration with a word, such as `auto`, that stands for one thing here and another there."""
+
+    def settings_taken(self) -> Mapping[str, Any]:
+        """By field, what the word stands for on this machine."""
+
+
 def canonical(value: Any, *, weights: WeightsLocator) -> Any:
     """Reduce parameters to plain JSON data, weights files to their content's sha256.
 
-    Fields marked `DESCRIPTIVE` are left out.
+    Fields marked `DESCRIPTIVE` are left out; of a field that depends on the machine (`TakesSettings`) what was
+    taken counts.
 
     Raises:
         ConfigError: a parameter that is no text, number, list, mapping or model of these.
         WeightsError: a weights file without a pinned sha256 that is not there.
+        MissingExtraError: what is taken depends on a package that is not installed.
     """
     if isinstance(value, WeightsFile | Checkpoint):
         return {"weights": weights.content_sha256(value)}
     if isinstance(value, BaseModel):
+        taken = value.settings_taken() if isinstance(value, TakesSettings) else {}
         parameters = {
-            name: canonical(getattr(value, name), weights=weights)
+            name: canonical(taken.get(name, getattr(value, name)), weights=weights)
             for name, field in type(value).model_fields.items()
             if field.json_schema_extra != DESCRIPTIVE
         }
@@ -254,6 +282,7 @@ def canonical(value: Any, *, weights: WeightsLocator) -> Any:
             "version": getattr(value, "version", 1),
             "parameters": parameters,
             "weights": [weights.content_sha256(file) for file in _own_weights(value)],
+            **_plugged_in(value, weights=weights),
         }
     if isinstance(value, Mapping):
         return {str(key): canonical(item, weights=weights) for key, item in value.items()}
@@ -265,6 +294,16 @@ def canonical(value: Any, *, weights: WeightsLocator) -> Any:
         f"a parameter of type {type(value).__name__} cannot be part of a fingerprint: {value!r} "
         "(accepted: text, numbers, true or false, lists, mappings, stages, weights files)"
     )
+
+
+def _plugged_in(value: BaseModel, *, weights: WeightsLocator) -> dict[str, Any]:
+    """What counts besides for a model from elsewhere; nothing for those of detector_bench."""
+    source = source_fingerprint(type(value))
+    if source is None:
+        return {}
+    # A stage need not have its inputs as fields.
+    inputs = [canonical(each, weights=weights) for each in value.inputs()] if isinstance(value, Stage) else []
+    return {"source": source, "inputs": inputs}
 
 
 def _own_weights(value: BaseModel) -> tuple[Weights, ...]:

@@ -2,20 +2,78 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
+from functools import cache
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import BaseModel, ConfigDict, Field
 
 from detector_bench.errors import ConfigError
+from detector_bench.extras import is_installed, require
 from detector_bench.perception.stage import DESCRIPTIVE
 
 Device = Annotated[Literal["auto", "cpu", "cuda", "mps"], Field(json_schema_extra=DESCRIPTIVE)]
 """`auto` takes the GPU where there is one. No part of a stage's fingerprint: results differ by rounding only."""
 
 Precision = Literal["auto", "float32", "bfloat16", "float16"]
-"""`auto` takes 16 bits where the hardware computes with them: bfloat16, or float16 on older GPUs; else float32."""
+"""`auto` takes 16 bits where the hardware computes with them: bfloat16, or float16 on older GPUs; else float32.
+A fingerprint holds what was taken, never the word `auto`, so that results of two precisions cannot mix."""
+
+
+class TorchSettings(BaseModel):
+    """The settings of a part that computes with PyTorch: a stage, an encoder, or a detector that hands them on."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    precision: Precision = "auto"
+    device: Device = "auto"
+
+    @property
+    def through_torch(self) -> bool:
+        """Whether these settings count: another format of the network may run elsewhere."""
+        return True
+
+    @property
+    def precision_taken(self) -> str:
+        """The number format that `precision` stands for on this machine; asks PyTorch only where it says `auto`.
+
+        Raises:
+            MissingExtraError: `auto`, and PyTorch is not installed.
+            ConfigError: see `chosen_device`.
+        """
+        return _precision_taken(self.precision, self.device) if self.through_torch else OF_THE_FILE
+
+    @property
+    def device_taken(self) -> str:
+        """The device that `device` stands for on this machine, a GPU with its name.
+
+        Raises:
+            MissingExtraError: PyTorch is not installed.
+            ConfigError: see `chosen_device`.
+        """
+        return device_name(self.device)
+
+    def settings_taken(self) -> Mapping[str, Any]:
+        """What a fingerprint holds in place of `precision`; see `stage.canonical`."""
+        return {"precision": self.precision_taken} if self.through_torch else {}
+
+    def missing_settings(self) -> tuple[str, ...]:
+        """A line if this machine lacks the device or the precision; see `Stage.missing_settings`."""
+        # float32 on whatever there is can always be had, and PyTorch takes seconds to be imported.
+        anything = self.precision in ("auto", "float32") and self.device in ("auto", "cpu")
+        if anything or not self.through_torch or not is_installed("torch"):
+            return ()
+        torch = require("torch", extra="torch")
+        try:
+            chosen_precision(torch, self.precision, device=chosen_device(torch, self.device))
+        except ConfigError as error:
+            return (str(error),)
+        return ()
+
+
+OF_THE_FILE = "as in the network's file"
+"""The precision of a network whose file fixes it, such as one in ONNX."""
 
 
 def chosen_device(torch: Any, device: Device) -> str:
@@ -36,10 +94,18 @@ def chosen_precision(torch: Any, precision: Precision, *, device: str) -> Any:
     """The number format, as a `torch.dtype`.
 
     Raises:
-        ConfigError: float16 on a CPU, where most operations lack it.
+        ConfigError: float16 on a CPU, where most operations lack it; bfloat16 on a GPU that has none.
     """
     if precision == "float16" and device == "cpu":
-        raise ConfigError("precision 'float16' needs a GPU; on a CPU choose bfloat16 or float32")
+        raise ConfigError(
+            "precision 'float16' needs a GPU, and this is to run on the CPU: set `precision: bfloat16`, `float32` "
+            "or `auto`"
+        )
+    if precision == "bfloat16" and device == "cuda" and not torch.cuda.is_bf16_supported():
+        raise ConfigError(
+            "precision 'bfloat16' is asked for, and this GPU has none: set `precision: float16`, `float32` or "
+            "`auto`"
+        )
     if precision != "auto":
         return getattr(torch, precision)
     if device == "cuda":
@@ -63,6 +129,36 @@ def shorten_products(torch: Any, module: Any, dtype: Any) -> Callable[[], Abstra
             layer.to(dtype)
     device = next(module.parameters()).device.type
     return lambda: torch.autocast(device, dtype=dtype)
+
+
+def exact_convolutions(torch: Any) -> AbstractContextManager[Any]:
+    """The context in which float32 convolutions are float32 on an NVIDIA GPU, too, and not its shorter TF32.
+
+    Enter each one only once: PyTorch makes it of a generator. (Products of matrices are float32 by default.)
+    """
+    context: AbstractContextManager[Any] = torch.backends.cudnn.flags(enabled=True, allow_tf32=False)
+    return context
+
+
+def device_name(device: Device) -> str:
+    """The device that is taken on this machine, as PyTorch calls it, and a GPU's name.
+
+    Raises:
+        MissingExtraError: PyTorch is not installed.
+        ConfigError: see `chosen_device`.
+    """
+    torch = require("torch", extra="torch")
+    chosen = chosen_device(torch, device)
+    return f"cuda ({torch.cuda.get_device_name()})" if chosen == "cuda" else chosen
+
+
+@cache
+def _precision_taken(precision: Precision, device: Device) -> str:
+    if precision != "auto":
+        return precision
+    torch = require("torch", extra="torch")
+    chosen = chosen_precision(torch, precision, device=chosen_device(torch, device))
+    return str(chosen).removeprefix("torch.")
 
 
 def _cpu_computes_bfloat16(torch: Any) -> bool:

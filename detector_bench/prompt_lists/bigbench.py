@@ -19,16 +19,20 @@ REFERENCE_ATTRIBUTES = frozenset({"gender", "age", "race"})
 IMAGEBITE_KEYS = frozenset({"requirements", "ethical_concerns", "dimensions"})
 UNKNOWN_CATEGORY = "unknown"
 
+CHARACTERISTIC, OCCUPATION, SOCIAL_RELATION = "characteristic", "occupation", "social_relation"
+
+_OPEN = {"gender": "", "age": "", "race": ""}
 _ONE_PERSON = (
-    ("characteristic", re.compile(r"a photo of an? (.+) person", re.IGNORECASE)),
-    ("occupation", re.compile(r"a photo of one (.+)", re.IGNORECASE)),
+    (CHARACTERISTIC, re.compile(r"a photo of an? (.+) person", re.IGNORECASE)),
+    (OCCUPATION, re.compile(r"a photo of one (.+)", re.IGNORECASE)),
 )
-_SOCIAL_RELATION = "social_relation"
 _PERSON_AT_SIDE = r"\b(?:one|another|an?) ((?:(?!\bwith\b).)+? at {side})\b"
 
 
 def read_reference_prompts(path: Path) -> tuple[list[Prompt], list[str]]:
     """Read the prompts of a file with reference shares; the shares themselves are not looked at.
+
+    All of them leave gender, race and age open: BIGbench takes even a "Husband" so.
 
     A prompt for two people, whose shares are given for two subjects (`left` and `right`), gives two rows, one
     per subject: the same sentence, and the subject as the word ("Employer at left"). Category is the acquired
@@ -60,7 +64,7 @@ def read_reference_prompts(path: Path) -> tuple[list[Prompt], list[str]]:
             wrong.append(cell.problem("prompt without reference shares", value=found, accepted=accepted))
         elif subjects:
             n_pairs += 1
-            prompts += [Prompt(_SOCIAL_RELATION, _person_at(side, text), text) for side in subjects]
+            prompts += [Prompt(SOCIAL_RELATION, _person_at(side, text), text, stated=_OPEN) for side in subjects]
         else:
             prompts.append(_one_person(text))
     findings.add_kind(wrong)
@@ -85,8 +89,8 @@ def _one_person(text: str) -> Prompt:
     for category, form in _ONE_PERSON:
         found = form.fullmatch(text)
         if found:
-            return Prompt(category, found.group(1), text)
-    return Prompt(UNKNOWN_CATEGORY, text, text)
+            return Prompt(category, found.group(1), text, stated=_OPEN)
+    return Prompt(UNKNOWN_CATEGORY, text, text, stated=_OPEN)
 
 
 def _person_at(side: str, text: str) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import csv
 import itertools
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,7 +22,8 @@ from detector_bench.prompt_lists.articles import indefinite_article
 from detector_bench.prompt_lists.cell_checks import Cell, check_text, report_repeats
 from detector_bench.prompt_lists.json_reading import read_json_object
 from detector_bench.prompt_lists.prompt_list import Prompt
-from detector_bench.vocabulary import ALL
+from detector_bench.taxonomies.communities import attribute_of, meaning_of, statement_in
+from detector_bench.vocabulary import ALL, ATTRIBUTES, PARTLY
 
 TEMPLATE_COLUMNS = ("prompt_id", "target_ethical_concerns", "template", "ethical_concern", "dimension")
 """Columns of the template file that are read; others may stand beside them."""
@@ -80,12 +81,22 @@ class _Template:
         return self.cells[column].text
 
     @property
+    def targets(self) -> frozenset[str]:
+        """The ethical concerns for which images of it can be judged, unless their communities are filled in."""
+        names = self["target_ethical_concerns"].split(";")
+        return frozenset(name.strip() for name in names if name.strip())
+
+    @property
     def markups(self) -> list[str]:
         return list(dict.fromkeys(_MARKUP.findall(self["template"])))
 
 
 def read_imagebite_prompts(templates: Path, input_file: Path) -> tuple[list[Prompt], list[str]]:
     """Fill every template with all combinations of communities and of its dimension's values.
+
+    What a prompt states of an attribute is the community that it is filled with. Of an attribute that neither is
+    filled in nor stands among the targets, the sentence itself states something: the class that it names, or
+    `partly`. The base prompt is the sentence without its communities, where another template gives it.
 
     Category is what a template is filled with: "occupation" for `{DIMENSION}` alone, "gender_occupation" beside
     `{GENDER}`, "plain" without placeholders; word is what was filled in, in the sentence's order. A template
@@ -102,11 +113,12 @@ def read_imagebite_prompts(templates: Path, input_file: Path) -> tuple[list[Prom
     prompts: list[Prompt] = []
     left_out: list[_Template] = []
     rows = _read_templates(templates, findings)
+    known = _known_attributes(rows, vocabulary)
     for template in rows:
         if _is_left_out(template, vocabulary):
             left_out.append(template)
         elif _is_right(template, vocabulary, input_file.name, findings):
-            prompts += _filled(template, vocabulary)
+            prompts += _filled(template, vocabulary, known=known)
     if rows and not prompts and not findings:
         message = f"every template is for an ethical concern that {input_file.name} does not list"
         findings.add(Problem(templates.name, message, accepted="communities for one of them"))
@@ -233,19 +245,59 @@ def _is_right(template: _Template, vocabulary: Vocabulary, input_name: str, find
     return not problems
 
 
-def _filled(template: _Template, vocabulary: Vocabulary) -> Iterator[Prompt]:
+def _known_attributes(templates: list[_Template], vocabulary: Vocabulary) -> tuple[str, ...]:
+    """Attributes of which the templates say whether they leave them open, in the vocabulary's order."""
+    concerns = {concern for concern, _ in vocabulary.communities.values()}
+    concerns.update(*(template.targets for template in templates))
+    found = {attribute_of(concern) for concern in concerns}
+    return tuple(name for name in ATTRIBUTES if name in found)
+
+
+def _filled(template: _Template, vocabulary: Vocabulary, *, known: Sequence[str]) -> Iterator[Prompt]:
     markups = template.markups
     choices = [
         vocabulary.dimensions[template["dimension"]] if markup == DIMENSION else vocabulary.communities[markup][1]
         for markup in markups
     ]
     fixed = [vocabulary.communities[markup][0] for markup in markups if markup != DIMENSION]
-    category = "_".join([*fixed, *([template["dimension"]] if template["dimension"] else [])]) or PLAIN
-    targets = template["target_ethical_concerns"].split(";")
-    concerns = frozenset(name.strip() for name in targets if name.strip()) - set(fixed)
+    dimension = [template["dimension"]] if template["dimension"] else []
+    category = "_".join([*fixed, *dimension]) or PLAIN
+    said = {
+        attribute: statement_in(template["template"], attribute)
+        for attribute in known
+        if attribute not in map(attribute_of, (*template.targets, *fixed))
+    }
     for values in itertools.product(*choices):
-        text = _sentence(template["template"], dict(zip(markups, values, strict=True)))
-        yield Prompt(category, ", ".join(values) or text.rstrip("."), text, concerns)
+        filled = dict(zip(markups, values, strict=True))
+        text = _sentence(template["template"], filled)
+        stated = dict.fromkeys(known, "") | said | _stated_communities(filled, vocabulary)
+        base = _base(template["template"], filled, dimension) if fixed else None
+        concerns = template.targets - set(fixed)
+        yield Prompt(category, _word(filled, text), text, concerns, stated=stated, base=base)
+
+
+def _stated_communities(filled: Mapping[str, str], vocabulary: Vocabulary) -> dict[str, str]:
+    """By attribute, what the communities that stand in a sentence are to us."""
+    stated: dict[str, str] = {}
+    for markup, community in filled.items():
+        attribute = None if markup == DIMENSION else attribute_of(vocabulary.communities[markup][0])
+        if attribute is not None:
+            meaning = meaning_of(community, attribute, own={})
+            statement = PARTLY if meaning is None else meaning.statement_of(attribute)
+            stated[attribute] = statement if stated.get(attribute, statement) == statement else PARTLY
+    return stated
+
+
+def _base(template: str, filled: Mapping[str, str], dimension: list[str]) -> tuple[str, str, str]:
+    """Category, word and text of the sentence without its communities, as another template may give it."""
+    open_template = re.sub(r" ?\{(?!DIMENSION\})[^{}]*\}", "", template)
+    left = {markup: value for markup, value in filled.items() if markup == DIMENSION}
+    text = _sentence(open_template, left)
+    return "_".join(dimension) or PLAIN, _word(left, text), text
+
+
+def _word(filled: Mapping[str, str], text: str) -> str:
+    return ", ".join(filled.values()) or text.rstrip(".")
 
 
 def _sentence(template: str, values: dict[str, str]) -> str:

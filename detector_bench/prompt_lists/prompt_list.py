@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 
 import pandas as pd
 
 from detector_bench.dataset.image_tree import slug
 from detector_bench.errors import ConfigError, nearest_hint
-from detector_bench.schema import PROMPT_COLUMNS
+from detector_bench.schema import BASE_PROMPT_COLUMN, PROMPT_COLUMNS, STATED_COLUMNS, WEIGHT_COLUMN
 from detector_bench.vocabulary import ALL
 
 KEEP_ATTRIBUTES = "Leave the person's gender, skin tone and age exactly as they are."
@@ -27,12 +27,19 @@ class Prompt:
         text: the sentence.
         concerns: ImageBiTe's ethical concerns that the prompt leaves open, so that images of it can be judged
             for them; empty for other lists.
+        stated: by attribute what the prompt states, a word of `vocabulary.Attribute.statements` or "" where it is
+            left open; attributes of which the list does not know it are not there.
+        base: category, word and text of the same prompt without what it states; it need not be in the list.
+        weight: what the prompt counts for; None: as much as its base prompt, or nothing is known.
     """
 
     category: str
     word: str
     text: str
     concerns: frozenset[str] = frozenset()
+    stated: Mapping[str, str] = field(default_factory=dict, hash=False)
+    base: tuple[str, str, str] | None = None
+    weight: float | None = None
 
 
 @dataclass(frozen=True)
@@ -46,6 +53,8 @@ class PromptList:
     name: str
     prompts: dict[str, Prompt]
     notes: tuple[str, ...] = ()
+    bases: Mapping[str, str] = field(default_factory=dict)
+    """By prompt id that of the base prompt, for those whose base prompt is in the list."""
 
     @classmethod
     def of(cls, name: str, prompts: Iterable[Prompt], *, notes: Iterable[str] = ()) -> PromptList:
@@ -59,10 +68,24 @@ class PromptList:
                 prompt_id, number = f"{base}_{number}", number + 1
             taken.add(prompt_id)
             numbered[prompt_id] = prompt
-        return cls(name, numbered, tuple(notes))
+        first: dict[tuple[str, str, str], str] = {}
+        for prompt_id, prompt in numbered.items():
+            first.setdefault((prompt.category, prompt.word, prompt.text), prompt_id)
+        bases = {key: first[prompt.base] for key, prompt in numbered.items() if prompt.base in first}
+        return cls(name, numbered, tuple(notes), bases)
+
+    def weight_of(self, prompt_id: str) -> float | None:
+        """A prompt's weight, or that of its base prompt, or else of that one's; None: there is none."""
+        weight = self.prompts[prompt_id].weight
+        while weight is None and prompt_id in self.bases:
+            prompt_id = self.bases[prompt_id]
+            weight = self.prompts[prompt_id].weight
+        return weight
 
     def restricted(self, *, categories: Collection[str] = (), concern: str | None = None) -> PromptList:
         """Only prompts of these categories, and only those that leave an ethical concern open.
+
+        A prompt whose base prompt is not among them gets its weight, and no base.
 
         Raises:
             ConfigError: a category or concern that no prompt has; the message names the nearest.
@@ -82,7 +105,16 @@ class PromptList:
         }
         if not kept:
             raise ConfigError(f"no prompt of {self.name} is of {', '.join(categories)} and about {concern!r}")
-        return replace(self, prompts=kept)
+        kept = {
+            prompt_id: prompt
+            if self.bases.get(prompt_id) in kept
+            else replace(prompt, weight=self.weight_of(prompt_id))
+            for prompt_id, prompt in kept.items()
+        }
+        bases = {key: base for key, base in self.bases.items() if key in kept and base in kept}
+        lost = sum(key in kept for key in self.bases) - len(bases)
+        notes = (f"Prompts whose base prompt is not selected, without it: {lost:,}.",) if lost else ()
+        return replace(self, prompts=kept, bases=bases, notes=(*self.notes, *notes))
 
     def with_suffix(self, suffix: str) -> PromptList:
         """The same prompts, each followed by a text.
@@ -116,9 +148,31 @@ class PromptList:
         )
 
     def table(self) -> pd.DataFrame:
-        """The prompt table of an image set: `prompt_id, category, word, prompt`."""
+        """The prompt table of an image set: `prompt_id, category, word, prompt`, and what else the list knows.
+
+        A column `stated_*` for each attribute of which it knows what prompts state, `base_prompt_id` and `weight`
+        if any prompt has one (see `schema`).
+
+        Raises:
+            ConfigError: some prompts have a weight, and others none.
+        """
         rows = [(key, prompt.category, prompt.word, prompt.text) for key, prompt in self.prompts.items()]
-        return pd.DataFrame(rows, columns=list(PROMPT_COLUMNS), dtype="str")
+        table = pd.DataFrame(rows, columns=list(PROMPT_COLUMNS), dtype="str")
+        for attribute, column in STATED_COLUMNS.items():
+            if any(attribute in prompt.stated for prompt in self.prompts.values()):
+                table[column] = [prompt.stated.get(attribute, "") for prompt in self.prompts.values()]
+        if self.bases:
+            table[BASE_PROMPT_COLUMN] = [self.bases.get(prompt_id, "") for prompt_id in self.prompts]
+        if any(prompt.weight is not None for prompt in self.prompts.values()):
+            without = [prompt_id for prompt_id in self.prompts if self.weight_of(prompt_id) is None]
+            if without:
+                raise ConfigError(
+                    f"{len(without):,} of {len(self.prompts):,} prompts of {self.name} have no weight, the first "
+                    f"is {without[0]!r} (accepted: weights for all prompts, as --weights names them, or for none)"
+                )
+            weights = (prompt.weight for prompt in self.prompts.values())
+            table[WEIGHT_COLUMN] = ["" if weight is None else f"{weight:.12g}" for weight in weights]
+        return table
 
     def csv(self) -> str:
         """The prompt table as the text of a CSV file."""

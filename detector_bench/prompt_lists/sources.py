@@ -8,6 +8,7 @@ from typing import Literal
 
 from detector_bench.errors import ConfigError, nearest_hint
 from detector_bench.prompt_lists.bigbench import read_reference_prompts
+from detector_bench.prompt_lists.bigbench_explicit import explicit_prompts
 from detector_bench.prompt_lists.imagebite import read_imagebite_prompts
 from detector_bench.prompt_lists.prompt_list import Prompt, PromptList
 from detector_bench.prompt_lists.word_lists import read_word_prompts
@@ -52,6 +53,7 @@ def read_prompts(
     words: Path | None = None,
     templates: Path | None = None,
     input_file: Path | None = None,
+    explicit: bool = False,
 ) -> PromptList:
     """Build the prompts of one or several lists, one after the other.
 
@@ -62,6 +64,7 @@ def read_prompts(
         templates: templates to use instead of the list's own; for a file of words the default is
             `templates.csv` beside it.
         input_file: ImageBiTe's JSON input, with communities and dimensions.
+        explicit: with BIGbench's prompts also those that ask for a gender, a race or an age group.
 
     Raises:
         ConfigError: no source, an unknown or repeated one, or an option that this kind of source does not have.
@@ -76,18 +79,22 @@ def read_prompts(
     notes: list[str] = []
     all_files = [_files(source, input_file) for source in sources]
     for files in all_files:
-        found, said = _prompts_of(files, words, templates, input_file)
+        found, said = _prompts_of(files, words, templates, input_file, explicit=explicit)
         prompts += found
         notes += said
     return PromptList.of(", ".join(files.name for files in all_files), prompts, notes=notes)
 
 
 def _prompts_of(
-    files: _Files, words: Path | None, templates: Path | None, input_file: Path | None
+    files: _Files, words: Path | None, templates: Path | None, input_file: Path | None, *, explicit: bool
 ) -> tuple[list[Prompt], list[str]]:
     if files.kind == "bigbench":
         _refuse("BIGbench's reference shares", words=words, templates=templates, input=input_file)
-        return read_reference_prompts(files.content)
+        prompts, notes = read_reference_prompts(files.content)
+        more, said = explicit_prompts(prompts) if explicit else ([], [])
+        return [*prompts, *more], [*notes, *said]
+    if explicit:
+        raise ConfigError(f"--explicit goes with BIGbench's reference shares; {files.name} is none of them")
     if files.kind == "imagebite":
         _refuse("ImageBiTe's templates", words=words)
         return read_imagebite_prompts(templates or files.templates, input_file or files.content)

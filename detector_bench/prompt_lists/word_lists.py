@@ -5,13 +5,17 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import numpy as np
+
 from detector_bench.dataset.findings import Findings
+from detector_bench.dataset.prompt_statements import check_statements, check_weights
 from detector_bench.dataset.table_reading import SUFFIXES, read_table
 from detector_bench.dataset.text_table import TextTable
 from detector_bench.errors import Problem, nearest_hint
 from detector_bench.prompt_lists.articles import indefinite_article
 from detector_bench.prompt_lists.cell_checks import Cell, check_text, report_repeats
 from detector_bench.prompt_lists.prompt_list import Prompt
+from detector_bench.schema import STATED_COLUMNS, STATED_PREFIX, WEIGHT_COLUMN
 from detector_bench.vocabulary import ALL
 
 WORD = "[word]"
@@ -27,38 +31,91 @@ def read_word_prompts(words: Path, templates: Path) -> list[Prompt]:
     """Fill the template of each word's category with the word.
 
     Args:
-        words: CSV or Parquet with the columns `category` and `word`; other columns are not read.
+        words: CSV or Parquet with the columns `category` and `word`, and optionally `stated_*` and `weight`, as in
+            a prompt table; other columns are not read.
         templates: CSV or Parquet with the columns `category` and `template`, one sentence per category, with
-            `[word]` once. `a/an [word]` takes the article by sound.
+            `[word]` once, and optionally `stated_*`. `a/an [word]` takes the article by sound.
 
     Raises:
         DataError: all mistakes in both files at once.
     """
     findings = Findings()
-    sentences = _sentences(_read(templates, "template", findings), findings)
-    table = _read(words, "word", findings)
+    sentence_table = _read(templates, "template", findings)
+    sentences = _sentences(sentence_table, findings)
+    table = _read(words, "word", findings, weights=True)
     cells = _word_cells(table, findings) if table is not None else []
     for category, _ in cells:
         if category.text not in sentences and sentences:
             hint = nearest_hint(category.text, sentences)
             findings.add(category.problem(f"category without a template in {templates.name}", accepted=hint))
     findings.raise_if_any()
+    stated = _statements(table, sentence_table, findings)
+    weights = _weights(table)
+    findings.raise_if_any()
     return [
-        Prompt(category.text, cell.text, _filled(sentences[category.text].text, cell.text))
-        for category, cell in cells
+        Prompt(
+            category.text, cell.text, _filled(sentences[category.text].text, cell.text), stated=said, weight=weight
+        )
+        for (category, cell), said, weight in zip(cells, stated, weights, strict=True)
     ]
 
 
-def _read(path: Path, column: str, findings: Findings) -> TextTable | None:
+def _statements(words: TextTable | None, templates: TextTable | None, findings: Findings) -> list[dict[str, str]]:
+    """What the prompt of each word states: what its row says, and the template of its category."""
+    if words is None or templates is None:
+        return []
+    stated: list[dict[str, str]] = [{} for _ in range(len(words))]
+    categories = words.column("category").to_pylist()
+    for attribute, column in STATED_COLUMNS.items():
+        if not words.has(column) and not templates.has(column):
+            continue
+        of_template = dict(zip(templates.column("category").to_pylist(), _column(templates, column), strict=True))
+        contradicting = []
+        for index, (category, said) in enumerate(zip(categories, _column(words, column), strict=True)):
+            by_template = of_template[category]
+            stated[index][attribute] = said or by_template
+            if said and by_template and said != by_template:
+                contradicting.append(index)
+        findings.add_rows(
+            words,
+            column,
+            np.array(contradicting, dtype=np.intp),
+            message=f"the template of its category in {templates.file} states another class of {attribute}",
+            accepted=lambda index, known=of_template: repr(known[categories[index]]),  # type: ignore[misc]
+        )
+    return stated
+
+
+def _column(table: TextTable, column: str) -> list[str]:
+    return table.column(column).to_pylist() if table.has(column) else [""] * len(table)
+
+
+def _weights(words: TextTable | None) -> list[float | None]:
+    if words is None:
+        return []
+    return [float(text) if text else None for text in _column(words, WEIGHT_COLUMN)]
+
+
+def _read(path: Path, column: str, findings: Findings, *, weights: bool = False) -> TextTable | None:
     if path.suffix not in SUFFIXES:
         findings.add(Problem(path.name, "neither CSV nor Parquet", accepted=" or ".join(SUFFIXES)))
         return None
     if not path.is_file():
         findings.add(Problem(path.name, "the file is missing", accepted=f"columns category and {column}"))
         return None
-    table = read_table(path.parent, path.stem, required=("category", column), findings=findings)
+    table = read_table(
+        path.parent,
+        path.stem,
+        required=("category", column),
+        optional=(*STATED_COLUMNS.values(), *([WEIGHT_COLUMN] if weights else [])),
+        numbers=(WEIGHT_COLUMN,),
+        closed_prefix=STATED_PREFIX,
+        findings=findings,
+    )
     if table is None or not table.has("category", column):
         return None
+    check_statements(table, findings)
+    check_weights(table, findings)
     if len(table) == 0:
         findings.add(Problem(path.name, "the file has no records", accepted="at least one row below the header"))
     return table

@@ -7,6 +7,7 @@ and columns, and marks the best; a renderer turns the result into CSV, Markdown,
 from __future__ import annotations
 
 from detector_bench.report.alignment_table import alignment_accuracy
+from detector_bench.report.bias_error_table import bias_errors
 from detector_bench.report.bias_tables import (
     model_bias_scores,
     prompt_bias_score_difference,
@@ -32,6 +33,7 @@ __all__ = [
     "Row",
     "Table",
     "alignment_accuracy",
+    "bias_errors",
     "confusion",
     "filtering_and_accuracy",
     "label_shares",

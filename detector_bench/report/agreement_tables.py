@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
 import pandas as pd
 
 from detector_bench.evaluation.agreement import ALL_ANNOTATORS, DETECTOR_AND_HUMAN, TWO_ANNOTATORS
@@ -13,6 +17,7 @@ from detector_bench.report.wording import (
     per_cent_cell,
     score_cell,
     whole,
+    with_interval,
 )
 from detector_bench.vocabulary import ALL, GROUND_TRUTH
 
@@ -27,12 +32,27 @@ _UNDEFINED = f"{DASH}: undefined, because only one label was given, or no image 
 _CHANCE_CORRECTED = ("cohen_kappa", "fleiss_kappa", "krippendorff_alpha")
 
 
+class DeskAgreement(NamedTuple):
+    """Agreement of some annotators on the images of a T2I model and a category; either may be "all"."""
+
+    annotators: str
+    t2i_model: str
+    category: str
+    kappa: float
+    """NaN where it is undefined."""
+    low: float
+    high: float
+    equal: float
+    """Share of equal labels, 0 to 1."""
+    images: int
+
+
 def annotator_agreement(agreement: pd.DataFrame, *, attribute: str = "gender") -> Table:
     """All annotators together: over everything, for each T2I model, category and label.
 
     Args:
         agreement: columns as in `evaluation.agreement.AGREEMENT_COLUMNS`.
-        attribute: gender, age or race.
+        attribute: one of the vocabulary's, such as gender.
     """
     rows = agreement[(agreement["raters"] == ALL_ANNOTATORS) & (agreement["attribute"] == attribute)]
     everywhere = (rows["t2i_model"] == ALL) & (rows["category"] == ALL)
@@ -58,7 +78,7 @@ def annotator_agreement(agreement: pd.DataFrame, *, attribute: str = "gender") -
         attribute=attribute,
         columns=(
             Column("scope", "Scope", kind="name"),
-            Column("name", "", kind="name"),
+            Column("name", "Name", kind="name"),
             *(Column(name, _STATISTICS[name]) for name in statistics),
             Column("images", "Images"),
         ),
@@ -75,7 +95,7 @@ def pair_agreement(agreement: pd.DataFrame, *, attribute: str = "gender") -> Tab
 
     Args:
         agreement: columns as in `evaluation.agreement.AGREEMENT_COLUMNS`.
-        attribute: gender, age or race.
+        attribute: one of the vocabulary's, such as gender.
     """
     rows = agreement[
         agreement["raters"].isin([TWO_ANNOTATORS, DETECTOR_AND_HUMAN])
@@ -114,6 +134,41 @@ def pair_agreement(agreement: pd.DataFrame, *, attribute: str = "gender") -> Tab
         ),
         rows=tuple(table_rows),
         notes=(f"{more} further pairs are in the CSV file only.", *undefined) if more else undefined,
+        grouped=True,
+    )
+
+
+def desk_agreement(agreement: Sequence[DeskAgreement], *, attribute: str) -> Table:
+    """The labelling desk's numbers: all annotators together and every two of them, over everything and by scope.
+
+    Args:
+        agreement: in the order in which they are to be read.
+        attribute: what was asked for.
+    """
+    rows = []
+    for each in agreement:
+        name = _scope_name(each.t2i_model, each.category, ALL)
+        kappa = with_interval(score_cell(each.kappa), each.low, each.high)
+        cells = (Cell(each.annotators), *map(Cell, name), kappa, per_cent_cell(each.equal))
+        rows.append(Row(f"{each.annotators}, {': '.join(name)}", (*cells, count_cell(float(each.images)))))
+    undefined = any(math.isnan(each.kappa) for each in agreement)
+    return Table(
+        name="desk_agreement",
+        caption=(
+            f"Agreement of the annotators on perceived {attribute_in_words(attribute)}, as they labelled on their "
+            "own. κ: Cohen's of two annotators, Fleiss' of more. In brackets: 95 % interval."
+        ),
+        attribute=attribute,
+        columns=(
+            Column("annotators", "Annotators", kind="name"),
+            Column("scope", "Scope", kind="name"),
+            Column("name", "Name", kind="name"),
+            Column("kappa", "κ", has_intervals=True),
+            Column("percent_agreement", _STATISTICS["percent_agreement"]),
+            Column("images", "Images"),
+        ),
+        rows=tuple(rows),
+        notes=(_UNDEFINED,) if undefined else (),
         grouped=True,
     )
 

@@ -47,7 +47,7 @@ def model_bias_scores(
 
     Args:
         metrics: a metric table (`schema.METRIC_COLUMNS`).
-        attribute: gender, age or race.
+        attribute: one of the vocabulary's, such as gender.
         max_error_share: a detector that fails on a larger share of a T2I model's images gets a dash there.
         intervals: also show each score's confidence interval, where the metric table has one.
 
@@ -91,7 +91,7 @@ def prompt_bias_score_difference(
 
     Args:
         metrics: a metric table (`schema.METRIC_COLUMNS`).
-        attribute: gender, age or race.
+        attribute: one of the vocabulary's, such as gender.
         n_clear: whose count of clear images divides a detector's prompt bias score. The paper leaves it open;
             its own table fits "human" better. None: the one that the metric table holds, "detector" if both.
         max_error_share: a detector that fails on a larger share of a T2I model's images gets a dash there.

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import zip_longest
 from typing import NamedTuple
 
 import pandas as pd
 
 from detector_bench.errors import ConfigError
+from detector_bench.report.failed_images import FailedImages
+from detector_bench.report.metric_lookup import DEFAULT_MAX_ERROR_SHARE
 from detector_bench.report.table import DASH, Cell, Column, Row, Table
-from detector_bench.report.wording import count_cell, in_words, per_cent_cell, score_cell, with_interval
+from detector_bench.report.wording import attribute_in_words, attributes_in_words, in_words, score_cell
 from detector_bench.score_systems.biaspainter.biased_words import (
     DEFAULT_LEAST,
     DIRECTIONS,
@@ -22,8 +25,7 @@ from detector_bench.score_systems.biaspainter.biased_words import (
     WordScore,
     top_biased,
 )
-from detector_bench.score_systems.biaspainter.settings import MODEL_SCORE
-from detector_bench.score_systems.biaspainter.validity import Agreement
+from detector_bench.score_systems.biaspainter.settings import MODEL_SCORE, WORD_SCORE
 from detector_bench.vocabulary import ALL
 
 _DOMAIN = Column("category", "Domain", kind="name")
@@ -41,6 +43,7 @@ def top_biased_words(
     variant: str | None = None,
     top: int = 3,
     least: float = DEFAULT_LEAST,
+    max_error_share: float = DEFAULT_MAX_ERROR_SHARE,
 ) -> Table:
     """The words that change an attribute most, per domain and T2I model in both directions.
 
@@ -56,18 +59,29 @@ def top_biased_words(
         variant: which definition; None: the table's first.
         top: words per direction.
         least: words with a smaller score are not biased.
+        max_error_share: a detector that fails on a larger share of a T2I model's images has no scores there.
 
     Raises:
         ConfigError: no such scores in the table, or an option out of range.
     """
-    chosen = ByOneJudge.of_table(metrics, judge=judge, variant=variant, attribute=attribute)
+    failed = FailedImages.of_table(metrics, max_error_share=max_error_share)
+    scored = failed.left_out(_rows_of_scores_and_words(metrics))
+    chosen = ByOneJudge.of_table(scored, judge=judge, variant=variant, attribute=attribute)
     _need(chosen, attribute)
     directions = DIRECTIONS[attribute]
     scores = [each for each in chosen.word_scores(prompts=prompts) if each.attribute == attribute]
     rows = [
         row
         for (category, model), words in _by_place(scores).items()
-        for row in _rows_of_words(category, model, words, directions, top=top, least=least)
+        for row in _rows_of_words(
+            category,
+            model,
+            words,
+            directions,
+            top=top,
+            least=least,
+            also_said=failed.notes([attribute], chosen.judge, model),
+        )
     ]
     named = [Column(each.name, in_words(each.in_words), kind="name") for each in directions]
     numbers = [
@@ -77,10 +91,10 @@ def top_biased_words(
     return Table(
         name="biaspainter_top_words",
         caption=(
-            f"The {top} words that change {_plain(attribute)} most when a photo is edited, {chosen.in_words}. "
-            f"{_SIGNS} {DASH}: no further word with a score of {least:g} or more."
+            f"The {top} words that change {attribute_in_words(attribute)} most when a photo is edited, "
+            f"{chosen.in_words}. {_SIGNS} {DASH}: no further word with a score of {least:g} or more."
         ),
-        attribute=_plain(attribute),
+        attribute=attribute_in_words(attribute),
         columns=(_DOMAIN, _T2I_MODEL, *named, *numbers),
         rows=tuple(rows),
         notes=_skin_tone_notes([attribute]),
@@ -88,7 +102,13 @@ def top_biased_words(
     )
 
 
-def model_scores(metrics: pd.DataFrame, *, judge: str | None = None, variant: str | None = None) -> Table:
+def model_scores(
+    metrics: pd.DataFrame,
+    *,
+    judge: str | None = None,
+    variant: str | None = None,
+    max_error_share: float = DEFAULT_MAX_ERROR_SHARE,
+) -> Table:
     """Model scores of every T2I model and domain, with their averages.
 
     The average of a row is the mean of its attributes; a T2I model's last row has the means over its domains, and
@@ -100,22 +120,29 @@ def model_scores(metrics: pd.DataFrame, *, judge: str | None = None, variant: st
         metrics: a metric table with BiasPainter's rows.
         judge: whose scores; None: who scores most attributes, the ground truth first.
         variant: which definition; None: the table's first.
+        max_error_share: a detector that fails on a larger share of a T2I model's images gets dashes there.
 
     Raises:
-        ConfigError: no such scores in the table.
+        ConfigError: no such scores in the table, or `max_error_share` is no fraction.
     """
-    chosen = ByOneJudge.of_table(metrics, judge=judge, variant=variant)
+    failed = FailedImages.of_table(metrics, max_error_share=max_error_share)
+    scored = failed.left_out(_rows_of_scores_and_words(metrics))
+    chosen = ByOneJudge.of_table(scored, judge=judge, variant=variant)
     scores = _model_scores(chosen)
     attributes = chosen.attributes
     models = dict.fromkeys(model for model, _, _ in scores)
-    lines = [line for model in models for line in _rows_of_scores(model, scores, attributes)]
+    lines = []
+    for model in models:
+        first, *others = _rows_of_scores(model, scores, attributes)
+        said = failed.notes(attributes, chosen.judge, model)
+        lines += [replace(first, notes=(*said, *first.notes)), *others]
     return Table(
         name="biaspainter_model_scores",
         caption=(
             f"BiasPainter's model scores {chosen.in_words}: how much an edit changes a person on average. 0: not "
             "at all."
         ),
-        attribute=_listed(attributes),
+        attribute=attributes_in_words(attributes),
         columns=(
             _T2I_MODEL,
             _DOMAIN,
@@ -178,7 +205,7 @@ def mitigation(
     return Table(
         name="biaspainter_mitigation",
         caption=f"Scores of the words most biased before, {names[0]} and {names[1]}, {by}. {_SIGNS}",
-        attribute=_listed(attributes),
+        attribute=attributes_in_words(attributes),
         columns=(
             _DOMAIN,
             Column("attribute", "Attribute", kind="name"),
@@ -193,44 +220,8 @@ def mitigation(
     )
 
 
-def validity_accuracies(agreements: Sequence[Agreement], *, detector: str) -> Table:
-    """How often people agree with a detector's verdicts on a stratified sample of pairs.
-
-    Source: BiasPainter, RQ2, which reports 90.8 % over all strata.
-
-    Args:
-        agreements: as `score_systems.biaspainter.validity.validity` gives them.
-        detector: whose verdicts were checked.
-    """
-    rows = []
-    for each in agreements:
-        left_out = {"unanswered": each.unanswered, "disputed": each.disputed}
-        notes = [f"{count} of {each.items} items left out, {why}" for why, count in left_out.items() if count]
-        names = [_plain(name) for name in (each.annotator, each.attribute, each.stratum)]
-        accuracy = with_interval(per_cent_cell(each.accuracy), each.low, each.high, per_cent=True)
-        counts = (count_cell(each.items), count_cell(each.judged), count_cell(each.agreeing))
-        rows.append(Row(", ".join(names), (*(Cell(name) for name in names), *counts, accuracy), tuple(notes)))
-    attributes = [name for name in DIRECTIONS if any(each.attribute == name for each in agreements)]
-    return Table(
-        name="biaspainter_validity",
-        caption=(
-            f"Agreement of people with {detector} on pairs of photos, by the detector's verdict, with Wilson's "
-            "interval. Accuracies over several verdicts are those of the sample, not of all pairs."
-        ),
-        attribute=_listed(attributes),
-        columns=(
-            Column("annotator", "Annotator", kind="name"),
-            Column("attribute", "Attribute", kind="name"),
-            Column("verdict", "Verdict", kind="name"),
-            Column("items", "Items"),
-            Column("judged", "Judged"),
-            Column("agreeing", "Agreeing"),
-            Column("accuracy", "Accuracy (%)", has_intervals=True),
-        ),
-        rows=tuple(rows),
-        notes=_skin_tone_notes(attributes),
-        grouped=True,
-    )
+def _rows_of_scores_and_words(metrics: pd.DataFrame) -> pd.DataFrame:
+    return metrics[metrics["metric"].isin([MODEL_SCORE, WORD_SCORE])]
 
 
 class _ModelScore(NamedTuple):
@@ -247,10 +238,11 @@ def _rows_of_words(
     *,
     top: int,
     least: float,
+    also_said: Sequence[str],
 ) -> list[Row]:
     """One row per rank; a single one of dashes where no word is biased."""
     found = [top_biased(words, direction, top=top, least=least) for direction in directions]
-    notes = _notes(words, found, directions)
+    notes = (*also_said, *_notes(words, found, directions))
     pairs = list(zip_longest(*(each.words for each in found))) or [(None, None)]
     return [_words_row(category, model, pair, notes=notes if rank == 0 else ()) for rank, pair in enumerate(pairs)]
 
@@ -309,7 +301,7 @@ def _scores_row(model: str, category: str, values: Sequence[float], *, notes: Se
 
 def _without_answer(numbers: Mapping[str, _ModelScore]) -> list[str]:
     parts = [
-        f"{number.left_out} of {number.words} ({_plain(attribute)})"
+        f"{number.left_out} of {number.words} ({attribute_in_words(attribute)})"
         for attribute, number in numbers.items()
         if number.left_out
     ]
@@ -317,7 +309,12 @@ def _without_answer(numbers: Mapping[str, _ModelScore]) -> list[str]:
 
 
 def _mitigation_row(each: WordScore, direction: Direction, now: float, *, there: bool) -> Row:
-    names = (Cell(each.category), Cell(_plain(each.attribute)), Cell(direction.in_words), Cell(each.word))
+    names = (
+        Cell(each.category),
+        Cell(attribute_in_words(each.attribute)),
+        Cell(direction.in_words),
+        Cell(each.word),
+    )
     notes = ["no pair was detected after"] if there else ["not among the words after"]
     numbers = (score_cell(each.score, decimals=2), score_cell(now, decimals=2))
     return Row(
@@ -330,7 +327,8 @@ def _mitigation_row(each: WordScore, direction: Direction, now: float, *, there:
 def _need(chosen: ByOneJudge, attribute: str) -> None:
     if attribute not in chosen.attributes:
         raise ConfigError(
-            f"no BiasPainter scores of {attribute!r} {chosen.in_words} (there are: {_listed(chosen.attributes)})"
+            f"no BiasPainter scores of {attribute!r} {chosen.in_words} (there are: "
+            f"{attributes_in_words(chosen.attributes)})"
         )
 
 
@@ -356,15 +354,6 @@ def _by_domain(scores: Sequence[WordScore]) -> dict[tuple[str, str], list[WordSc
 
 def _mean(values: Sequence[float]) -> float:
     return math.fsum(values) / len(values) if values else math.nan
-
-
-def _plain(attribute: str) -> str:
-    return attribute.replace("_", " ")
-
-
-def _listed(attributes: Sequence[str]) -> str:
-    words = [_plain(name) for name in attributes]
-    return " and ".join([", ".join(words[:-1]), words[-1]]) if len(words) > 1 else "".join(words) or "none"
 
 
 def _skin_tone_notes(attributes: Sequence[str]) -> tuple[str, ...]:

@@ -8,9 +8,10 @@ from collections.abc import Mapping
 import pandas as pd
 
 from detector_bench.errors import ConfigError
-from detector_bench.report.metric_lookup import NOT_EVALUATED, Number
+from detector_bench.report.failed_images import FailedImages
+from detector_bench.report.metric_lookup import DEFAULT_MAX_ERROR_SHARE, NOT_EVALUATED, Number
 from detector_bench.report.table import Cell, Column, Row, Table
-from detector_bench.report.wording import fixed, per_cent_cell, whole, with_interval
+from detector_bench.report.wording import attributes_in_words, fixed, per_cent_cell, whole, with_interval
 from detector_bench.vocabulary import ALL, GROUND_TRUTH
 
 _IMPLICIT, _EXPLICIT = "bigbench_implicit_bias_score", "bigbench_explicit_bias_score"
@@ -21,6 +22,8 @@ _GROUPS = {_IMPLICIT: "Implicit bias score (%)", _EXPLICIT: "Explicit bias score
 _HIGH_MEANS = {
     "as_code": "as BIGbench's program has it: HIGH where the advantageous and the disadvantageous prompt show "
     "the same people (the reverse of the paper's text)",
+    "as_code_squared": "as BIGbench's program has it, with squared deviations: HIGH where the advantageous and "
+    "the disadvantageous prompt show the same people (the reverse of the paper's text)",
     "as_paper": "as BIGbench's text has it: LOW where the advantageous and the disadvantageous prompt show "
     "the same people (ignorance), HIGH where they show others (discrimination); the reverse of its program",
 }
@@ -30,7 +33,12 @@ _Key = tuple[str, str, str, str]
 
 
 def bigbench_scores(
-    metrics: pd.DataFrame, *, variant: str, intervals: bool = False, notes: tuple[str, ...] = ()
+    metrics: pd.DataFrame,
+    *,
+    variant: str,
+    max_error_share: float = DEFAULT_MAX_ERROR_SHARE,
+    intervals: bool = False,
+    notes: tuple[str, ...] = (),
 ) -> Table:
     """BIGbench's scores in per cent: per T2I model a row for the ground truth and one for each detector.
 
@@ -40,16 +48,19 @@ def bigbench_scores(
     Args:
         metrics: a metric table (`schema.METRIC_COLUMNS`) with BIGbench's metrics.
         variant: the preset.
+        max_error_share: a detector that fails on a larger share of a T2I model's images gets dashes there.
         intervals: also show each number's confidence interval.
         notes: what else has to be said, such as mistakes in the reference files.
 
     Raises:
-        ConfigError: no BIGbench scores of this variant.
+        ConfigError: no BIGbench scores of this variant, or `max_error_share` is no fraction.
     """
-    numbers = _numbers(metrics, variant=variant)
+    failed = FailedImages.of_table(metrics, max_error_share=max_error_share)
+    numbers = _numbers(metrics, variant=variant, failed=failed)
     columns = _columns(numbers, intervals=intervals)
     models = [model for model in dict.fromkeys(key[1] for key in numbers) if model != ALL]
     judges = list(dict.fromkeys(key[0] for key in numbers))
+    attributes = list(dict.fromkeys(key[3] for key in numbers if key[3] != ALL))
     has_factor = any(key[2] == _MANIFESTATION for key in numbers)
     return Table(
         name=f"bigbench_scores_{variant}",
@@ -60,21 +71,25 @@ def bigbench_scores(
             + "Bold: closest to the ground truth."
             + (" In brackets: confidence interval." if intervals else "")
         ),
-        attribute="gender, race and age",
+        attribute=attributes_in_words(attributes),
         columns=tuple(columns.values()),
         rows=tuple(
-            _row(numbers, model, judge, columns, intervals=intervals) for model in models for judge in judges
+            _row(numbers, model, judge, columns, intervals=intervals, failed=failed)
+            for model in models
+            for judge in judges
         ),
         notes=notes,
         grouped=True,
     )
 
 
-def _numbers(metrics: pd.DataFrame, *, variant: str) -> dict[_Key, Number]:
+def _numbers(metrics: pd.DataFrame, *, variant: str, failed: FailedImages) -> dict[_Key, Number]:
     chosen = metrics["metric"].astype(str).str.startswith("bigbench_") & (metrics["variant"] == variant)
     rows = metrics[chosen & (metrics["category"] == ALL) & (metrics["prompt_id"] == ALL)]
     if rows.empty:
         raise ConfigError(f"no BIGbench scores of the variant {variant!r} in this metric table")
+    is_score = ~rows["metric"].isin([_OUTSIDE, _KNOWN])
+    rows = pd.concat([failed.left_out(rows[is_score]), rows[~is_score]])
     words = (rows[name].astype(str) for name in ("detector", "t2i_model", "metric", "attribute"))
     values = (rows[name].astype(float) for name in ("value", "n", "n_left_out", "ci_low", "ci_high"))
     found = {}
@@ -111,6 +126,7 @@ def _row(
     columns: Mapping[tuple[str, str], Column],
     *,
     intervals: bool,
+    failed: FailedImages,
 ) -> Row:
     name = "Ground truth" if judge == GROUND_TRUTH else judge
     cells = [Cell(model), Cell(name, key=judge)]
@@ -120,7 +136,9 @@ def _row(
         if intervals:
             cell = with_interval(cell, number.ci_low, number.ci_high, per_cent=True)
         cells.append(cell)
-    return Row(f"{name} ({model})", tuple(cells), _notes(numbers, model, judge, found))
+    judged = [key[3] for key in numbers if key[:3] == (judge, model, _KNOWN)]
+    notes = (*failed.notes(judged, judge, model), *_notes(numbers, model, judge, found, failed=failed))
+    return Row(f"{name} ({model})", tuple(cells), notes)
 
 
 def _is_closest(numbers: Mapping[_Key, Number], model: str, judge: str, metric: str, attribute: str) -> bool:
@@ -134,7 +152,12 @@ def _is_closest(numbers: Mapping[_Key, Number], model: str, judge: str, metric: 
 
 
 def _notes(
-    numbers: Mapping[_Key, Number], model: str, judge: str, found: Mapping[tuple[str, str], Number]
+    numbers: Mapping[_Key, Number],
+    model: str,
+    judge: str,
+    found: Mapping[tuple[str, str], Number],
+    *,
+    failed: FailedImages,
 ) -> tuple[str, ...]:
     notes = []
     for (metric, attribute), number in found.items():
@@ -145,7 +168,7 @@ def _notes(
             reason = "no reference, or an attribute without a known answer"
             notes.append(f"{label}: {what} left out, {reason}: {whole(number.n_left_out)} of {total}")
     for (detector, of_model, metric, attribute), number in numbers.items():
-        if (detector, of_model) != (judge, model):
+        if (detector, of_model) != (judge, model) or failed.could_not_run(attribute, judge, model):
             continue
         if metric == _OUTSIDE and number.value > 0:
             share = fixed(100 * number.value, decimals=1)
@@ -159,12 +182,17 @@ def _notes(
 
 
 def bigbench_tables(
-    metrics: pd.DataFrame, *, intervals: bool = False, notes: Mapping[str, tuple[str, ...]] | None = None
+    metrics: pd.DataFrame,
+    *,
+    max_error_share: float = DEFAULT_MAX_ERROR_SHARE,
+    intervals: bool = False,
+    notes: Mapping[str, tuple[str, ...]] | None = None,
 ) -> dict[str, Table]:
     """The tables of every preset that the metric table has, by name.
 
     Args:
         metrics: a metric table.
+        max_error_share: see `bigbench_scores`.
         intervals: also show confidence intervals.
         notes: by preset, what else has to be said.
     """
@@ -172,7 +200,11 @@ def bigbench_tables(
     found = {}
     for variant in dict.fromkeys(str(each) for each in of_bigbench):
         table = bigbench_scores(
-            metrics, variant=variant, intervals=intervals, notes=(notes or {}).get(variant, ())
+            metrics,
+            variant=variant,
+            max_error_share=max_error_share,
+            intervals=intervals,
+            notes=(notes or {}).get(variant, ()),
         )
         found[table.name] = table
     return found

@@ -10,6 +10,7 @@ from typing import Any
 
 import pandas as pd
 
+from detector_bench.report.metric_lookup import DEFAULT_MAX_ERROR_SHARE
 from detector_bench.report.table import DASH, Cell, Column, Row, Table
 from detector_bench.report.wording import (
     attribute_in_words,
@@ -23,49 +24,74 @@ from detector_bench.vocabulary import ALL, LOW_QUALITY, OTHERS, Status
 
 _DIFFERENCE = "prompt_bias_score_difference"
 _DEVIATION = "model_bias_score_deviation"
-_PARTS = {"error": "Error", "filtering": "Filtering", "classification": "Classification"}
+_PARTS = {
+    "error": "Error",
+    "filtering": "Filtering",
+    "classification": "Classification",
+    "with_both": "No verdict",
+}
+_NO_VERDICT = "with_both"
+"""Shown only where a detector gave no verdict, and it matters."""
+
 _NO_REASON = "no reason"
+_NO_GAP: Mapping[Hashable, Any] = {"value": math.nan, "ci_low": math.nan, "ci_high": math.nan}
 _DETECTOR = Column("detector", "Detector", kind="name")
 
 
 def bias_error_causes(
-    causes: pd.DataFrame, *, attribute: str = "gender", gaps: pd.DataFrame | None = None
+    causes: pd.DataFrame,
+    *,
+    attribute: str = "gender",
+    gaps: pd.DataFrame | None = None,
+    max_error_share: float = DEFAULT_MAX_ERROR_SHARE,
 ) -> Table:
     """How much of each detector's bias error comes from filtering, and how much from classification.
 
-    One row per T2I model and detector; filtering and classification add up to the error.
+    One row per T2I model and detector; filtering, classification and what images without a verdict add make up the
+    error.
 
     Args:
         causes: columns as in `evaluation.causes.CAUSE_COLUMNS`.
-        attribute: gender, age or race.
+        attribute: one of the study's.
         gaps: as `evaluation.causes.accuracy_gaps` gives them; adds a column with the accuracy gap between classes.
+        max_error_share: a detector that gave no verdict on a larger share of the images gets a dash there.
     """
     rows = causes[(causes["category"] == ALL) & (causes["attribute"] == attribute)]
     numbers = {(row["t2i_model"], row["detector"], row["error_metric"]): row for row in rows.to_dict("records")}
     gap_of = None if gaps is None else _gaps(gaps, attribute=attribute)
+    shown = [part for part in _PARTS if part != _NO_VERDICT or rows[part].fillna(0).ne(0).any()]
     table_rows = []
     for model, detector in product(_models(rows), map(str, pd.unique(rows["detector"]))):
         if (model, detector, _DIFFERENCE) in numbers:
             parts = {metric: numbers[model, detector, metric] for metric in (_DIFFERENCE, _DEVIATION)}
-            gap = None if gap_of is None else gap_of.get((model, detector), {"value": math.nan})
+            gap = None if gap_of is None else gap_of.get((model, detector), _NO_GAP)
+            if _could_not_run(parts[_DIFFERENCE], max_error_share):
+                nothing: dict[Hashable, Any] = dict.fromkeys(_PARTS, math.nan)
+                parts = {metric: {**numbers[model, detector, metric], **nothing} for metric in parts}
+                gap = None if gap is None else _NO_GAP
             names = (Cell(_model_name(model), key=model), Cell(detector))
-            cells = (*names, *_cause_cells(parts, gap))
-            table_rows.append(Row(f"{detector} ({_model_name(model)})", cells, _notes(parts[_DIFFERENCE])))
+            cells = (*names, *_cause_cells(parts, gap, shown=shown))
+            table_rows.append(
+                Row(f"{detector} ({_model_name(model)})", cells, _notes(parts[_DIFFERENCE], max_error_share))
+            )
     return Table(
         name="causes",
         caption=(
             "What filtering and classification add to each detector's bias error, perceived "
             f"{attribute_in_words(attribute)}. The "
-            "parts (Shapley values of replacing its filter, or its classes, by the human's) add up to the "
-            "error. Bold: the confidence interval leaves 0 out."
+            "parts (Shapley values of replacing its filter, or its classes, by the human's"
+            + ("; no verdict: what images without one add" if _NO_VERDICT in shown else "")
+            + ") add up to the error. Bold: beyond chance. Of the deviation the confidence interval leaves 0 out; "
+            "of the difference, which chance alone makes larger than 0, the squared distances are other than "
+            "chance makes them (Student's t between prompts)."
             + ("" if gap_of is None else f" {_gap_in_words(attribute)}")
         ),
         attribute=attribute,
         columns=(
             Column("t2i_model", "T2I model", kind="name"),
             _DETECTOR,
-            *_part_columns(_DIFFERENCE, "Prompt bias score difference", key="difference"),
-            *_part_columns(_DEVIATION, "Model bias score deviation (%)", key="deviation"),
+            *_part_columns(_DIFFERENCE, "Prompt bias score difference", key="difference", shown=shown),
+            *_part_columns(_DEVIATION, "Model bias score deviation (%)", key="deviation", shown=shown),
             *([] if gap_of is None else [Column("accuracy_gap", "Accuracy gap (%)")]),
         ),
         rows=tuple(table_rows),
@@ -78,20 +104,25 @@ def bias_error_causes(
     )
 
 
+def _could_not_run(numbers: Mapping[Hashable, Any], max_error_share: float) -> bool:
+    return float(numbers["images_without_verdict"]) > max_error_share * float(numbers["images"])
+
+
 def _cause_cells(
-    parts: Mapping[str, Mapping[Hashable, Any]], gap: Mapping[Hashable, Any] | None
+    parts: Mapping[str, Mapping[Hashable, Any]], gap: Mapping[Hashable, Any] | None, *, shown: Sequence[str]
 ) -> Iterator[Cell]:
     for metric, as_cell in ((_DIFFERENCE, score_cell), (_DEVIATION, per_cent_cell)):
-        for part in _PARTS:
-            yield as_cell(float(parts[metric][part]), bold=_not_0(parts[metric], part))
+        for part in shown:
+            value = float(parts[metric][part])
+            yield as_cell(value, bold=bool(parts[metric][f"{part}_beyond_chance"]) and not math.isnan(value))
     if gap is not None:
-        yield per_cent_cell(float(gap["value"]), bold=_not_0(gap))
+        yield per_cent_cell(float(gap["value"]), bold=gap["ci_low"] > 0 or gap["ci_high"] < 0)
 
 
-def _part_columns(metric: str, group: str, *, key: str) -> list[Column]:
+def _part_columns(metric: str, group: str, *, key: str, shown: Sequence[str]) -> list[Column]:
     return [
-        Column(f"{metric}_{part}", heading, group=group, full_heading=f"{heading}, {key}")
-        for part, heading in _PARTS.items()
+        Column(f"{metric}_{part}", _PARTS[part], group=group, full_heading=f"{_PARTS[part]}, {key}")
+        for part in shown
     ]
 
 
@@ -102,7 +133,7 @@ def filter_errors(outcomes: pd.DataFrame, *, attribute: str = "gender") -> Table
 
     Args:
         outcomes: columns as in `evaluation.causes.OUTCOME_COLUMNS`.
-        attribute: gender, age or race.
+        attribute: one of the vocabulary's, such as gender.
     """
     rows = outcomes[outcomes["attribute"] == attribute]
     low_quality = rows["human_label"] == LOW_QUALITY
@@ -186,13 +217,6 @@ def _gaps(gaps: pd.DataFrame, *, attribute: str) -> dict[tuple[str, str], Mappin
     return {(row["t2i_model"], row["detector"]): row for row in rows.to_dict("records")}
 
 
-def _not_0(numbers: Mapping[Hashable, Any], part: str = "") -> bool:
-    """Whether a number's confidence interval leaves 0 out; never without an interval."""
-    prefix = f"{part}_" if part else ""
-    low, high = (float(numbers.get(f"{prefix}{limit}", math.nan)) for limit in ("ci_low", "ci_high"))
-    return low > 0 or high < 0
-
-
 def _gap_in_words(attribute: str) -> str:
     if attribute == "gender":
         return "Accuracy gap: accuracy on men minus accuracy on women."
@@ -204,8 +228,13 @@ def _n_clear_note(rows: pd.DataFrame) -> tuple[str, ...]:
     return tuple(f"Prompt bias scores are divided by n_clear: {name}." for name in used)
 
 
-def _notes(difference: Mapping[Hashable, Any]) -> tuple[str, ...]:
+def _notes(difference: Mapping[Hashable, Any], max_error_share: float) -> tuple[str, ...]:
     notes = []
+    if failed := float(difference["images_without_verdict"]):
+        scored = "not split" if _could_not_run(difference, max_error_share) else "counted as the metrics do"
+        notes.append(f"no verdict on {whole(failed)} of {whole(float(difference['images']))} images, {scored}")
+        if scored == "not split":
+            return tuple(notes)
     if difference["n_left_out"] > 0:
         prompts = whole(difference["n"] + difference["n_left_out"])
         notes.append(

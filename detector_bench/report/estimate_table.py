@@ -26,7 +26,7 @@ def model_bias_estimates(
 
     Args:
         metrics: a metric table (`schema.METRIC_COLUMNS`).
-        attribute: gender, age or race.
+        attribute: one of the vocabulary's, such as gender.
         max_error_share: a detector that fails on a larger share of a T2I model's images gets a dash there.
 
     Raises:

@@ -65,7 +65,7 @@ def filtering_and_accuracy(
 
     Args:
         metrics: a metric table (`schema.METRIC_COLUMNS`).
-        attribute: gender, age or race.
+        attribute: one of the vocabulary's, such as gender.
         max_error_share: a detector that fails on a larger share of a T2I model's images could not run on it.
         per_t2i_model: one block of rows for each T2I model in place of one row over all images.
         intervals: also show each number's confidence interval, where the metric table has one.
@@ -165,7 +165,7 @@ def label_shares(metrics: pd.DataFrame, *, attribute: str = "gender", intervals:
 
     Args:
         metrics: a metric table (`schema.METRIC_COLUMNS`).
-        attribute: gender, age or race.
+        attribute: one of the vocabulary's, such as gender.
         intervals: also show each share's confidence interval, where the metric table has one.
 
     Raises:

@@ -5,11 +5,14 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pandas as pd
 
 from detector_bench.errors import ConfigError, nearest_hint
+from detector_bench.report.failed_images import FailedImages
+from detector_bench.report.metric_lookup import DEFAULT_MAX_ERROR_SHARE
 from detector_bench.report.table import DASH, Cell, Column, Row, Table
 from detector_bench.report.wording import count_cell, fixed, per_cent_cell, whole
 from detector_bench.vocabulary import ALL, GROUND_TRUTH
@@ -58,17 +61,16 @@ def imagebite_findings(
     words = _words(prompts)
     table_rows: list[Row] = []
     without = left = 0
-    for (model, prompt), group in rows.groupby(["t2i_model", "prompt_id"], sort=False):
-        records = {record["community"]: record for record in group.to_dict("records")}
+    for (model, prompt), records in _by_prompt(rows).items():
         if not any(_verdict(record) for record in records.values()):
             first = next(iter(records.values()))
-            without += first["images_identified"] == 0
+            without += first["images_identified"] == 0 and not first["stated"]
             continue
         if len(table_rows) == _MOST_ROWS:
             left += 1
             continue
-        word = words.get(str(prompt), str(prompt))
-        names = (Cell(str(model)), Cell(word, key=str(prompt)))
+        word = words.get(prompt, prompt)
+        names = (Cell(model), Cell(word, key=prompt))
         cells = (_verdict_cell(records[name]) for name in communities)
         first = records[communities[0]]
         counts = (count_cell(first["images_identified"]), count_cell(first["images_unanswered"]))
@@ -103,6 +105,7 @@ def imagebite_summary(
     *,
     requirement: str,
     findings: pd.DataFrame | None = None,
+    max_error_share: float = DEFAULT_MAX_ERROR_SHARE,
     notes: Sequence[str] = (),
 ) -> Table:
     """How many verdicts each judge gives on a requirement, of which kind, and how many of them are the humans'.
@@ -111,6 +114,7 @@ def imagebite_summary(
         metrics: a metric table; the rows whose `variant` is the requirement's name.
         requirement: its name.
         findings: as `surviving_findings` gives them; adds a column with the share of findings that survive.
+        max_error_share: a detector that fails on a larger share of a T2I model's images gets dashes there.
         notes: of the requirement, shown below the table.
 
     Raises:
@@ -118,7 +122,8 @@ def imagebite_summary(
     """
     rows = metrics[metrics["metric"].astype(object).str.startswith("imagebite_").fillna(value=False)]
     rows = _rows_of(rows, requirement=requirement, column="variant")
-    rows = rows[(rows["category"] == ALL) & (rows["prompt_id"] == ALL)]
+    failed = FailedImages.of_table(metrics, max_error_share=max_error_share)
+    rows = failed.left_out(rows[(rows["category"] == ALL) & (rows["prompt_id"] == ALL)])
     numbers = {
         (row["t2i_model"], row["detector"], row["metric"].removeprefix("imagebite_")): row
         for row in rows.to_dict("records")
@@ -126,8 +131,15 @@ def imagebite_summary(
     models = [model for model in pd.unique(rows["t2i_model"]) if model != ALL]
     models = [*models, ALL] if len(models) > 1 else models
     survive = {} if findings is None else _survive(findings, requirement)
+    attribute = str(rows["attribute"].iloc[0])
     table_rows = [
-        _summary_row(model, judge, numbers, None if findings is None else survive.get((model, judge), math.nan))
+        _summary_row(
+            model,
+            judge,
+            numbers,
+            None if findings is None else survive.get((model, judge), math.nan),
+            also_said=() if model == ALL else failed.notes([attribute], judge, model),
+        )
         for model in models
         for judge in pd.unique(rows["detector"])
         if (model, judge, "stereotyped") in numbers
@@ -140,7 +152,7 @@ def imagebite_summary(
             "verdicts that are the ground truth's."
             + ("" if findings is None else " Survive: findings that would survive the detector's error.")
         ),
-        attribute=str(rows["attribute"].iloc[0]),
+        attribute=attribute,
         columns=(
             _T2I_MODEL,
             Column("detector", "Judge", kind="name"),
@@ -161,30 +173,58 @@ def imagebite_tables(
     *,
     findings: pd.DataFrame,
     prompts: pd.DataFrame | None = None,
+    max_error_share: float = DEFAULT_MAX_ERROR_SHARE,
     notes: Mapping[str, Sequence[str]] | None = None,
 ) -> dict[str, Table]:
-    """Both tables of every requirement; findings are those of the ground truth, or else of the first detector.
+    """Both tables of every requirement; findings are those of the ground truth, or else of the first detector that
+    could run.
 
     Args:
         metrics: a metric table.
         verdicts: columns as in `score_systems.imagebite.verdict_table.VERDICT_COLUMNS`.
         findings: as `surviving_findings` gives them.
         prompts: columns `prompt_id, word`.
+        max_error_share: see `imagebite_summary`.
         notes: by requirement.
 
     Returns:
         By name, for `write_tables`.
     """
+    failed = FailedImages.of_table(metrics, max_error_share=max_error_share)
     tables: dict[str, Table] = {}
     for name in map(str, pd.unique(verdicts["requirement"])):
         said = (notes or {}).get(name, ())
-        judge = str(verdicts.loc[verdicts["requirement"] == name, "detector"].iloc[0])
-        for table in (
-            imagebite_summary(metrics, requirement=name, findings=findings, notes=said),
-            imagebite_findings(verdicts, requirement=name, detector=judge, prompts=prompts, notes=said),
-        ):
-            tables[table.name] = table
+        judge = _judge(verdicts[verdicts["requirement"] == name], failed)
+        # Where every prompt states the attribute there are no shares of verdicts.
+        if (metrics["variant"] == name).any():
+            table = imagebite_summary(
+                metrics, requirement=name, findings=findings, max_error_share=max_error_share, notes=said
+            )
+            _add(tables, table)
+        _add(tables, imagebite_findings(verdicts, requirement=name, detector=judge, prompts=prompts, notes=said))
     return tables
+
+
+def _add(tables: dict[str, Table], table: Table) -> None:
+    """Add a table; names of requirements may differ in signs that no file name has."""
+    name, number = table.name, 2
+    while name in tables:
+        name, number = f"{table.name}_{number}", number + 1
+    tables[name] = replace(table, name=name)
+
+
+def _by_prompt(rows: pd.DataFrame) -> dict[tuple[str, str], dict[str, _Record]]:
+    """By T2I model and prompt the rows of its communities, in the table's order."""
+    found: dict[tuple[str, str], dict[str, _Record]] = {}
+    for record in rows.to_dict("records"):
+        found.setdefault((record["t2i_model"], record["prompt_id"]), {})[record["community"]] = record
+    return found
+
+
+def _judge(rows: pd.DataFrame, failed: FailedImages) -> str:
+    attribute = str(rows["attribute"].iloc[0])
+    judges = [str(name) for name in pd.unique(rows["detector"])]
+    return next((name for name in judges if not failed.could_not_run(attribute, name)), judges[0])
 
 
 def _rows_of(table: pd.DataFrame, *, requirement: str, column: str = "requirement") -> pd.DataFrame:
@@ -246,7 +286,12 @@ def _survival_notes(rows: pd.DataFrame, *, detector: str) -> tuple[str, ...]:
 
 
 def _summary_row(
-    model: str, judge: str, numbers: Mapping[tuple[str, str, str], _Record], survive: float | None
+    model: str,
+    judge: str,
+    numbers: Mapping[tuple[str, str, str], _Record],
+    survive: float | None,
+    *,
+    also_said: Sequence[str],
 ) -> Row:
     of = {kind: numbers[model, judge, kind] for kind in _SHARES}
     agreement = numbers.get((model, judge, _AGREEMENT), {"value": math.nan})
@@ -257,10 +302,10 @@ def _summary_row(
     cells = [count_cell(float(count["n"])), *(per_cent_cell(float(each["value"])) for each in of.values())]
     cells.append(per_cent_cell(float(agreement["value"])))
     if survive is not None:
-        cells.append(per_cent_cell(survive))
+        cells.append(per_cent_cell(math.nan if math.isnan(float(count["value"])) else survive))
     left_out = float(count["n_left_out"])
     notes = (f"no verdict, left out: {whole(left_out)}",) if left_out else ()
-    return Row(f"{names[1].text} ({name})", (*names, *cells), notes)
+    return Row(f"{names[1].text} ({name})", (*names, *cells), (*also_said, *notes))
 
 
 def _survive(findings: pd.DataFrame, requirement: str) -> dict[tuple[str, str], float]:

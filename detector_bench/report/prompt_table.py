@@ -27,7 +27,7 @@ def prompt_bias_scores(
 
     Args:
         metrics: a metric table (`schema.METRIC_COLUMNS`).
-        attribute: gender, age or race.
+        attribute: one of the vocabulary's, such as gender.
         prompts: columns `prompt_id, word`; where it is missing or a word is empty, the prompt's id is shown.
 
     Raises:

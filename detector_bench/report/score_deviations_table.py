@@ -152,7 +152,7 @@ def _missing(lookup: ScoreLookup, model: str, detector: str) -> list[str]:
         return notes
     of_attributes = [
         f"{attribute_in_words(name)}: {note}"
-        for name, known in lookup.evaluated.items()
+        for name, known in lookup.failed.evaluated.items()
         for note in known.no_verdict_notes(detector, [model])
     ]
     return notes + of_attributes

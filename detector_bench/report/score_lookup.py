@@ -10,7 +10,8 @@ from typing import NamedTuple, Self
 
 import pandas as pd
 
-from detector_bench.report.metric_lookup import DEFAULT_MAX_ERROR_SHARE, NOT_EVALUATED, MetricLookup, Number
+from detector_bench.report.failed_images import FailedImages
+from detector_bench.report.metric_lookup import DEFAULT_MAX_ERROR_SHARE, NOT_EVALUATED, Number
 from detector_bench.report.wording import attribute_in_words
 from detector_bench.vocabulary import ALL, GROUND_TRUTH
 
@@ -73,8 +74,8 @@ class ScoreLookup:
     detectors: tuple[str, ...]
     t2i_models: tuple[str, ...]
     """Without "all"."""
-    evaluated: Mapping[str, MetricLookup]
-    """By attribute of the study: where to find failed images."""
+    failed: FailedImages
+    """Where a detector left too many images without a verdict."""
     _numbers: Mapping[tuple[Score, str, str], Number]
 
     @classmethod
@@ -85,10 +86,6 @@ class ScoreLookup:
             ConfigError: the share is no fraction.
         """
         rows = metrics[(metrics["category"] == ALL) & (metrics["prompt_id"] == ALL)]
-        evaluated = {
-            str(name): MetricLookup.of_table(metrics, attribute=str(name), max_error_share=max_error_share)
-            for name in pd.unique(rows.loc[rows["metric"] == "images", "attribute"])
-        }
         rows = rows[rows["metric"].isin([*SCORES, *(name + DEVIATION for name in SCORES)])]
         numbers = _numbers(rows)
         judges = list(pd.unique(rows["detector"]))
@@ -100,7 +97,7 @@ class ScoreLookup:
             scores=tuple(sorted(reported, key=partial(_order, attributes=[*attributes, ALL]))),
             detectors=tuple(str(name) for name in judges if name != GROUND_TRUTH),
             t2i_models=tuple(str(name) for name in pd.unique(rows["t2i_model"]) if name != ALL),
-            evaluated=evaluated,
+            failed=FailedImages.of_table(metrics, max_error_share=max_error_share),
             _numbers=numbers,
         )
 
@@ -120,14 +117,14 @@ class ScoreLookup:
 
     def could_not_run(self, score: Score, detector: str, t2i_model: str = ALL) -> bool:
         """Whether the detector left too many images of the T2I model, or of any of them, without a verdict."""
-        attributes = self.evaluated if score.attribute == ALL else {score.attribute} & set(self.evaluated)
-        models = self.t2i_models if t2i_model == ALL else (t2i_model,)
-        return any(
-            self.evaluated[name].could_not_run(detector, model)
-            for name in attributes
-            if detector in self.evaluated[name].detectors
-            for model in models
-        )
+        attributes = {score.attribute}
+        if score.attribute == ALL:
+            attributes = {
+                each.attribute
+                for each, judge, _ in self._numbers
+                if (each.metric, each.variant, judge) == (score.metric, score.variant, detector)
+            } - {ALL}
+        return any(self.failed.could_not_run(name, detector, t2i_model) for name in attributes)
 
     def why_missing(self, score: Score, detector: str, t2i_model: str = ALL) -> str:
         """Why there is no deviation or agreement, in words; empty where there is one."""

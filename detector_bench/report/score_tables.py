@@ -33,7 +33,7 @@ def score_tables(
         verdicts: ImageBiTe's single verdicts; None without them.
         notes: by variant, what else has to be said.
         prompts: columns `prompt_id, word`.
-        max_error_share: see `score_deviations`.
+        max_error_share: a detector that fails on a larger share of a T2I model's images gets dashes there.
         intervals: show confidence intervals where a table has them.
 
     Returns:
@@ -42,16 +42,25 @@ def score_tables(
     tables: dict[str, Table] = {}
     known = set(metrics["metric"].astype(str))
     if "biaspainter_model_score" in known:
-        tables["biaspainter_model_scores"] = model_scores(metrics)
+        tables["biaspainter_model_scores"] = model_scores(metrics, max_error_share=max_error_share)
         rows = metrics[metrics["metric"] == "biaspainter_word_score"]
         for attribute in dict.fromkeys(rows["attribute"].astype(str)):
-            table = top_biased_words(metrics, attribute=attribute, prompts=prompts)
+            table = top_biased_words(
+                metrics, attribute=attribute, prompts=prompts, max_error_share=max_error_share
+            )
             name = f"{table.name}_{attribute}"
             tables[name] = replace(table, name=name)
-    tables |= bigbench_tables(metrics, intervals=intervals, notes=notes)
+    tables |= bigbench_tables(metrics, max_error_share=max_error_share, intervals=intervals, notes=notes)
     if verdicts is not None:
         findings = surviving_findings(verdicts)
-        tables |= imagebite_tables(metrics, verdicts, findings=findings, prompts=prompts, notes=notes)
+        tables |= imagebite_tables(
+            metrics,
+            verdicts,
+            findings=findings,
+            prompts=prompts,
+            max_error_share=max_error_share,
+            notes=notes,
+        )
     judges = set(metrics.loc[metrics["variant"].notna(), "detector"].astype(str))
     if GROUND_TRUTH in judges and len(judges) > 1:
         tables["score_deviations"] = score_deviations(

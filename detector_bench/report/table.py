@@ -13,6 +13,13 @@ DASH = "-"
 """Printed where there is no number; a note below the table says why."""
 
 
+_NO_INTERVAL = (
+    "A number without brackets has no interval: its method gives none (McNemar's test), its resamples are all "
+    "alike or too often undefined, or so few images or prompts cannot say how far it is off "
+    "(docs/uncertainty.md, Where there is no interval)."
+)
+
+
 class Arrow(StrEnum):
     """Which way a detector's score lies from the ground truth."""
 
@@ -96,6 +103,11 @@ class Row:
     """Why a cell is a dash, or what a number leaves out; without the row's name."""
 
 
+def ethics_note(attribute: str) -> str:
+    """What numbers about an attribute, or about several in words, are not."""
+    return f"Perceived {attribute.replace('_', ' ')}, as seen in synthetic images; not an identity."
+
+
 @dataclass(frozen=True)
 class Table:
     """A table ready to be written in any format. It shows itself in a notebook and in a Rich console."""
@@ -104,7 +116,7 @@ class Table:
     """File name without its ending, and LaTeX label."""
     caption: str
     attribute: str
-    """What annotators and detectors perceived: gender, age or race."""
+    """What annotators and detectors perceived: an attribute, or several in words."""
     columns: tuple[Column, ...]
     rows: tuple[Row, ...]
     notes: tuple[str, ...] = ()
@@ -122,7 +134,7 @@ class Table:
     @property
     def ethics_note(self) -> str:
         """What the numbers are not; every rendered table carries it."""
-        return f"Perceived {self.attribute.replace('_', ' ')}, as seen in synthetic images; not an identity."
+        return ethics_note(self.attribute)
 
     @property
     def all_notes(self) -> tuple[str, ...]:
@@ -132,7 +144,19 @@ class Table:
             for note in row.notes:
                 names_of_note.setdefault(note, []).append(row.name)
         about_rows = [f"{_listing(names)}: {note}" for note, names in names_of_note.items()]
-        return (*self.notes, *about_rows, self.ethics_note)
+        about_intervals = (_NO_INTERVAL,) if self._lacks_intervals else ()
+        return (*self.notes, *about_rows, *about_intervals, self.ethics_note)
+
+    @property
+    def _lacks_intervals(self) -> bool:
+        """Whether some numbers have an interval, and others have none."""
+        shown = [
+            math.isnan(cell.ci_low)
+            for row in self.rows
+            for cell in row.cells
+            if cell.ci_low is not None and cell.value is not None and not math.isnan(cell.value)
+        ]
+        return any(shown) and not all(shown)
 
     @cached_property
     def cell_widths(self) -> tuple[int, ...]:

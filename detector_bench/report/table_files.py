@@ -11,10 +11,12 @@ import pandas as pd
 from detector_bench.atomic_files import write_text
 from detector_bench.metrics import NClear
 from detector_bench.report.alignment_table import alignment_accuracy
+from detector_bench.report.bias_error_table import bias_errors
 from detector_bench.report.bias_tables import model_bias_scores, prompt_bias_score_difference
 from detector_bench.report.confusion_table import confusion as confusion_of
 from detector_bench.report.estimate_table import model_bias_estimates
 from detector_bench.report.image_tables import filtering_and_accuracy, label_shares, measured_values
+from detector_bench.report.label_doubt_table import label_doubt_table
 from detector_bench.report.metric_lookup import DEFAULT_MAX_ERROR_SHARE
 from detector_bench.report.prompt_table import prompt_bias_scores
 from detector_bench.report.render_csv import to_csv
@@ -35,11 +37,13 @@ def study_tables(
     prompts: pd.DataFrame | None = None,
     intervals: bool = False,
     confusion: pd.DataFrame | None = None,
+    label_doubt: pd.DataFrame | None = None,
 ) -> dict[str, Table]:
     """Build the tables of every attribute, and one over all attributes.
 
-    Five tables each; errors of measured values, where the metric table has them; confusion matrices, where they
-    are given; with intervals, the model bias scores' meanings. Of two or more attributes, alignment accuracy.
+    Six tables each; errors of measured values, where the metric table has them; confusion matrices, where they
+    are given; numbers by other labels than the consensus, where there are any; with intervals, the model bias
+    scores' meanings. Of two or more attributes, alignment accuracy.
 
     The first attribute's tables bear their plain names; those of further attributes get a suffix, such as
     `filtering_and_accuracy_age`.
@@ -52,6 +56,7 @@ def study_tables(
         prompts: columns `prompt_id, word`; without it `prompt_bias_scores` shows the prompts' ids.
         intervals: show confidence intervals, and `model_bias_estimates`.
         confusion: columns as in `schema.CONFUSION_COLUMNS`; None: no such table.
+        label_doubt: columns as in `schema.LABEL_DOUBT_COLUMNS`; None: no such table.
 
     Returns:
         By name, in the order in which a reader wants them.
@@ -74,6 +79,7 @@ def study_tables(
                 max_error_share=max_error_share,
                 intervals=intervals,
             ),
+            bias_errors(metrics, attribute=attribute, n_clear=n_clear, max_error_share=max_error_share),
             prompt_bias_scores(metrics, attribute=attribute, prompts=prompts),
             label_shares(metrics, attribute=attribute, intervals=intervals),
         ]
@@ -86,6 +92,13 @@ def study_tables(
             built.append(measured)
         if confusion is not None:
             built.append(confusion_of(confusion, attribute=attribute))
+        doubt = (
+            None
+            if label_doubt is None
+            else label_doubt_table(metrics, label_doubt, attribute=attribute, max_error_share=max_error_share)
+        )
+        if doubt is not None:
+            built.append(doubt)
         if intervals:
             built.append(model_bias_estimates(metrics, attribute=attribute, max_error_share=max_error_share))
         for table in built:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 
 from detector_bench.report.table import DASH, Arrow, Cell
@@ -81,6 +82,12 @@ def whole(value: float) -> str:
 def attribute_in_words(attribute: str) -> str:
     """An attribute inside a sentence: `skin_tone` becomes `skin tone`."""
     return attribute.replace("_", " ")
+
+
+def attributes_in_words(attributes: Sequence[str]) -> str:
+    """Attributes inside a sentence: `gender, race and skin tone`; "none" without any."""
+    words = [attribute_in_words(name) for name in attributes]
+    return " and ".join([", ".join(words[:-1]), words[-1]]) if len(words) > 1 else "".join(words) or "none"
 
 
 def in_words(label: str) -> str:

@@ -17,12 +17,14 @@ class RunProgress:
         total: images of the image set.
         reused: images whose predictions were all there already.
         done: images judged in this run.
+        from_cache: those of them that no stage had to look at, since their results were kept by an earlier run.
         counts: verdicts of this run, by detector and status.
     """
 
     total: int
     reused: int = 0
     done: int = 0
+    from_cache: int = 0
     counts: dict[str, Counter[Status]] = field(default_factory=dict)
 
     def count(self, status: Status) -> int:

@@ -42,7 +42,7 @@ def require_ready(stages: Iterable[Stage], *, weights: WeightsLocator) -> None:
 
     Raises:
         MissingExtraError: packages are missing.
-        ConfigError: the environment lacks a setting.
+        ConfigError: the environment lacks a setting, or the machine what a setting asks for.
         WeightsError: weights are missing, or not the pinned ones.
     """
     stages = list(stages)
@@ -51,7 +51,7 @@ def require_ready(stages: Iterable[Stage], *, weights: WeightsLocator) -> None:
         kind: type[DetectorBenchError] = WeightsError
         if any("not installed" in message for message in messages):
             kind = MissingExtraError
-        elif any("is not set" in message for message in messages):
+        elif any(stage.missing_settings() for stage in stages):
             kind = ConfigError
         raise kind("\n".join(messages))
     for stage in stages:

@@ -18,7 +18,13 @@ from filelock import FileLock, Timeout
 
 from detector_bench.dataset import ImageSet
 from detector_bench.detectors.base import Detector
-from detector_bench.errors import ConfigError, DetectorBenchError, RunInterruptedError, WeightsError
+from detector_bench.errors import (
+    ConfigError,
+    DetectorBenchError,
+    MissingExtraError,
+    RunInterruptedError,
+    WeightsError,
+)
 from detector_bench.perception.decoding import DEFAULT_MAX_PIXELS
 from detector_bench.perception.stage import Frame, Stage, fingerprint, with_inputs
 from detector_bench.runner.execution import StageExecution, errors_for, judge
@@ -34,7 +40,7 @@ from detector_bench.runner.prediction_store import PredictionStore
 from detector_bench.runner.progress import ProgressListener, RunProgress, SilentProgress
 from detector_bench.runner.readiness import require_ready
 from detector_bench.runner.stage_cache import StageCache
-from detector_bench.weights import WeightsLocator
+from detector_bench.weights import WeightsFile, WeightsLocator, described
 
 _SECONDS_BETWEEN_FLUSHES = 10.0
 _ROWS_BETWEEN_FLUSHES = 20_000
@@ -68,6 +74,10 @@ class RunRecord:
     images_per_stage: dict[str, int] = field(default_factory=dict)
     fingerprints: dict[str, str] = field(default_factory=dict)
     stage_fingerprints: dict[str, str] = field(default_factory=dict)
+    precision_per_stage: dict[str, str] = field(default_factory=dict)
+    """The number format that each stage takes on this machine."""
+    device_per_stage: dict[str, str] = field(default_factory=dict)
+    """Where each stage ran; stages whose results were all there already have no entry."""
     identities: dict[str, Any] = field(default_factory=dict)
     weights: dict[str, dict[str, str]] = field(default_factory=dict)
     spending: dict[str, dict[str, float | str]] = field(default_factory=dict)
@@ -145,8 +155,8 @@ class _Run:
         stages = with_inputs([stage for detector in detectors for stage in detector.stages])
         try:
             self.fingerprints = {stage: fingerprint(stage, weights=weights) for stage in stages}
-        except WeightsError:
-            # A file without a pin is not there: name it together with all else that is missing.
+        except (WeightsError, MissingExtraError):
+            # A file without a pin, or PyTorch, is not there: name it together with all else that is missing.
             require_ready(stages, weights=weights)
             raise
         self.record = RunRecord(images=len(image_set.images))
@@ -254,6 +264,7 @@ class _Run:
             for batch in batches:
                 self._judge_batch(batch, contents, state)
                 state.done += len(batch)
+                state.from_cache += sum(image.error is None and image.pixels is None for image in batch)
                 progress.update(state)
                 self._flush()
         self._flush(force=True)
@@ -304,14 +315,19 @@ class _Run:
         self.record.seconds_per_stage = dict(sorted(self.execution.seconds.items()))
         self.record.images_per_stage = dict(sorted(self.execution.images.items()))
         for stage, own in self.fingerprints.items():
-            self.record.stage_fingerprints[self.execution.label(stage)] = own
+            label = self.execution.label(stage)
+            self.record.stage_fingerprints[label] = own
+            self.record.precision_per_stage[label] = stage.precision_taken
+            if label in self.execution.images:
+                self.record.device_per_stage[label] = stage.device_taken
             for file in stage.weights():
                 sha256 = self.weights.content_sha256(file)
+                known = described(file, content=sha256) if isinstance(file, WeightsFile) else file
                 taken = self.record.weights.get(file.name, {}).get("sha256", sha256) != sha256
                 self.record.weights[f"{file.name} ({sha256[:8]})" if taken else file.name] = {
                     "sha256": sha256,
-                    "licence": file.licence,
-                    "source": file.source,
+                    "licence": known.licence,
+                    "source": known.source,
                 }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sqlite3
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -31,6 +32,7 @@ CREATE TABLE IF NOT EXISTS files (
 """
 # A file changed within the clock's resolution of being hashed could change again and look the same.
 _SETTLING_NANOSECONDS = 2_000_000_000
+_SHA256 = re.compile("[0-9a-f]{64}")
 _PER_QUERY = 500
 _PATIENCE = 60.0  # seconds
 
@@ -85,6 +87,8 @@ class StageCache:
     def get(self, stage: str, images: Sequence[str]) -> dict[str, Arrays]:
         """Stored results of a stage, by image content; images without one are left out."""
         found: dict[str, Arrays] = {}
+        if self._file is None:  # nothing is ever kept
+            return found
         for start in range(0, len(images), _PER_QUERY):
             part = images[start : start + _PER_QUERY]
             marks = ",".join("?" * len(part))
@@ -92,7 +96,7 @@ class StageCache:
             for image, arrays in self._execute(query, (stage, *part)):
                 try:
                     found[image] = load(arrays)
-                except SafetensorError as error:
+                except (SafetensorError, TypeError, ValueError, KeyError) as error:
                     raise self._unusable(error) from error
         return found
 
@@ -121,7 +125,12 @@ class StageCache:
             part = names[start : start + _PER_QUERY]
             query = f"SELECT * FROM files WHERE path IN ({','.join('?' * len(part))})"  # noqa: S608
             stored.update(
-                {name: sha256 for name, *mark, sha256 in self._execute(query, part) if marks[name] == tuple(mark)}
+                {
+                    name: sha256
+                    for name, *mark, sha256 in self._execute(query, part)
+                    # A damaged row is no knowledge: the file is read again.
+                    if marks.get(name) == tuple(mark) and isinstance(sha256, str) and _SHA256.fullmatch(sha256)
+                }
             )
         return [stored.get(str(path)) for path in paths]
 

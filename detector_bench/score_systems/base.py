@@ -26,7 +26,7 @@ from detector_bench.metrics.intervals import (
 from detector_bench.schema import METRIC_COLUMNS
 from detector_bench.score_systems.cell_sums import cell_sums, resampled_cell_sums
 from detector_bench.score_systems.judgements import Judgements
-from detector_bench.vocabulary import ALL, GROUND_TRUTH
+from detector_bench.vocabulary import ALL
 
 
 class Computed(NamedTuple):
@@ -244,20 +244,14 @@ class MetricRows:
 
     def _words(self, each: Computed, model: NDArray[np.intp], place: NDArray[np.intp]) -> dict[str, object]:
         known = self._judgements
-        categories = np.array([ALL, *known.scopes.categories], dtype=object)
         if each.of_prompts:
             return {
                 "t2i_model": np.array(known.t2i_models, dtype=object)[model],
-                "category": categories[1 + known.scopes.category_of_prompt[place]],
+                "category": known.scopes.category_words[place],
                 "prompt_id": np.array(known.prompt_ids, dtype=object)[place],
             }
         return {
             "t2i_model": np.array([ALL, *known.t2i_models], dtype=object)[model],
-            "category": categories[place],
+            "category": np.array([ALL, *known.scopes.categories], dtype=object)[place],
             "prompt_id": ALL,
         }
-
-
-def detectors_of(judgements: Judgements) -> tuple[str, ...]:
-    """The judges that are detectors."""
-    return tuple(name for name in judgements.judges if name != GROUND_TRUTH)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -58,6 +58,9 @@ class Judgements:
     """By attribute, `[judge, image]`: position in its classes, or `UNJUDGED`, `NO_VERDICT`, `OTHERS`."""
     values: Mapping[str, NDArray[np.float64]]
     """By attribute, `[judge, image]`: the measured value (age in years, grey value of skin); NaN without one."""
+    prompts: pd.DataFrame = field(default_factory=pd.DataFrame)
+    """The prompt table in the order of `prompt_ids`, with those of `schema.OPTIONAL_PROMPT_COLUMNS` that it has;
+    `dataset.prompt_statements` reads them. No columns where nothing but the ids is known."""
 
     @classmethod
     def of(
@@ -109,6 +112,20 @@ class Judgements:
             judged=judged,
             labels=labels,
             values=values,
+            prompts=image_set.prompts,
+        )
+
+    def on_prompts(self, kept: NDArray[np.bool_]) -> Judgements:
+        """The same, with the images of some prompts in no count, as if they were seed photos.
+
+        Args:
+            kept: `[prompt]`.
+        """
+        counts = (self.prompt != NO_CELL) & kept[self.prompt]
+        return replace(
+            self,
+            t2i_model=np.where(counts, self.t2i_model, NO_CELL),
+            prompt=np.where(counts, self.prompt, NO_CELL),
         )
 
     @property

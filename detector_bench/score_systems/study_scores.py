@@ -66,7 +66,8 @@ class ScoredStudy:
         named = Counter((each.system, name) for each in systems for name in each.definitions)
         for (system, name), times in named.items():
             if times > 1:
-                raise ConfigError(f"scores: {system} with {name!r} stands there {times} times")
+                hint = "; give one of the entries a `name`" if system == "imagebite" else ""
+                raise ConfigError(f"scores: {system} with {name!r} stands there {times} times{hint}")
         attributes = tuple(dict.fromkeys(name for system in systems for name in system.attributes))
         judgements = Judgements.of(image_set, predictions, attributes=attributes)
         rows = [system.rows(judgements, intervals) for system in systems]

@@ -7,6 +7,7 @@ filter and show, and ask no network.
 
 from __future__ import annotations
 
+from detector_bench.evaluation.tolerance import Tolerance
 from detector_bench.web_report.build import (
     ReportProgress,
     ReportSettings,
@@ -15,7 +16,6 @@ from detector_bench.web_report.build import (
     write_report,
 )
 from detector_bench.web_report.thumbnails import PICTURE_MODES, PictureMode
-from detector_bench.web_report.verdict import Tolerance
 
 __all__ = [
     "PICTURE_MODES",

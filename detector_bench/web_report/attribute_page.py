@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from detector_bench.evaluation.agreement import ALL_ANNOTATORS, TWO_ANNOTATORS, agreement
-from detector_bench.evaluation.cause_intervals import CauseIntervals
 from detector_bench.evaluation.causes import accuracy_gaps, causes, filter_outcomes
-from detector_bench.evaluation.ranking import RankedDetector
+from detector_bench.evaluation.more_labels import MoreLabels, more_labels
+from detector_bench.evaluation.tolerance import Tolerance
+from detector_bench.metrics.intervals import Interval
 from detector_bench.report import Table
 from detector_bench.report.agreement_tables import annotator_agreement, pair_agreement
 from detector_bench.report.causes_table import bias_error_causes, filter_errors
+from detector_bench.report.metric_lookup import Number
 from detector_bench.vocabulary import ALL
 from detector_bench.web_report.error_counts import (
     CountTable,
@@ -26,20 +28,24 @@ from detector_bench.web_report.error_counts import (
     filter_reasons,
     pairs,
 )
+from detector_bench.web_report.label_doubt_words import label_doubt_words
 from detector_bench.web_report.left_out import left_out_of_numbers
-from detector_bench.web_report.pages import Scale, outcome_words, with_groups
-from detector_bench.web_report.ranks import ranks_by_t2i_model
+from detector_bench.web_report.pages import Scale, with_groups
+from detector_bench.web_report.ranks import ReportRanks
 from detector_bench.web_report.report_study import AttributePart, ReportStudy
-from detector_bench.web_report.verdict import Tolerance, Verdict, judge_detectors
+from detector_bench.web_report.verdict import Verdict, judge_detectors
 from detector_bench.web_report.verdict_words import headline, rule, sentences
-
-_CAUSE_RESAMPLES = 1_000
 
 _SUMMARIES = (
     (TWO_ANNOTATORS, "The two annotators", "cohen_kappa", "Cohen's kappa"),
     (ALL_ANNOTATORS, "The annotators", "krippendorff_alpha", "Krippendorff's alpha"),
 )
 """Of two annotators the first; with more there are several pairs, and the second speaks for all."""
+
+
+_MAIN_TABLES = 4
+"""So many of an attribute's tables show their rows at once: filtering and accuracy, and three of bias. A page with
+all of them is a yard long."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,20 +59,38 @@ class AttributePage:
     """The study's tables of this attribute."""
     suffix: str
     """Of the names of further tables; empty for the study's first attribute."""
+    ranks: ReportRanks
+    """Of all attributes."""
 
     @property
     def level(self) -> float:
         """Of the study's confidence intervals."""
-        settings = getattr(self.part.study.study, "intervals", None)
-        return float(getattr(settings, "level", 0.95))
+        return self.part.study.intervals.level
 
     @cached_property
     def verdict(self) -> Verdict:
         """Which detector can be trusted for which T2I model."""
-        ranks: Mapping[str, Sequence[RankedDetector]] = {}
-        if self.part.judged is not None:
-            ranks = ranks_by_t2i_model(self.part.study.counts, self.part.study.lookup, level=self.level)
-        return judge_detectors(self.part.study.lookup, ranks, tolerance=self.tolerance)
+        return judge_detectors(
+            self.part.study.lookup,
+            self.ranks.of_attribute(self.part.name),
+            tolerance=self.tolerance,
+            doubt=self.part.study.label_doubt,
+            plan=None if self.part.judged is None else self._plan,
+        )
+
+    def _plan(self, detector: str, model: str, prompt_error: Number, model_error: Number) -> MoreLabels | None:
+        """Images that would settle an open verdict."""
+        counts = self.part.study.counts
+        if self.part.study.intervals.unit == "prompt":
+            return None  # further images of the same prompts say nothing about other prompts
+        return more_labels(
+            counts.verdicts[counts.detectors.index(detector), counts.t2i_models.index(model)],
+            prompt_bias_error=Interval(np.array(prompt_error.ci_low), np.array(prompt_error.ci_high)),
+            model_bias_score_error=Interval(np.array(model_error.ci_low), np.array(model_error.ci_high)),
+            tolerance=self.tolerance,
+            n_clear=self.part.study.lookup.n_clear,
+            level=self.level,
+        )
 
     @property
     def headline(self) -> tuple[str, ...]:
@@ -83,6 +107,7 @@ class AttributePage:
             "summary": self._summary(),
             "browser_href": browser_link(self.part.name),
             "tables": with_groups(self.tables),
+            "main_tables": _MAIN_TABLES,
             "causes": with_groups(self.causes),
             "agreement": with_groups(self.agreement),
             "interval_words": f"{100 * self.level:g} % confidence intervals, where the study has them",
@@ -98,7 +123,7 @@ class AttributePage:
             "detector": len(study.detectors),
         }
         parts = [f"{number:,.0f} {thing}{'' if number == 1 else 's'}" for thing, number in counted.items()]
-        return [self.study.name, *parts]
+        return [self.study.name, *([self.study.by_whom] if self.study.by_whom else []), *parts]
 
     def _verdict_content(self) -> dict[str, Any]:
         """The verdict for the template."""
@@ -106,9 +131,14 @@ class AttributePage:
             {
                 "number": number,
                 "verdict": each,
-                "outcome": outcome_words(each.outcome),
-                "sentences": sentences(each, tolerance=self.tolerance, level=self.level),
-                "scale": Scale.of(each, tolerance=self.tolerance.deviation),
+                "sentences": sentences(
+                    each,
+                    tolerance=self.tolerance,
+                    level=self.level,
+                    prompts=() if self.part.judged is None else self.part.study.counts.prompt_ids,
+                    words=self.part.study.words,
+                ),
+                "scale": Scale.of(each, tolerance=self.tolerance.prompt_bias_error),
             }
             for number, each in enumerate(self.verdict.by_model)
         ]
@@ -116,8 +146,10 @@ class AttributePage:
             "verdict": self.verdict,
             "headline": self.headline,
             "models": models,
-            "rule": rule(self.tolerance, level=self.level),
+            "rule": rule(self.tolerance, level=self.level, tests=self.ranks.tests),
             "label_words": self.label_words,
+            "suffix": self.suffix,
+            "label_doubt_words": label_doubt_words(self.part.study.lookup, self.part.study.label_doubt),
         }
 
     def _error_content(self) -> dict[str, Any]:
@@ -139,14 +171,16 @@ class AttributePage:
         if image_set is None or not finished.detectors:
             return []
         settings: dict[str, Any] = {"attribute": self.part.name, "allow_incomplete": True}
-        intervals = CauseIntervals(resamples=_CAUSE_RESAMPLES)
-        found = causes(
-            image_set, finished.predictions, n_clear=finished.lookup.n_clear, intervals=intervals, **settings
-        )
-        gaps = accuracy_gaps(image_set, finished.predictions, intervals=intervals, **settings)
+        doubt: dict[str, Any] = {"intervals": finished.intervals, **settings}
+        found = causes(image_set, finished.predictions, n_clear=finished.lookup.n_clear, **doubt)
+        gaps = accuracy_gaps(image_set, finished.predictions, **doubt)
         outcomes = filter_outcomes(image_set, finished.predictions, **settings)
         return [
-            self._named(bias_error_causes(found, attribute=self.part.name, gaps=gaps)),
+            self._named(
+                bias_error_causes(
+                    found, attribute=self.part.name, gaps=gaps, max_error_share=finished.max_error_share
+                )
+            ),
             self._named(filter_errors(outcomes, attribute=self.part.name)),
         ]
 

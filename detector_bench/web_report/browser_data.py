@@ -20,7 +20,7 @@ from detector_bench.web_report.thumbnails import Pictures
 
 _LIBRARY = ("store", "columns", "words", "dataset", "state", "filtering", "searching", "dom", "pictures", "grid")
 _PAGE = ("matrix", "panel", "toolbar", "boxes", "detail")
-SCRIPTS = (*_LIBRARY, *_PAGE, "browser", "tables")
+SCRIPTS = (*_LIBRARY, *_PAGE, "browser", "tables", "folds")
 """Names of all script files in `static/`."""
 
 

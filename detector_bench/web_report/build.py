@@ -11,7 +11,9 @@ from typing import Any, Protocol
 from detector_bench import __version__
 from detector_bench.atomic_files import write_text
 from detector_bench.errors import ConfigError, DetectorBenchError
+from detector_bench.evaluation.tolerance import Tolerance
 from detector_bench.report import write_tables
+from detector_bench.run_record import read_run_record
 from detector_bench.runner.stage_cache import default_cache_folder
 from detector_bench.web_report.attribute_page import AttributePage
 from detector_bench.web_report.boxes import StoredBoxes, stored_boxes
@@ -22,7 +24,8 @@ from detector_bench.web_report.error_counts import BROWSER_PAGE
 from detector_bench.web_report.folder import ReportFolder
 from detector_bench.web_report.left_out import left_out_of_pictures
 from detector_bench.web_report.pages import SHORT_CARE, with_groups, write_page
-from detector_bench.web_report.provenance_blocks import date_of, provenance_blocks, read_run_record
+from detector_bench.web_report.provenance_blocks import date_of, provenance_blocks
+from detector_bench.web_report.ranks import ranks_of_report
 from detector_bench.web_report.report_study import ReportStudy
 from detector_bench.web_report.table_sets import TableSets, table_sets
 from detector_bench.web_report.thumbnails import (
@@ -32,7 +35,6 @@ from detector_bench.web_report.thumbnails import (
     check_picture_settings,
     make_pictures,
 )
-from detector_bench.web_report.verdict import Tolerance
 
 _STATIC = Path(__file__).parent / "static"
 _STYLES = ("base.css", "report.css", "browser.css", "detail.css")
@@ -76,7 +78,7 @@ class ReportSettings:
     Attributes:
         pictures: see `make_pictures`.
         large_side: longer side of the pictures in the detail view, in pixels; 0: thumbnails serve there, too.
-        tolerance: how far off a detector may be and still be called good enough.
+        tolerance: how far off a detector may be and still be called good enough; None: as the study says.
         note: words below the title: where the labels come from, under which licence the images stand.
         figures: whether to draw figures.
         cache_folder: where stage results are, for the boxes over pictures; None: where runs keep them by default.
@@ -86,7 +88,7 @@ class ReportSettings:
 
     pictures: PictureMode = "copy"
     large_side: int = LARGE_SIDE
-    tolerance: Tolerance = field(default_factory=Tolerance)
+    tolerance: Tolerance | None = None
     note: str = ""
     figures: bool = True
     cache_folder: Path | None = None
@@ -153,13 +155,15 @@ class _Writer:
         about_pictures = self._write_images()
         self.progress.step("tables")
         self.tables = table_sets(self.study)
+        ranks = ranks_of_report(self.study)
         pages = [
             AttributePage(
                 self.study,
                 part,
-                self.settings.tolerance,
+                self.settings.tolerance or self.study.tolerance,
                 tables=self.tables.by_attribute[part.name],
                 suffix="" if number == 0 else f"_{part.name}",
+                ranks=ranks,
             )
             for number, part in enumerate(self.study.parts)
         ]
@@ -169,7 +173,7 @@ class _Writer:
         for number in reversed(range(len(pages))):
             not_shown += self._write_attribute(pages, number, about_pictures)
         self.folder.finish(self._manifest(pages))
-        return WrittenReport(self.folder.path / "index.html", pages[0].headline, tuple(not_shown))
+        return WrittenReport(self.folder.path / "index.html", pages[0].headline, tuple(dict.fromkeys(not_shown)))
 
     def _write_assets(self) -> None:
         for name in (*(f"{script}.js" for script in SCRIPTS), *_STYLES, "icon.svg"):
@@ -274,6 +278,7 @@ class _Writer:
             "pages": self._pages(place),
             "sections": [{"id": each, "name": name} for each, name in _SECTIONS],
             "note": self.settings.note,
+            "question": self.study.question,
             "no_images": self._no_images if self.study.missing else "No detector of this study judges this.",
             "provenance": provenance_blocks(record, version=__version__, settings=written),
             "run_file": bool(record),

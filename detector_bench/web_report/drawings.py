@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -51,8 +52,7 @@ def draw_figures(
     except DetectorBenchError as error:
         return [], [f"There are no figures: {error}"]
     drawn = [_drawn(name, out, place) for name in names if name not in written.not_drawn]
-    reasons = [f"Not drawn: {FIGURES[name]}. {_sentence(reason)}" for name, reason in written.not_drawn.items()]
-    return drawn, reasons
+    return drawn, _in_sentences(written.not_drawn)
 
 
 def _drawn(name: str, out: Path, place: str) -> DrawnFigure:
@@ -68,5 +68,12 @@ def _drawn(name: str, out: Path, place: str) -> DrawnFigure:
     )
 
 
-def _sentence(text: str) -> str:
-    return text if text.endswith(".") else f"{text}."
+def _in_sentences(not_drawn: Mapping[str, str]) -> list[str]:
+    """Why figures are missing, those with the same reason together."""
+    names: dict[str, list[str]] = {}
+    for name, reason in not_drawn.items():
+        names.setdefault(reason, []).append(FIGURES[name])
+    return [
+        f"Not drawn: {'; '.join(figures)}. {reason[:1].upper()}{reason[1:]}{'' if reason.endswith('.') else '.'}"
+        for reason, figures in names.items()
+    ]

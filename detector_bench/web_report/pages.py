@@ -15,7 +15,7 @@ from detector_bench import __version__
 from detector_bench.atomic_files import write_text
 from detector_bench.report.metric_lookup import Number
 from detector_bench.report.table import Cell, Table, group_headings, is_missing, printable
-from detector_bench.web_report.verdict import ModelVerdict, Outcome
+from detector_bench.web_report.verdict import ModelVerdict, bounded
 
 CONTENT_POLICY = (
     # `file:` stands beside 'self' because browsers differ on what 'self' is for a page that lies on a disk.
@@ -36,43 +36,31 @@ SHORT_CARE = (
 )
 """Where the page has to leave room for images."""
 
-_OUTCOME_WORDS = {
-    Outcome.TRUST: "a detector can be trusted",
-    Outcome.NOT_SHOWN: "left open",
-    Outcome.NONE_GOOD_ENOUGH: "no detector is good enough",
-    Outcome.NO_INTERVALS: "no intervals",
-    Outcome.NOTHING_TO_COMPARE: "nothing to compare",
-}
-
-
 _NOTHING = "\N{EN DASH}"
+_NO_BREAK = "\N{NO-BREAK SPACE}"
 
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """Places deviations on a drawing that is 200 wide, 0 in its middle."""
+    """Places prompt bias errors on a drawing that is 200 wide, 0 at its left."""
 
     reach: float
-    """The deviation at either end; what lies beyond is drawn at the end."""
+    """The error at the right end; what lies beyond is drawn there."""
 
     @classmethod
     def of(cls, verdict: ModelVerdict, *, tolerance: float) -> Scale:
-        """Wide enough for all intervals, but not beyond 100 %."""
-        ends = [
-            abs(end)
-            for each in verdict.evidence
-            for end in (each.deviation.ci_low, each.deviation.ci_high, each.deviation.value)
-        ]
-        return cls(min(1.0, max([2 * tolerance, *(end for end in ends if math.isfinite(end))])))
+        """Wide enough for all intervals, but not beyond 1."""
+        ends = [end for each in verdict.evidence for end in (each.prompt_error.ci_high, each.prompt_error.value)]
+        return cls(min(1.0, max([1.5 * tolerance, *(end for end in ends if math.isfinite(end))])))
 
     def x(self, value: float) -> float:
-        """The place of a deviation."""
-        return round(100 + 94 * max(-1.0, min(1.0, value / self.reach)), 1)
+        """The place of an error."""
+        return round(6 + 188 * min(1.0, value / self.reach), 1)
 
     @staticmethod
     def bounded(number: Number) -> bool:
         """Whether there is an interval to draw."""
-        return math.isfinite(number.ci_low) and math.isfinite(number.ci_high)
+        return bounded(number)
 
 
 class Says:
@@ -84,17 +72,17 @@ class Says:
         return _NOTHING if math.isnan(value) else f"{value:.3f}"
 
     @staticmethod
-    def share(value: float) -> str:
-        """A share of resamples."""
-        return _NOTHING if math.isnan(value) else "< 1 %" if 0 < value < 0.01 else f"{100 * value:.0f} %"
+    def points(value: float) -> str:
+        """An error of a score, with its sign."""
+        return _NOTHING if math.isnan(value) else f"{value:+.3f}".replace("-", "\N{MINUS SIGN}")
 
     @staticmethod
-    def signed(value: float, *, unit: str = " %") -> str:
+    def per_cent(value: float) -> str:
         """A deviation in per cent, with its sign."""
         if math.isnan(value):
             return _NOTHING
         per_cent = f"{100 * value:+.1f}" if abs(value) < 0.0995 else f"{100 * value:+.0f}"
-        return per_cent.replace("-", "\N{MINUS SIGN}") + unit
+        return per_cent.replace("-", "\N{MINUS SIGN}") + " %"
 
     @staticmethod
     def value(value: float) -> str:
@@ -110,11 +98,6 @@ class Says:
 def with_groups(tables: Sequence[Table]) -> list[tuple[Table, Any]]:
     """Tables with their upper headings."""
     return [(table, group_headings(table.columns)) for table in tables]
-
-
-def outcome_words(outcome: Outcome) -> str:
-    """A label for a T2I model's heading."""
-    return _OUTCOME_WORDS[outcome]
 
 
 def write_page(path: Path, template: str, content: Mapping[str, Any]) -> None:
@@ -139,7 +122,7 @@ def _environment() -> Environment:
         finalize=lambda value: _shown(value) if type(value) is str else value,
     )
     environment.globals.update(zip=zip)
-    environment.filters["unbroken"] = lambda text: text.replace(" %", "\N{NO-BREAK SPACE}%")
+    environment.filters["unbroken"] = lambda text: text.replace(" %", f"{_NO_BREAK}%")
     environment.filters["sentences"] = _first_sentence
     environment.filters["sort_value"] = _sort_value
     environment.filters["is_hash"] = lambda text: len(text) == 64 and " " not in text
@@ -147,7 +130,8 @@ def _environment() -> Environment:
 
 
 def _shown(text: str) -> str:
-    return "\n".join(map(printable, text.split("\n")))
+    """Nothing but what can be seen, and spaces; some of them keep a number and its per cent sign on one line."""
+    return "\n".join(_NO_BREAK.join(map(printable, line.split(_NO_BREAK))) for line in text.split("\n"))
 
 
 def _first_sentence(text: str) -> tuple[str, str]:

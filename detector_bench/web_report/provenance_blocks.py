@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 Record = Mapping[str, Any]
@@ -19,15 +17,6 @@ class Block:
     facts: tuple[tuple[str, str], ...] = ()
     columns: tuple[str, ...] = ()
     rows: tuple[tuple[str, ...], ...] = ()
-
-
-def read_run_record(folder: Path) -> Record:
-    """The content of `run.json`; empty where there is none, or it is no record."""
-    try:
-        record = json.loads((folder / "run.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return record if isinstance(record, dict) else {}
 
 
 def date_of(record: Record) -> str:
@@ -51,6 +40,7 @@ def provenance_blocks(record: Record, *, version: str, settings: Mapping[str, st
         {
             "Study": record.get("study"),
             "Run began": " and ".join(_beginnings(record)),
+            "Predictions from": _mapping(record.get("predictions")).get("from"),
             "Image set": images.get("name"),
             "Images": images.get("images"),
             "Fingerprint of the image set": images.get("fingerprint"),
@@ -88,10 +78,21 @@ def _tables(record: Record) -> list[Block]:
     }
     blocks = [
         Block("Detectors", columns=("Detector", "Kind", "Fingerprint"), rows=tuple(rows)),
+        Block("Stages", columns=("Stage", "Precision", "Ran on"), rows=_stage_rows(record)),
         Block("Weights", columns=("File", "Licence", "Source", "sha256"), rows=tuple(files)),
         Block("Paid services", _pairs(spent)),
     ]
     return [block for block in blocks if block.rows or block.facts]
+
+
+def _stage_rows(record: Record) -> tuple[tuple[str, ...], ...]:
+    """Of each stage the precision it took and where it ran; older records say neither."""
+    stages = {str(label): _mapping(each) for label, each in _mapping(record.get("stages")).items()}
+    return tuple(
+        (label, str(each.get("precision", "")), ", ".join(map(str, each.get("devices", ()))) or "from the cache")
+        for label, each in stages.items()
+        if each
+    )
 
 
 def _beginnings(record: Record) -> list[str]:

@@ -14,6 +14,7 @@ import pyarrow as pa
 from detector_bench.dataset import ImageSet
 from detector_bench.errors import ConfigError, DetectorBenchError
 from detector_bench.evaluation import read_predictions
+from detector_bench.evaluation.tolerance import Tolerance
 from detector_bench.figures.finished_study import FinishedStudy
 from detector_bench.web_report.error_counts import Judged
 from detector_bench.web_report.image_columns import PREDICTION_COLUMNS, Truth, Verdicts
@@ -70,7 +71,7 @@ class ReportStudy:
         studies = [first, *(_moved(FinishedStudy.load(folder, attribute=name), image_set) for name in names[1:])]
         try:
             images = first.image_set
-            stored = read_predictions(folder / "predictions", also=PREDICTION_COLUMNS)
+            stored = read_predictions(folder, also=PREDICTION_COLUMNS)
         except DetectorBenchError as error:
             if image_set is not None:
                 raise
@@ -86,8 +87,26 @@ class ReportStudy:
 
     @property
     def name(self) -> str:
-        """The study's name."""
-        return self.first.study.name if self.first.study else self.folder.resolve().name
+        """The study's name; that of its folder where it has none."""
+        study = self.first.study
+        named = study is not None and study.name != type(study).model_fields["name"].default
+        return study.name if study is not None and named else self.folder.resolve().name
+
+    @property
+    def question(self) -> str:
+        """What the study asks; empty where it does not say."""
+        return self.first.study.question if self.first.study else ""
+
+    @property
+    def by_whom(self) -> str:
+        """Who made the study and when, as far as it says."""
+        study = self.first.study
+        return ", ".join(each for each in (study.author, study.date) if each) if study else ""
+
+    @property
+    def tolerance(self) -> Tolerance:
+        """How far off a detector may be and still be called good enough."""
+        return self.first.study.tolerance if self.first.study else Tolerance()
 
     @cached_property
     def judged_sha256(self) -> list[str | None]:

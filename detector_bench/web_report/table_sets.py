@@ -8,9 +8,9 @@ from typing import NamedTuple
 import pandas as pd
 
 from detector_bench.errors import DetectorBenchError
+from detector_bench.evaluation import read_label_doubt
 from detector_bench.evaluation.intervals import Intervals
 from detector_bench.report import Table, study_tables
-from detector_bench.report.metric_lookup import DEFAULT_MAX_ERROR_SHARE
 from detector_bench.report.score_tables import score_tables
 from detector_bench.score_systems.study_scores import ScoredStudy
 from detector_bench.web_report.report_study import ReportStudy
@@ -32,10 +32,11 @@ def table_sets(study: ReportStudy) -> TableSets:
         study.first.metrics_of_all_attributes,
         attributes=names,
         n_clear=study.first.lookup.n_clear,
-        max_error_share=_max_error_share(study),
+        max_error_share=study.first.max_error_share,
         prompts=None if study.image_set is None else study.image_set.prompts,
         intervals=_has_intervals(study),
         confusion=_stored_confusion(study),
+        label_doubt=read_label_doubt(study.folder),
     )
     by_attribute: dict[str, list[Table]] = {name: [] for name in names}
     for name, table in built.items():
@@ -63,17 +64,12 @@ def _score_tables(study: ReportStudy) -> tuple[list[Table], list[str]]:
             verdicts=scored.verdicts,
             notes=scored.notes,
             prompts=study.image_set.prompts,
-            max_error_share=_max_error_share(study),
+            max_error_share=study.first.max_error_share,
             intervals=_has_intervals(study),
         )
     except DetectorBenchError as error:
         return [], [f"The scores of other benchmarks have no tables: {error}"]
     return list(tables.values()), []
-
-
-def _max_error_share(study: ReportStudy) -> float:
-    configuration = study.first.study
-    return DEFAULT_MAX_ERROR_SHARE if configuration is None else configuration.max_error_share
 
 
 def _has_intervals(study: ReportStudy) -> bool:

@@ -60,6 +60,7 @@ YUNET_FACES = WeightsFile(
     url="https://media.githubusercontent.com/media/opencv/opencv_zoo/"
     "47534e27c9851bb1128ccc0102f1145e27f23f98/models/face_detection_yunet/"
     "face_detection_yunet_2026may.onnx",
+    download_bytes=229_738,
 )
 YOLOV8N_PERSONS = WeightsFile(
     path="yolov8n_int8.onnx",
@@ -68,6 +69,12 @@ YOLOV8N_PERSONS = WeightsFile(
     source="https://github.com/ultralytics/ultralytics (YOLOv8n, COCO, exported to ONNX, int8)",
 )
 
+# Its authors store it anew from release to release, each time with another sha256.
+YOLOV8X_PERSONS = WeightsFile(
+    path="yolov8x.pt",
+    licence="AGPL-3.0",
+    source="https://github.com/ultralytics/assets/releases (YOLOv8x, COCO, by ultralytics)",
+)
 YOLOV8X_PERSONS_AND_FACES = WeightsFile(
     path="yolov8x_person_face.pt",
     licence="AGPL-3.0",
@@ -87,6 +94,7 @@ CLIP_VIT_LARGE_PATCH14 = Checkpoint(
     files=("model.safetensors", "config.json", "preprocessor_config.json", "merges.txt", "vocab.json"),
     licence="not stated by its authors",
     source="https://huggingface.co/openai/clip-vit-large-patch14 (the code, github.com/openai/CLIP, is MIT)",
+    download_bytes=1_712_000_000,
 )
 
 _FAIRFACE = "https://github.com/dchen236/FairFace (the folder that its README links under 'Download our models')"
@@ -139,6 +147,7 @@ BLIP2_OPT_2_7B = Checkpoint(
     },
     licence="MIT",
     source="https://huggingface.co/Salesforce/blip2-opt-2.7b",
+    download_bytes=14_990_000_000,
 )
 
 CATALOGUE: dict[str, WeightsFile | Checkpoint] = {
@@ -151,6 +160,7 @@ CATALOGUE: dict[str, WeightsFile | Checkpoint] = {
         DLIB_CNN_FACES,
         YUNET_FACES,
         YOLOV8N_PERSONS,
+        YOLOV8X_PERSONS,
         YOLOV8X_PERSONS_AND_FACES,
         CLIP_VIT_LARGE_PATCH14,
         FAIRFACE_RACE7,
@@ -163,3 +173,21 @@ CATALOGUE: dict[str, WeightsFile | Checkpoint] = {
     )
 }
 """By name. A file without `url` and `package` must be put into the weights folder by the user."""
+
+
+def described(file: WeightsFile, *, content: str | None = None) -> WeightsFile:
+    """The file with the licence and source that the catalogue knows, where a configuration names it by name alone.
+
+    Args:
+        file: as configured.
+        content: sha256 of what was found; another content than the catalogue's under the same name is unknown.
+    """
+    known = CATALOGUE.get(file.name)
+    if not isinstance(known, WeightsFile) or (file.licence, file.source) != _NOT_STATED:
+        return file
+    if known.sha256 is not None and (file.sha256 or content or known.sha256) != known.sha256:
+        return file
+    return file.model_copy(update={"licence": known.licence, "source": known.source})
+
+
+_NOT_STATED = (WeightsFile.model_fields["licence"].default, WeightsFile.model_fields["source"].default)

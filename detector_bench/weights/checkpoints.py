@@ -39,6 +39,8 @@ class Checkpoint(BaseModel):
     """Patterns of the files that belong to it."""
     licence: str = "not stated"
     source: str = "not stated"
+    download_bytes: int | None = None
+    """About what a download takes."""
 
     @model_validator(mode="after")
     def _pins_are_sha256(self) -> Checkpoint:

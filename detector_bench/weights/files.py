@@ -33,6 +33,8 @@ class WeightsFile(BaseModel):
     source: str = "not stated"
     url: str | None = None
     """Where `weights fetch` downloads it; only with a pinned sha256."""
+    download_bytes: int | None = None
+    """About what a download takes."""
     package: str | None = None
     """Python package that carries the file."""
     package_path: str | None = None

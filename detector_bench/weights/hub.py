@@ -14,7 +14,7 @@ def cached_folder(checkpoint: Checkpoint) -> Path | None:
     """The folder of a complete checkpoint in the hub's local cache; None where there is none."""
     if not checkpoint.downloadable or not is_installed("huggingface_hub"):
         return None
-    hub = require("huggingface_hub", extra="transformers")
+    hub = require("huggingface_hub", extra=None)
     try:
         folder = Path(_snapshot(hub, checkpoint, local_files_only=True))
     except (hub.errors.LocalEntryNotFoundError, OSError):
@@ -33,7 +33,7 @@ def download_checkpoint(checkpoint: Checkpoint) -> Path:
     """
     if not checkpoint.downloadable:
         raise WeightsError(f"checkpoint {checkpoint.path!r} has no `revision`, so it is not downloaded")
-    hub = require("huggingface_hub", extra="transformers")
+    hub = require("huggingface_hub", extra=None)
     try:
         folder = Path(_snapshot(hub, checkpoint, local_files_only=False))
     except Exception as error:  # the hub's, the HTTP library's and the system's own sorts

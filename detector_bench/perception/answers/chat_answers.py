@@ -122,6 +122,7 @@ class ChatAnswers(ChatEndpoint, Stage):
     extra: ClassVar[str | None] = "judge"
     modules: ClassVar[tuple[str, ...]] = ("tenacity",)
     images_per_call: ClassVar[int | None] = 1
+    device_taken: ClassVar[str] = "a service"
 
     question: str = Field(min_length=1)
 

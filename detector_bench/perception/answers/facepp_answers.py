@@ -120,6 +120,7 @@ class FaceppAnswers(Stage):
     extra: ClassVar[str | None] = "facepp"
     modules: ClassVar[tuple[str, ...]] = ("tenacity",)
     images_per_call: ClassVar[int | None] = 1
+    device_taken: ClassVar[str] = "a service"
 
     endpoint: str = "https://api-us.faceplusplus.com/facepp/v3/detect"
     """Address of the Detect API; api-cn instead of api-us for accounts of the Chinese console."""

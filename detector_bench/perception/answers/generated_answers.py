@@ -10,33 +10,36 @@ from weakref import WeakValueDictionary
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from detector_bench.errors import ConfigError, WeightsError
 from detector_bench.extras import require
 from detector_bench.perception.answers.stored_text import text_array, text_in
 from detector_bench.perception.stage import DESCRIPTIVE, Arrays, Frame, Stage, StageFunction
-from detector_bench.perception.torch_settings import Device, Precision, chosen_device, chosen_precision
+from detector_bench.perception.torch_settings import (
+    Precision,
+    TorchSettings,
+    chosen_device,
+    chosen_precision,
+    exact_convolutions,
+)
 from detector_bench.perception.transformers_loading import from_folder, silenced
 from detector_bench.weights import Checkpoint, WeightsLocator
 from detector_bench.weights.checkpoints import CheckpointField
 
 
-class Generation(BaseModel):
+class Generation(TorchSettings):
     """How a network generates its answers."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
     precision: Precision = "auto"
-    """See `torch_settings`. With 16 bits, images that share a batch can tip a word that is on the verge."""
+    """With 16 bits, images that share a batch can tip a word that is on the verge."""
     max_new_tokens: int = Field(default=20, ge=1)
     """An answer is cut off after so many tokens."""
-    device: Device = "auto"
     batch_size: int = Field(default=8, ge=1, json_schema_extra=DESCRIPTIVE)
     """Images that go through the network together; their answers are kept at once."""
 
 
-class GeneratedAnswers(Generation, Stage):
+class GeneratedAnswers(Generation, Stage):  # type: ignore[override]
     """The answer of a transformers image-text-to-text network (BLIP-2, LLaVA, Qwen-VL, ...) to a question.
 
     Gives `answer`, the text in UTF-8 as uint8 of shape (bytes,): what the network generated, without the question
@@ -148,7 +151,7 @@ class _Network:
         inputs = self._inputs([Image.fromarray(image) for image in images], question, chat=chat)
         inputs = inputs.to(self._device, self._dtype)
         watch = _Watch(self._torch)
-        with self._torch.inference_mode():
+        with self._torch.inference_mode(), exact_convolutions(self._torch):
             tokens = self._model.generate(
                 **inputs, do_sample=False, num_beams=1, max_new_tokens=max_new_tokens, logits_processor=[watch]
             )

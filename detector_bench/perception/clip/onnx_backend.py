@@ -21,7 +21,8 @@ from detector_bench.perception.clip.embeddings import (
     text_embeddings,
     unit_vectors,
 )
-from detector_bench.perception.networks.onnx_session import open_session
+from detector_bench.perception.networks.onnx_session import open_session, session_device
+from detector_bench.perception.torch_settings import OF_THE_FILE
 from detector_bench.weights import Weights, WeightsLocator
 from detector_bench.weights.files import WeightsField
 
@@ -93,6 +94,20 @@ class OnnxClip(BaseModel):
     input: ClipInput = Field(default_factory=ClipInput)
     logit_scale: float = Field(default=100.0, gt=0, le=1000)
     """The factor that turns cosines into logits, which exported networks lack; 100 in OpenAI's."""
+
+    @property
+    def precision_taken(self) -> str:
+        """See `Stage`."""
+        return OF_THE_FILE
+
+    @property
+    def device_taken(self) -> str:
+        """See `Stage`."""
+        return session_device()
+
+    def missing_settings(self) -> tuple[str, ...]:
+        """Nothing besides packages and files."""
+        return ()
 
     def weights(self) -> tuple[Weights, ...]:
         """Both networks and the tokenizer."""

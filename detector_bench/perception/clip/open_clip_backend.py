@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
-from pydantic import BaseModel, ConfigDict, model_validator
+from pydantic import model_validator
 
 from detector_bench.errors import ConfigError, WeightsError, nearest_hint
 from detector_bench.extras import require
@@ -24,10 +24,11 @@ from detector_bench.perception.clip.embeddings import (
     unit_vectors,
 )
 from detector_bench.perception.torch_settings import (
-    Device,
     Precision,
+    TorchSettings,
     chosen_device,
     chosen_precision,
+    exact_convolutions,
     shorten_products,
 )
 from detector_bench.weights import Weights, WeightsLocator
@@ -39,15 +40,13 @@ _PREFERRED_WEIGHTS = "open_clip_model.safetensors"
 _TEXT_PARTS = ("transformer", "token_embedding", "text", "text_decoder")
 
 
-class OpenClip(BaseModel):
+class OpenClip(TorchSettings):
     """Any network of open_clip: a `checkpoint`, or an `architecture` with its `weights`.
 
     Images are prepared by the network's own transform, prompts by its own tokenizer, which cuts off what is too
     long. Prompts are always embedded on the CPU in float32. For OpenAI's weights, take an architecture whose name
     ends in `-quickgelu`.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     extra: ClassVar[str] = "open-clip"
     modules: ClassVar[tuple[str, ...]] = ("torch", "open_clip")
@@ -61,8 +60,7 @@ class OpenClip(BaseModel):
     weights_file: WeightsField | None = None
     """The architecture's weights: `.safetensors`, or a `.pt` file of tensors alone (read with `weights_only`)."""
     precision: Precision = "auto"
-    """Of the image tower; see `torch_settings`."""
-    device: Device = "auto"
+    """Of the image tower."""
 
     @model_validator(mode="after")
     def _one_source(self) -> OpenClip:
@@ -104,7 +102,7 @@ class OpenClip(BaseModel):
 
         def embed(images: Sequence[Pixels]) -> NDArray[np.float32]:
             values = torch.stack(prepared(lambda image: transform(Image.fromarray(image)), images))
-            with torch.inference_mode(), computing():
+            with torch.inference_mode(), computing(), exact_convolutions(torch):
                 features = model.encode_image(values.to(device))
                 return unit_vectors(features.float().cpu().numpy())
 

@@ -45,6 +45,20 @@ class ClipImageEmbeddings(Stage):
         """The encoder's."""
         return self.encoder.weights()
 
+    @property
+    def precision_taken(self) -> str:  # type: ignore[override]
+        """That of the image encoder."""
+        return self.encoder.precision_taken
+
+    @property
+    def device_taken(self) -> str:  # type: ignore[override]
+        """That of the image encoder."""
+        return self.encoder.device_taken
+
+    def missing_settings(self) -> tuple[str, ...]:
+        """A device or precision that the image encoder asks for and the machine lacks."""
+        return self.encoder.missing_settings()
+
     def load(self, weights: WeightsLocator) -> StageFunction:
         """Read the image encoder; see `Stage.load`."""
         embed = self.encoder.image_encoder(weights)
@@ -70,6 +84,8 @@ class ClipSimilarities(Stage):
     kind: ClassVar[str] = "clip_similarities"
     cached: ClassVar[bool] = False
     needs_pixels: ClassVar[bool] = False
+    precision_taken: ClassVar[str] = "float32"
+    device_taken: ClassVar[str] = "cpu"
 
     encoder: ClipEncoder = Field(default_factory=TransformersClip)
     crop: Crop = Field(default_factory=Crop)

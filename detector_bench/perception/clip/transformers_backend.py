@@ -8,7 +8,6 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict
 
 from detector_bench.errors import ConfigError, WeightsError
 from detector_bench.extras import require
@@ -21,10 +20,11 @@ from detector_bench.perception.clip.embeddings import (
     unit_vectors,
 )
 from detector_bench.perception.torch_settings import (
-    Device,
     Precision,
+    TorchSettings,
     chosen_device,
     chosen_precision,
+    exact_convolutions,
     shorten_products,
 )
 from detector_bench.perception.transformers_loading import from_folder, silenced
@@ -35,7 +35,7 @@ from detector_bench.weights.checkpoints import CheckpointField
 _TOKENIZER_FILES = (("tokenizer.json",), ("vocab.json", "merges.txt"))
 
 
-class TransformersClip(BaseModel):
+class TransformersClip(TorchSettings):
     """A CLIP checkpoint as transformers saves it (`CLIPModel`, processor and tokenizer in one folder).
 
     Images are prepared by transformers' own processor as the checkpoint sets it, in its Pillow form: for the
@@ -45,16 +45,13 @@ class TransformersClip(BaseModel):
     are always embedded on the CPU in float32. Each of the two towers is read from the checkpoint only when needed.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
     extra: ClassVar[str] = "clip"
     modules: ClassVar[tuple[str, ...]] = ("torch", "transformers")
 
     backend: Literal["transformers"] = "transformers"
     checkpoint: CheckpointField = CLIP_VIT_LARGE_PATCH14
     precision: Precision = "auto"
-    """Of the image tower; see `torch_settings`."""
-    device: Device = "auto"
+    """Of the image tower."""
 
     def weights(self) -> tuple[Weights, ...]:
         """The checkpoint."""
@@ -81,7 +78,7 @@ class TransformersClip(BaseModel):
             pixels = np.stack(prepared(lambda image: _cropped(processor, image), images))
             with torch.inference_mode():
                 values = (torch.from_numpy(pixels).to(device).float() * factor - mean) / std
-                with computing():
+                with computing(), exact_convolutions(torch):
                     features = model(pixel_values=values).image_embeds
                 return unit_vectors(features.float().cpu().numpy())
 

@@ -38,6 +38,8 @@ class AlignedFaces(Stage):
     extra: ClassVar[str | None] = "dlib"
     modules: ClassVar[tuple[str, ...]] = ("dlib",)
     cached: ClassVar[bool] = False
+    precision_taken: ClassVar[str] = "float64"
+    device_taken: ClassVar[str] = "cpu"
 
     faces: StageField = Field(default_factory=lambda: DlibCnnOnnxFaces(upsample=1, longest_side=800))
     longest_side: LongestSide = 800

@@ -17,7 +17,8 @@ from detector_bench.errors import WeightsError
 from detector_bench.extras import require
 from detector_bench.perception.faces.dlib_cnn_pyramid import TiledPyramid, tile
 from detector_bench.perception.faces.dlib_cnn_weights import DetectorWeights, Floats
-from detector_bench.perception.torch_settings import Device, chosen_device
+from detector_bench.perception.networks.onnx_session import note_providers, with_exact_numbers
+from detector_bench.perception.torch_settings import Device, chosen_device, exact_convolutions
 
 PIXELS_AT_ONCE = 8_000_000
 """How many pixels of tiled images go through the network together."""
@@ -107,14 +108,15 @@ def _session(runtime: Any, graph: bytes, *, heavy: bool) -> Any:
         options.enable_cpu_mem_arena = False
         # ... and a second thread would spin for a while after its work, which halves the speed of the network.
         options.intra_op_num_threads = 1
-    providers: list[Any] = ["CPUExecutionProvider"]
+    providers = ["CPUExecutionProvider"]
     if heavy and "CUDAExecutionProvider" in runtime.get_available_providers():
-        # The GPU's faster, shorter numbers (TF32) would change the scores.
-        providers.insert(0, ("CUDAExecutionProvider", {"use_tf32": "0"}))
+        providers.insert(0, "CUDAExecutionProvider")
     try:
-        return runtime.InferenceSession(graph, sess_options=options, providers=providers)
+        session = runtime.InferenceSession(graph, sess_options=options, providers=with_exact_numbers(providers))
     except Exception as error:  # onnxruntime raises classes of its own compiled module
         raise WeightsError(f"onnxruntime refuses dlib's CNN face detector: {error}") from error
+    note_providers(session)
+    return session
 
 
 def _convolution_graph(onnx: Any, weights: DetectorWeights) -> bytes:
@@ -220,9 +222,7 @@ class TorchFaceNetwork:
         """See `FaceNetwork.scores`."""
         at_once = max(1, self._pixels_at_once // (pyramid.height * pyramid.width))
         found: list[Floats] = []
-        # The GPU's faster, shorter numbers (TF32) would change the scores.
-        exact = self._torch.backends.cudnn.flags(enabled=True, allow_tf32=False)
-        with self._torch.inference_mode(), exact:
+        with self._torch.inference_mode(), exact_convolutions(self._torch):
             for start in range(0, len(images), at_once):
                 canvas = self._tile(np.stack(images[start : start + at_once]), pyramid)
                 found.extend(self._score(canvas))

@@ -14,8 +14,9 @@ from detector_bench.perception.faces.dlib_cnn_network import FaceNetwork, OnnxFa
 from detector_bench.perception.faces.dlib_cnn_pyramid import find_boxes, plan_pyramid
 from detector_bench.perception.faces.dlib_cnn_weights import DetectorWeights, read_detector
 from detector_bench.perception.faces.dlib_resizing import LongestSide, double, resize_to_longest, scaled
+from detector_bench.perception.networks.onnx_session import session_device
 from detector_bench.perception.stage import Arrays, Frame, Stage, StageFunction
-from detector_bench.perception.torch_settings import Device
+from detector_bench.perception.torch_settings import Device, device_name
 from detector_bench.weights import WeightsFile, WeightsLocator
 from detector_bench.weights.catalogue import DLIB_CNN_FACES
 from detector_bench.weights.files import WeightsField
@@ -35,11 +36,17 @@ class DlibCnnOnnxFaces(Stage):
     extra: ClassVar[str | None] = "onnx"
     modules: ClassVar[tuple[str, ...]] = ("onnx", "onnxruntime")
     images_per_call: ClassVar[int | None] = 8
+    precision_taken: ClassVar[str] = "float32"
 
     upsample: int = Field(default=0, ge=0, le=3)
     """How many times the image is doubled in size first, to find smaller faces."""
     longest_side: LongestSide = None
     network: WeightsField = DLIB_CNN_FACES
+
+    @property
+    def device_taken(self) -> str:  # type: ignore[override]
+        """Where onnxruntime runs the network."""
+        return session_device()
 
     def weights(self) -> tuple[WeightsFile, ...]:
         """The network's file."""
@@ -65,12 +72,18 @@ class DlibCnnTorchFaces(Stage):
     kind: ClassVar[str] = "dlib_cnn_torch_faces"
     extra: ClassVar[str | None] = "torch"
     modules: ClassVar[tuple[str, ...]] = ("torch",)
+    precision_taken: ClassVar[str] = "float32"
 
     upsample: int = Field(default=0, ge=0, le=3)
     """How many times the image is doubled in size first, to find smaller faces."""
     longest_side: LongestSide = None
     network: WeightsField = DLIB_CNN_FACES
     device: Device = "auto"
+
+    @property
+    def device_taken(self) -> str:  # type: ignore[override]
+        """Where PyTorch runs the network."""
+        return device_name(self.device)
 
     def weights(self) -> tuple[WeightsFile, ...]:
         """The network's file."""

@@ -31,6 +31,8 @@ class DlibHogFaces(Stage):
     extra: ClassVar[str | None] = "dlib"
     modules: ClassVar[tuple[str, ...]] = ("dlib",)
     images_per_call: ClassVar[int | None] = 1
+    precision_taken: ClassVar[str] = "float32"
+    device_taken: ClassVar[str] = "cpu"
 
     upsample: int = Field(default=0, ge=0, le=3)
     """How many times the image is doubled in size first, to find smaller faces."""
@@ -62,11 +64,17 @@ class DlibCnnFaces(Stage):
     extra: ClassVar[str | None] = "dlib-cnn"
     modules: ClassVar[tuple[str, ...]] = ("dlib",)
     images_per_call: ClassVar[int | None] = 1
+    precision_taken: ClassVar[str] = "float32"
 
     upsample: int = Field(default=0, ge=0, le=3)
     """How many times the image is doubled in size first, to find smaller faces."""
     longest_side: LongestSide = None
     network: WeightsField = DLIB_CNN_FACES
+
+    @property
+    def device_taken(self) -> str:  # type: ignore[override]
+        """A GPU where dlib was built for one."""
+        return "cuda" if require("dlib", extra=self.extra).DLIB_USE_CUDA else "cpu"
 
     def weights(self) -> tuple[WeightsFile, ...]:
         """The network's file."""

@@ -34,6 +34,8 @@ class DlibLandmarks(Stage):
     kind: ClassVar[str] = "dlib_landmarks"
     extra: ClassVar[str | None] = "dlib-cnn"
     modules: ClassVar[tuple[str, ...]] = ("dlib",)
+    precision_taken: ClassVar[str] = "float32"
+    device_taken: ClassVar[str] = "cpu"
 
     faces: StageField = Field(default_factory=lambda: DlibHogFaces(upsample=1))
     network: WeightsField = FACE_LANDMARKS_68

@@ -13,6 +13,7 @@ from detector_bench.errors import WeightsError
 from detector_bench.extras import require
 from detector_bench.perception.boxes import boxes
 from detector_bench.perception.stage import Arrays, Frame, Stage, StageFunction
+from detector_bench.perception.torch_settings import OF_THE_FILE
 from detector_bench.weights import WeightsFile, WeightsLocator
 from detector_bench.weights.catalogue import MEDIAPIPE_FACES_FULL_RANGE, MEDIAPIPE_FACES_SHORT_RANGE
 from detector_bench.weights.files import WeightsField
@@ -31,6 +32,8 @@ class MediapipeFaces(Stage):
     kind: ClassVar[str] = "mediapipe_faces"
     extra: ClassVar[str | None] = "mediapipe"
     modules: ClassVar[tuple[str, ...]] = ("mediapipe",)
+    precision_taken: ClassVar[str] = OF_THE_FILE
+    device_taken: ClassVar[str] = "cpu"
 
     range: Literal["short", "full"] = "short"
     """Which of Google's two networks; the other fields being equal, `short` is what MediaPipe takes by default."""

@@ -30,6 +30,8 @@ class YuNetFaces(Stage):
     kind: ClassVar[str] = "yunet_faces"
     extra: ClassVar[str | None] = "onnx"
     modules: ClassVar[tuple[str, ...]] = ("cv2",)
+    precision_taken: ClassVar[str] = "float32"
+    device_taken: ClassVar[str] = "cpu"
 
     network: WeightsField = YUNET_FACES
     score_threshold: float = Field(default=0.7, ge=0, le=1)

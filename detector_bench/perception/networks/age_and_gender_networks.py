@@ -14,6 +14,7 @@ from detector_bench.perception.faces.dlib_faces import DlibHogFaces
 from detector_bench.perception.faces.face_chips import aligned_chips
 from detector_bench.perception.networks.onnx_session import open_session
 from detector_bench.perception.stage import Arrays, Frame, Stage, StageField, StageFunction
+from detector_bench.perception.torch_settings import OF_THE_FILE
 from detector_bench.weights import WeightsFile, WeightsLocator
 from detector_bench.weights.catalogue import AGE_NETWORK, FACE_LANDMARKS_5, GENDER_NETWORK
 from detector_bench.weights.files import WeightsField
@@ -34,6 +35,8 @@ class AgeAndGenderNetworks(Stage):
     kind: ClassVar[str] = "age_and_gender_networks"
     extra: ClassVar[str | None] = "dlib"
     modules: ClassVar[tuple[str, ...]] = ("dlib", "onnxruntime")
+    precision_taken: ClassVar[str] = OF_THE_FILE
+    device_taken: ClassVar[str] = "cpu"
 
     faces: StageField = Field(default_factory=DlibHogFaces)
     gender_network: WeightsField = GENDER_NETWORK

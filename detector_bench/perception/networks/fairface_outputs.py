@@ -14,9 +14,15 @@ from pydantic import Field
 from detector_bench.errors import ConfigError, WeightsError
 from detector_bench.extras import require
 from detector_bench.perception.faces.aligned_faces import AlignedFaces
-from detector_bench.perception.networks.onnx_session import open_session
+from detector_bench.perception.networks.onnx_session import open_session, session_device
 from detector_bench.perception.stage import Arrays, Frame, Stage, StageField, StageFunction
-from detector_bench.perception.torch_settings import Device, Precision, chosen_device, chosen_precision
+from detector_bench.perception.torch_settings import (
+    Precision,
+    TorchSettings,
+    chosen_device,
+    chosen_precision,
+    exact_convolutions,
+)
 from detector_bench.weights import WeightsFile, WeightsLocator
 from detector_bench.weights.catalogue import FAIRFACE_RACE7
 from detector_bench.weights.files import WeightsField
@@ -29,7 +35,7 @@ _STD = np.array([0.229, 0.224, 0.225], np.float32)
 _Network = Callable[[NDArray[np.float32]], NDArray[np.float32]]
 
 
-class FairfaceOutputs(Stage):
+class FairfaceOutputs(TorchSettings, Stage):  # type: ignore[override]
     """The 18 numbers of FairFace's ResNet-34 for one aligned face per image, before any softmax.
 
     Gives `logits`, (18,); no array at all for an image without a chip. A chip is resized to 224 pixels by Pillow
@@ -48,9 +54,8 @@ class FairfaceOutputs(Stage):
     """A stage that gives `chip`, (height, width, 3)."""
     network: WeightsField = FAIRFACE_RACE7
     precision: Precision = "float32"
-    """Of a `.pt` network. 16 bits would save little: the face detector takes thirty times as long."""
-    device: Device = "auto"
-    """Of a `.pt` network; an `.onnx` one runs where onnxruntime can."""
+    """Of a `.pt` network, as `device` is; an `.onnx` one runs where onnxruntime can. 16 bits would save little:
+    the face detector takes thirty times as long."""
 
     @property
     def extra(self) -> str:  # type: ignore[override]
@@ -65,6 +70,16 @@ class FairfaceOutputs(Stage):
     @property
     def _through_onnx(self) -> bool:
         return self.network.path.endswith(".onnx")
+
+    @property
+    def through_torch(self) -> bool:
+        """Whether the file is one of PyTorch."""
+        return not self._through_onnx
+
+    @property
+    def device_taken(self) -> str:  # type: ignore[override]
+        """See `Stage`."""
+        return session_device() if self._through_onnx else super().device_taken
 
     def inputs(self) -> tuple[Stage, ...]:
         """The chips."""
@@ -95,11 +110,9 @@ class FairfaceOutputs(Stage):
             model = torchvision.models.resnet34(weights=None, num_classes=OUTPUTS)
         _fill(torch, model, path)
         model = model.eval().to(device, dtype, memory_format=torch.channels_last)
-        # The GPU's faster, shorter numbers (TF32) would not be float32.
-        exact = torch.backends.cudnn.flags(enabled=True, allow_tf32=False)
 
         def run(values: NDArray[np.float32]) -> NDArray[np.float32]:
-            with torch.inference_mode(), exact:
+            with torch.inference_mode(), exact_convolutions(torch):
                 found = model(torch.from_numpy(values).to(device, dtype, memory_format=torch.channels_last))
                 logits: NDArray[np.float32] = found.float().cpu().numpy()
             return logits

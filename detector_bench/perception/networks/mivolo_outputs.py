@@ -18,7 +18,13 @@ from detector_bench.perception.networks.mivolo_networks import (
     PackageNetwork,
 )
 from detector_bench.perception.stage import DESCRIPTIVE, Arrays, Frame, Stage, StageField, StageFunction
-from detector_bench.perception.torch_settings import Device, Precision, chosen_device, chosen_precision
+from detector_bench.perception.torch_settings import (
+    Precision,
+    TorchSettings,
+    chosen_device,
+    chosen_precision,
+    exact_convolutions,
+)
 from detector_bench.perception.yolo.faces import YoloFaces
 from detector_bench.perception.yolo.persons import YoloPersons
 from detector_bench.weights import Weights, WeightsLocator
@@ -27,7 +33,7 @@ from detector_bench.weights.catalogue import YOLOV8X_PERSONS_AND_FACES
 _CONFIDENCE = 0.4  # of the detector in MiVOLO's program
 
 
-class MivoloOutputs(Stage):
+class MivoloOutputs(TorchSettings, Stage):  # type: ignore[override]
     """MiVOLO (Kuprashevich and Tolstykh 2023) on the largest person of each image.
 
     The network sees the person's face and body, each fitted into a black square and normalised with ImageNet's
@@ -51,7 +57,6 @@ class MivoloOutputs(Stage):
     """What to do with an image without a person box: filter it, as in Lyu 2025, or judge the largest face."""
     hide_others: bool = True
     """Black out other persons and all faces, the person's own too, in the body crop, as MiVOLO's program does."""
-    device: Device = "auto"
     precision: Precision = "float32"
     """MiVOLO's program takes float16 on a GPU. bfloat16 moves ages by up to half a year."""
     batch_size: Annotated[int, Field(ge=1, json_schema_extra=DESCRIPTIVE)] = 16
@@ -63,8 +68,8 @@ class MivoloOutputs(Stage):
         return (*self.network.modules, "cv2", "scipy")
 
     def missing_settings(self) -> tuple[str, ...]:
-        """How to get the package `mivolo`, if it is needed and not there."""
-        return self.network.missing_settings()
+        """How to get the package `mivolo`, and a precision that the machine lacks."""
+        return (*self.network.missing_settings(), *super().missing_settings())
 
     def inputs(self) -> tuple[Stage, ...]:
         """The person and the face boxes."""
@@ -91,7 +96,7 @@ class MivoloOutputs(Stage):
             rows: list[Arrays] = []
             for start in range(0, len(people), self.batch_size):
                 batch = people[start : start + self.batch_size]
-                with torch.inference_mode():
+                with torch.inference_mode(), exact_convolutions(torch):
                     rows += _rows(
                         network, tensor([each.face for each in batch]), tensor([each.body for each in batch])
                     )

@@ -12,8 +12,9 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from detector_bench.errors import ConfigError, nearest_hint
 from detector_bench.extras import require
 from detector_bench.perception.crop import Crop
-from detector_bench.perception.networks.onnx_session import open_session
+from detector_bench.perception.networks.onnx_session import open_session, session_device
 from detector_bench.perception.stage import Arrays, Frame, Stage, StageFunction
+from detector_bench.perception.torch_settings import OF_THE_FILE
 from detector_bench.weights import WeightsFile, WeightsLocator
 from detector_bench.weights.files import WeightsField
 
@@ -81,12 +82,18 @@ class OnnxOutputs(Stage):
     kind: ClassVar[str] = "onnx_outputs"
     extra: ClassVar[str | None] = "onnx"
     modules: ClassVar[tuple[str, ...]] = ("onnxruntime", "cv2")
+    precision_taken: ClassVar[str] = OF_THE_FILE
 
     network: WeightsField
     input: OnnxInput
     crop: Crop = Field(default_factory=Crop)
     outputs: tuple[str, ...]
     """Names of the network's outputs to keep."""
+
+    @property
+    def device_taken(self) -> str:  # type: ignore[override]
+        """Where onnxruntime runs it."""
+        return session_device()
 
     def inputs(self) -> tuple[Stage, ...]:
         """The crop's box stage, if there is one."""

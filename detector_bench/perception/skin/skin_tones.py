@@ -39,6 +39,8 @@ class SkinTones(Stage):
     """
 
     kind: ClassVar[str] = "skin_tones"
+    precision_taken: ClassVar[str] = "float64"
+    device_taken: ClassVar[str] = "cpu"
 
     landmarks: StageField = Field(default_factory=DlibLandmarks)
     """A stage that gives `landmarks`, (faces, 68, 2)."""

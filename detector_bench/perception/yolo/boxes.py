@@ -14,9 +14,10 @@ from pydantic import Field
 from detector_bench.errors import ConfigError
 from detector_bench.extras import require
 from detector_bench.perception.boxes import boxes
-from detector_bench.perception.networks.onnx_session import open_session
+from detector_bench.perception.networks.onnx_session import open_session, session_device
 from detector_bench.perception.stage import Arrays, Frame, Stage, StageFunction
-from detector_bench.perception.yolo.ultralytics_loading import load_network
+from detector_bench.perception.torch_settings import OF_THE_FILE, exact_convolutions
+from detector_bench.perception.yolo.ultralytics_loading import device_of_ultralytics, load_network
 from detector_bench.weights import WeightsFile, WeightsLocator
 from detector_bench.weights.catalogue import YOLOV8N_PERSONS
 from detector_bench.weights.files import WeightsField
@@ -79,6 +80,16 @@ class YoloBoxes(YoloSettings):
     def _through_ultralytics(self) -> bool:
         return self.network.path.endswith(".pt")
 
+    @property
+    def precision_taken(self) -> str:  # type: ignore[override]
+        """float32 through ultralytics; an `.onnx` file fixes its own."""
+        return "float32" if self._through_ultralytics else OF_THE_FILE
+
+    @property
+    def device_taken(self) -> str:  # type: ignore[override]
+        """Where ultralytics or onnxruntime runs the network."""
+        return device_of_ultralytics() if self._through_ultralytics else session_device()
+
     def weights(self) -> tuple[WeightsFile, ...]:
         """The network's file."""
         return (self.network,)
@@ -117,7 +128,7 @@ class YoloBoxes(YoloSettings):
         facts = session.get_modelmeta().custom_metadata_map
         if facts.get("task", "detect") != "detect":
             raise ConfigError(f"{path.name} is a network for {facts['task']!r}; one for 'detect' is needed")
-        numbers = _class_numbers(path, ast.literal_eval(facts["names"]) if "names" in facts else {0: "person"})
+        numbers = _class_numbers(path, _names(path, facts["names"]) if "names" in facts else {0: "person"})
         if isinstance(shape[1], int) and max(numbers.values()) >= shape[1] - 4:
             highest = max(numbers.values())
             raise ConfigError(
@@ -166,23 +177,24 @@ class YoloBoxes(YoloSettings):
         return corners[chosen], scores[kept][chosen]
 
     def _load_ultralytics(self, path: Path) -> StageFunction:
-        model = load_network(path)
+        torch, model = require("torch", extra=self.extra), load_network(path)
         numbers = _class_numbers(path, model.names)
         positions = {number: position for position, number in numbers.items()}
 
         def detect(frames: Sequence[Frame]) -> list[Arrays]:
-            found = model.predict(
-                # ultralytics takes arrays for BGR, as OpenCV reads them.
-                [np.ascontiguousarray(frame.pixels[..., ::-1]) for frame in frames],
-                conf=self.confidence,
-                iou=self.overlap_threshold,
-                imgsz=self.image_size,
-                # Else the bars would depend on which other images are in the batch.
-                rect=False,
-                classes=list(positions),
-                max_det=_NO_LIMIT,
-                verbose=False,
-            )
+            with exact_convolutions(torch):
+                found = model.predict(
+                    # ultralytics takes arrays for BGR, as OpenCV reads them.
+                    [np.ascontiguousarray(frame.pixels[..., ::-1]) for frame in frames],
+                    conf=self.confidence,
+                    iou=self.overlap_threshold,
+                    imgsz=self.image_size,
+                    # Else the bars would depend on which other images are in the batch.
+                    rect=False,
+                    classes=list(positions),
+                    max_det=_NO_LIMIT,
+                    verbose=False,
+                )
             return [
                 _result(
                     one.boxes.xyxy.cpu().numpy(),
@@ -207,6 +219,8 @@ class YoloView(YoloSettings):
     version: ClassVar[int] = YoloBoxes.version
     cached: ClassVar[bool] = False
     needs_pixels: ClassVar[bool] = False
+    precision_taken: ClassVar[str] = "float32"
+    device_taken: ClassVar[str] = "cpu"
     name: ClassVar[str]
     """The class."""
 
@@ -269,6 +283,25 @@ def _fits(shape: Sequence[int | str | None], wanted: Sequence[int | None]) -> bo
     return len(shape) == len(wanted) and all(
         want is None or not isinstance(size, int) or size == want for size, want in zip(shape, wanted, strict=True)
     )
+
+
+def _names(path: Path, text: str) -> dict[int, str]:
+    """The class names that a network's file carries, by their numbers."""
+    try:
+        names = ast.literal_eval(text)
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        names = None
+    if isinstance(names, list):
+        names = dict(enumerate(names))
+    fits = isinstance(names, dict) and all(
+        type(number) is int and number >= 0 and isinstance(name, str) for number, name in names.items()
+    )
+    if not fits:
+        raise ConfigError(
+            f"{path.name}: its class names are {text[:80]!r}, expected a mapping such as "
+            "{0: 'person', 1: 'face'}: export the network again"
+        )
+    return dict(names)
 
 
 def _class_numbers(path: Path, names: Mapping[int, str]) -> dict[int, int]:

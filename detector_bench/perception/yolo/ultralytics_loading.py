@@ -11,6 +11,7 @@ from platformdirs import user_cache_path
 
 from detector_bench.errors import WeightsError
 from detector_bench.extras import require
+from detector_bench.perception.torch_settings import device_name
 
 _THREADS = "OMP_NUM_THREADS"
 
@@ -39,6 +40,12 @@ def load_network(path: Path) -> Any:
         raise WeightsError(f"ultralytics cannot read {str(path)!r}: {error}") from error
     finally:
         torch.set_num_threads(threads)
+
+
+def device_of_ultralytics() -> str:
+    """Where ultralytics computes if not told: on an NVIDIA GPU, else on the CPU, as on Apple's machines."""
+    cuda: bool = require("torch", extra="yolo").cuda.is_available()
+    return device_name("cuda" if cuda else "cpu")
 
 
 def _restricted_ultralytics() -> Any:

@@ -78,7 +78,8 @@ class ByOneJudge:
 
         Args:
             metrics: a metric table (`schema.METRIC_COLUMNS`).
-            judge: None: who scores most attributes, the ground truth before the detectors.
+            judge: None: who scores most attributes, the ground truth before the detectors; attributes without any
+                number do not count.
             variant: as in the column of that name; None: the first one in the table.
             attribute: if no judge is named, one who scores this attribute.
 
@@ -95,8 +96,9 @@ class ByOneJudge:
         rows = rows[rows["variant"] == variant]
         if judge is None:
             wanted = rows if attribute is None else rows[rows["attribute"] == attribute]
+            has_number = wanted["value"].notna()
             scored = {
-                name: wanted[wanted["detector"] == name]["attribute"].nunique()
+                name: wanted[(wanted["detector"] == name) & has_number]["attribute"].nunique()
                 for name in pd.unique(wanted["detector"])
             }
             # Of equals the first in the table, which begins with the ground truth.

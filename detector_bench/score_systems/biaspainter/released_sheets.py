@@ -1,40 +1,43 @@
-"""Reads the sheets that BiasPainter's authors released, in long form, and scores them."""
+"""Reads the sheets that BiasPainter's authors released, in long form; `sheet_scores` scores them."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 
 from detector_bench.dataset.findings import Findings
+from detector_bench.dataset.label_values import as_numbers
 from detector_bench.dataset.table_reading import read_any_table
 from detector_bench.dataset.text_table import TextTable
-from detector_bench.errors import ConfigError, Problem, nearest_hint
-from detector_bench.metrics import Scopes
-from detector_bench.metrics.biaspainter import PairSums, Preset, model_score, share_undetected, word_score
-from detector_bench.metrics.counts import FloatArray, Score
-from detector_bench.schema import METRIC_COLUMNS
-from detector_bench.score_systems.biaspainter.settings import (
-    MODEL_SCORE,
-    UNDETECTED,
-    WORD_SCORE,
-    BiasPainterScores,
-)
-from detector_bench.vocabulary import ALL
+from detector_bench.errors import Problem, nearest_hint
+from detector_bench.metrics.counts import FloatArray
+
+BRIGHTNESS = "face_brightness"
+"""The skin tone of the edited photos themselves, as the released sheets of it hold, and not its change."""
 
 SHEET_COLUMNS = ("seed_index", "word_index", "measure", "value")
 SEED_GENDER_COLUMNS = ("seed_index", "gender")
+SEED_BRIGHTNESS_COLUMNS = ("seed_index", BRIGHTNESS)
 
-JUDGE = "released_sheet"
-"""Stands in the column `detector` of the rows: the authors' own measurements."""
+SEED_GENDERS = ("male", "female")
 
 _NO_FACE = 255
 """Stands in some cells of skin tone where no face was found. It counts as undetected; published scores that took
 it for a number came out too high."""
+
+_YEARS_AS_PARTS_OF = 25
+"""Years that the paper divides an age difference by."""
+
+_DARKEST_FACE = 20
+"""No face is darker than this grey value, and no sheet of changes has nothing but larger numbers: that would be an
+edit that makes everybody far lighter."""
+
+_ENOUGH_TO_TELL = 10
+"""Of fewer pairs, all may well become lighter."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +57,7 @@ MEASURES: dict[str, _Measure] = {
     "gender_unchanged": _Measure("gender", 0, 1, "0 (flipped), 1 (unchanged) or nothing", whole=True),
     "age_delta_years": _Measure("age", -120, 120, "years from -120 to 120, or nothing"),
     "skin_tone_delta": _Measure("skin_tone", -255, 255, "grey values from -255 to 255, or nothing"),
+    BRIGHTNESS: _Measure("skin_tone", 0, 255, "grey values from 0 to 255, or nothing"),
 }
 
 
@@ -67,16 +71,30 @@ class ReleasedSheet:
     words: tuple[int, ...]
     measured: Mapping[str, FloatArray]
     """By measure, `[seed, word]`; NaN where nothing was detected."""
+    unmeasured: Mapping[str, tuple[int, ...]]
+    """By measure, words of which the sheet has no row: nothing is known of them, and no pair of theirs counts."""
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What the sheet lacks, in words."""
+        return tuple(
+            f"{self.domain}: the sheet has no {measure} of word {', '.join(map(str, words))} "
+            f"({len(words)} of {len(self.words)} words): no score there"
+            for measure, words in self.unmeasured.items()
+            if words
+        )
 
 
 def read_sheet(path: Path | str) -> ReleasedSheet:
     """Read a sheet: CSV or Parquet with the columns seed_index, word_index, measure and value.
 
-    Measures are `age_delta_years`, `gender_unchanged` and `skin_tone_delta` (our name; grey values). An empty
-    value means undetected, and so does a skin tone of 255.
+    Measures are `age_delta_years`, `gender_unchanged`, and for skin tone `skin_tone_delta` (our name; grey values)
+    or `face_brightness`, which is that of the edited photo alone. An empty value means undetected, and so does a
+    skin tone of 255. A measure may lack all rows of a word, as ages do in the released sheet of personality.
 
     Raises:
-        DataError: with all mistakes at once: unknown measures, values out of range, cells given twice or missing.
+        DataError: with all mistakes at once: unknown measures, values out of range, cells given twice or missing,
+            ages that were divided already, brightness in the place of its change.
     """
     findings = Findings()
     path = Path(path)
@@ -87,16 +105,58 @@ def read_sheet(path: Path | str) -> ReleasedSheet:
     seeds, words = sorted(set(seed)), sorted(set(word))
     measure = [table.cell("measure", record) for record in range(len(table))]
     values: dict[str, FloatArray] = {}
+    unmeasured: dict[str, tuple[int, ...]] = {}
     for name in (each for each in MEASURES if each in measure):
         records = [record for record, each in enumerate(measure) if each == name]
         places = [(seeds.index(seed[record]), words.index(word[record])) for record in records]
+        unmeasured[name] = tuple(
+            words[column] for column in sorted(set(range(len(words))) - {w for _, w in places})
+        )
         _check_grid(table, name, dict(zip(records, places, strict=True)), (seeds, words), findings)
         grid: FloatArray = np.full((len(seeds), len(words)), np.nan)
         for record, place in zip(records, places, strict=True):
             grid[place] = number[record]
-        values[name] = np.where(grid == _NO_FACE, np.nan, grid) if name == "skin_tone_delta" else grid
+        is_skin_tone = MEASURES[name].attribute == "skin_tone"
+        values[name] = np.where(grid == _NO_FACE, np.nan, grid) if is_skin_tone else grid
+    _check_meaning(table, values, findings)
     findings.raise_if_any()
-    return ReleasedSheet(path.stem, tuple(seeds), tuple(words), values)
+    return ReleasedSheet(path.stem, tuple(seeds), tuple(words), values, unmeasured)
+
+
+def _check_meaning(table: TextTable, values: Mapping[str, FloatArray], findings: Findings) -> None:
+    """Report numbers that are in range and yet cannot be what their measure says."""
+    ages = _known(values, "age_delta_years")
+    if _are_divided(ages):
+        message = f"these are years divided by {_YEARS_AS_PARTS_OF} already, not years (the largest is"
+        accepted = f"years; multiply the column by {_YEARS_AS_PARTS_OF}"
+        findings.add(
+            Problem(table.file, f"{message} {np.abs(ages).max():g})", None, "age_delta_years", None, accepted)
+        )
+    changes = _known(values, "skin_tone_delta")
+    if len(changes) >= _ENOUGH_TO_TELL and changes.min() > _DARKEST_FACE:
+        message = (
+            f"these are the edited photos' own brightness, {changes.min():.0f} to {changes.max():.0f}, no change"
+        )
+        accepted = f"the measure {BRIGHTNESS}, with the seeds' brightness beside it, or differences"
+        findings.add(Problem(table.file, message, None, "skin_tone_delta", None, accepted))
+    if "skin_tone_delta" in values and BRIGHTNESS in values:
+        message = "the change and the brightness itself are both there"
+        findings.add(Problem(table.file, message, None, "measure", None, f"skin_tone_delta or {BRIGHTNESS}"))
+
+
+def _known(values: Mapping[str, FloatArray], measure: str) -> FloatArray:
+    grid = values.get(measure, np.empty(0))
+    return grid[~np.isnan(grid)]
+
+
+def _are_divided(ages: FloatArray) -> bool:
+    """Whether all are whole years divided by 25, which differences in tenths of years are not."""
+    if not len(ages) or np.abs(ages).max() > MEASURES["age_delta_years"].highest / _YEARS_AS_PARTS_OF:
+        return False
+    years, tenths = ages * _YEARS_AS_PARTS_OF, ages * 10
+    return bool(
+        np.allclose(years, years.round(), atol=1e-3) and not np.allclose(tenths, tenths.round(), atol=1e-3)
+    )
 
 
 def _check_grid(
@@ -106,7 +166,7 @@ def _check_grid(
     axes: tuple[Sequence[int], Sequence[int]],
     findings: Findings,
 ) -> None:
-    """Report pairs of seed and word that have several rows of a measure, or none."""
+    """Report pairs of seed and word that have several rows of a measure, or none where the word has others."""
     seeds, words = axes
     first: dict[tuple[int, int], int] = {}
     for record, place in places.items():
@@ -115,7 +175,8 @@ def _check_grid(
             message = f"given twice for {pair}, first in row {table.row(first[place])}"
             findings.add(Problem(table.file, message, table.row(record), "measure", measure, "one row each"))
         first.setdefault(place, record)
-    every = [(seed, word) for word in range(len(words)) for seed in range(len(seeds))]
+    measured = {word for _, word in first}
+    every = [(seed, word) for word in range(len(words)) if word in measured for seed in range(len(seeds))]
     if lacking := [place for place in every if place not in first]:
         seed, word = seeds[lacking[0][0]], words[lacking[0][1]]
         pairs = f"{len(lacking)} of {len(every)} pairs"
@@ -135,90 +196,42 @@ def read_seed_genders(path: Path | str) -> dict[int, str]:
     genders = {}
     for record, seed in enumerate(seeds):
         gender = table.cell("gender", record)
-        problem = "unknown gender" if gender not in _DIRECTIONS else "seed given twice" if seed in genders else ""
+        problem = "unknown gender" if gender not in SEED_GENDERS else "seed given twice" if seed in genders else ""
         if problem:
-            accepted = ", ".join(_DIRECTIONS) if gender not in _DIRECTIONS else "one row for each seed"
+            accepted = ", ".join(SEED_GENDERS) if gender not in SEED_GENDERS else "one row for each seed"
             findings.add(Problem(table.file, problem, table.row(record), "gender", gender, accepted))
         genders[seed] = gender
     findings.raise_if_any()
     return genders
 
 
-def sheet_rows(
-    sheets: Sequence[ReleasedSheet],
-    *,
-    t2i_model: str,
-    settings: BiasPainterScores,
-    seed_genders: Mapping[int, str] | None = None,
-) -> pd.DataFrame:
-    """Word and model scores of released sheets as rows of a metric table; a sheet is a category.
-
-    Args:
-        sheets: of one T2I model.
-        t2i_model: its name.
-        settings: the definition.
-        seed_genders: whom each seed shows. The sheets tell that a gender flipped, but not which way: without this
-            there are no word scores of gender, and no model score of gender under `as_formula` (NaN).
+def read_seed_brightness(path: Path | str) -> dict[int, float]:
+    """Read the skin tone of the seed photos: the columns seed_index and face_brightness (grey values, 0 to 255).
 
     Raises:
-        ConfigError: a seed without a gender, or two sheets of one name.
+        DataError: with all mistakes at once.
     """
-    names = [sheet.domain for sheet in sheets]
-    if repeated := [name for name in names if names.count(name) > 1]:
-        raise ConfigError(f"two sheets are called {repeated[0]!r}: the name of the file is the domain")
-    rows = []
-    preset = settings.definition
-    for sheet in sheets:
-        scopes = Scopes.of_prompts([sheet.domain] * len(sheet.words))
-        for measure in sheet.measured:
-            attribute = MEASURES[measure].attribute
-            sums = _sums(sheet, measure, preset, seed_genders)
-            place = {"attribute": attribute, "t2i_model": t2i_model, "category": sheet.domain}
-            score = word_score(sums, attribute=attribute, preset=preset)
-            rows += [
-                {**place, "prompt_id": str(word), "metric": WORD_SCORE, **_numbers(score, (0, column))}
-                for column, word in enumerate(sheet.words)
-            ]
-            model = model_score(sums, attribute=attribute, preset=preset, scopes=scopes)
-            undetected = share_undetected(sums, scopes=scopes)
-            for name, whole in ((MODEL_SCORE, model), (UNDETECTED, undetected)):
-                rows.append({**place, "prompt_id": ALL, "metric": name, **_numbers(whole, (1, 1))})
-    common = {
-        "detector": JUDGE,
-        "n_clear": None,
-        "variant": settings.variant,
-        "ci_low": math.nan,
-        "ci_high": math.nan,
-    }
-    return pd.DataFrame([{**common, **row} for row in rows], columns=list(METRIC_COLUMNS))
-
-
-_DIRECTIONS = {"male": 1.0, "female": -1.0}
-"""The image score of a seed of this gender that flips."""
-
-
-def _sums(sheet: ReleasedSheet, measure: str, preset: Preset, seed_genders: Mapping[int, str] | None) -> PairSums:
-    """`[1, word]`."""
-    values, attribute = sheet.measured[measure], MEASURES[measure].attribute
-    scores = 1 - values if attribute == "gender" else values / preset.threshold(attribute)
-    sums = PairSums.of_scores(scores[:, np.newaxis], np.ones_like(scores[:, np.newaxis], dtype=bool), axis=0)
-    if attribute != "gender":
-        return sums
-    if seed_genders is None:
-        return sums._replace(change=np.full_like(sums.change, np.nan))
-    if unknown := [seed for seed in sheet.seeds if seed not in seed_genders]:
-        raise ConfigError(f"sheet {sheet.domain!r}: no gender is given for seed {unknown[0]}")
-    direction = np.array([_DIRECTIONS[seed_genders[seed]] for seed in sheet.seeds])[:, np.newaxis]
-    return sums._replace(change=np.nansum(scores * direction, axis=0)[np.newaxis])
-
-
-def _numbers(score: Score, place: tuple[int, int]) -> dict[str, float]:
-    counts = {name: int(getattr(score, name)[place]) for name in ("n", "n_left_out")}
-    return {"value": float(score.value[place]), **counts}
+    findings = Findings()
+    table = _read(Path(path), SEED_BRIGHTNESS_COLUMNS, findings)
+    seeds = _indices(table, "seed_index", findings)
+    brightness: dict[int, float] = {}
+    for record, (seed, number) in enumerate(
+        zip(seeds, as_numbers(table.column(BRIGHTNESS)).tolist(), strict=True)
+    ):
+        if not 0 <= number < _NO_FACE:
+            accepted = f"a grey value from 0 to below {_NO_FACE}"
+            problem = Problem(table.file, "no brightness of a face", table.row(record), BRIGHTNESS)
+            findings.add(replace(problem, value=table.cell(BRIGHTNESS, record), accepted=accepted))
+        elif seed in brightness:
+            problem = Problem(table.file, "seed given twice", table.row(record), "seed_index", str(seed))
+            findings.add(replace(problem, accepted="one row for each seed"))
+        brightness[seed] = number
+    findings.raise_if_any()
+    return brightness
 
 
 def _read(path: Path, columns: tuple[str, ...], findings: Findings) -> TextTable:
-    table = read_any_table(path, findings, wanted=columns, numbers=("value",))
+    table = read_any_table(path, findings, wanted=columns, numbers=("value", BRIGHTNESS))
     if table is not None:
         for name in (each for each in columns if not table.has(each)):
             hint = nearest_hint(name, [each for each in table.columns if each not in columns])

@@ -47,11 +47,15 @@ class Layout:
     attributes: tuple[str, ...]
     asked: Mapping[str, NDArray[np.intp]]
     """By attribute that some prompt asks for: `[prompt]`, position of the class, or `NOT_ASKED`."""
+    closed: NDArray[np.bool_]
+    """`[prompt]`: whether it states what BIGbench has no class for, and is in no score."""
 
     @property
     def asks(self) -> NDArray[np.bool_]:
         """`[prompt]`: whether it asks for any class."""
-        asks: NDArray[np.bool_] = np.any([asked >= 0 for asked in self.asked.values()], axis=0)
+        asks: NDArray[np.bool_] = np.zeros_like(self.closed)
+        for asked in self.asked.values():
+            asks = asks | (asked >= 0)
         return asks
 
     @property

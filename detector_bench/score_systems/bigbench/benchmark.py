@@ -67,6 +67,8 @@ class Benchmark:
     """Prompts that are one of the two people of a picture; each has half of the picture's weight."""
     weights: Mapping[str, float] = field(default_factory=dict)
     categories: Mapping[str, str] = field(default_factory=dict)
+    acquired: Mapping[str, str] = field(default_factory=dict)
+    """Whether a prompt is about an occupation, a characteristic or a social relation."""
     pairs: tuple[Pair, ...] = ()
     notes: tuple[str, ...] = ()
     """Mistakes in the files, and how each was mended."""

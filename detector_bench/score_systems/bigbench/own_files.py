@@ -1,7 +1,7 @@
 """Reads and writes the tables that a user can bring instead of BIGbench's files (CSV or Parquet).
 
 references:  prompt_id, attribute, class, share
-weights:     prompt_id, weight, and optionally category
+weights:     prompt_id, weight, and optionally category and acquired_attribute
 pairs:       advantageous, disadvantageous, weight
 requested:   prompt_id, attribute, class
 names:       prompt_id, bigbench_prompt
@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pandas as pd
 
@@ -27,6 +27,7 @@ from detector_bench.vocabulary import ALL
 
 REFERENCE_COLUMNS = ("prompt_id", "attribute", "class", "share")
 WEIGHT_COLUMNS = ("prompt_id", "weight")
+SCOPE_COLUMNS = ("category", "acquired_attribute")
 PAIR_COLUMNS = ("advantageous", "disadvantageous", "weight")
 REQUEST_COLUMNS = ("prompt_id", "attribute", "class")
 NAME_COLUMNS = ("prompt_id", "bigbench_prompt")
@@ -157,31 +158,41 @@ def _names_of(prompt_ids: Mapping[str, object]) -> ReferenceNames:
     return ReferenceNames(same, same)
 
 
-def read_own_weights(path: Path) -> tuple[dict[str, float], dict[str, str]]:
-    """Read weights and, where the column is there, categories of prompts; an empty category is none.
+class OwnWeights(NamedTuple):
+    """What a table of weights says, by prompt id."""
+
+    weights: dict[str, float]
+    categories: dict[str, str]
+    acquired: dict[str, str]
+    """Such as occupation, characteristic, social_relation."""
+
+
+def read_own_weights(path: Path) -> OwnWeights:
+    """Read weights and, where the columns are there, categories and acquired attributes; an empty one is none.
 
     Raises:
         DataError: all mistakes at once.
     """
     findings = Findings()
-    records = _Records(path, WEIGHT_COLUMNS, findings, optional=("category",))
+    found = OwnWeights({}, {}, {})
+    names = dict(zip(SCOPE_COLUMNS, found[1:], strict=True))
+    records = _Records(path, WEIGHT_COLUMNS, findings, optional=SCOPE_COLUMNS)
     seen: dict[str, int] = {}
-    weights: dict[str, float] = {}
-    categories: dict[str, str] = {}
     for record, weight in zip(records, records.numbers("weight"), strict=True):
         prompt_id = records.name("prompt_id", record)
         if prompt_id is None or not records.is_first(seen, prompt_id, record, column="prompt_id"):
             continue
         if not 0 < weight < math.inf:
             records.wrong("weight", record, "no weight", accepted=_POSITIVE)
-        weights[prompt_id] = weight
-        category = records.text("category", record).strip() if "category" in records.columns else ""
-        if category == ALL:
-            records.wrong("category", record, "reserved name", accepted=f"any name but {ALL!r}")
-        elif category:
-            categories[prompt_id] = category
+        found.weights[prompt_id] = weight
+        for column, name_of in names.items():
+            name = records.text(column, record).strip() if column in records.columns else ""
+            if name == ALL:
+                records.wrong(column, record, "reserved name", accepted=f"any name but {ALL!r}")
+            elif name:
+                name_of[prompt_id] = name
     findings.raise_if_any()
-    return weights, categories
+    return found
 
 
 def read_own_pairs(path: Path) -> tuple[Pair, ...]:
@@ -273,12 +284,12 @@ def reference_table(benchmark: Benchmark) -> pd.DataFrame:
 
 
 def weight_table(benchmark: Benchmark) -> pd.DataFrame:
-    """Weights and categories as `read_own_weights` reads them."""
+    """Weights, categories and acquired attributes as `read_own_weights` reads them."""
     rows = [
-        (prompt_id, weight, benchmark.categories.get(prompt_id, ""))
+        (prompt_id, weight, benchmark.categories.get(prompt_id, ""), benchmark.acquired.get(prompt_id, ""))
         for prompt_id, weight in benchmark.weights.items()
     ]
-    return pd.DataFrame(rows, columns=[*WEIGHT_COLUMNS, "category"])
+    return pd.DataFrame(rows, columns=[*WEIGHT_COLUMNS, *SCOPE_COLUMNS])
 
 
 def pair_table(benchmark: Benchmark) -> pd.DataFrame:

@@ -114,8 +114,8 @@ def _completed(
         benchmark = replace(benchmark, weights=found)
         notes += noted
     elif weights is not None:
-        own_weights, own_categories = read_own_weights(weights)
-        benchmark = replace(benchmark, weights=own_weights, categories=own_categories)
+        own = read_own_weights(weights)
+        benchmark = replace(benchmark, **own._asdict())
     if categories is not None:
         if categories.suffix != _JSON:
             raise ConfigError(f"{categories}: categories are category.json, or a column of the table of weights")

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from detector_bench.dataset.findings import Findings, shorten
 from detector_bench.errors import Problem
-from detector_bench.prompt_lists.bigbench import read_reference_prompts
+from detector_bench.prompt_lists.bigbench import UNKNOWN_CATEGORY, read_reference_prompts
 from detector_bench.prompt_lists.json_reading import read_json_object
 from detector_bench.prompt_lists.prompt_list import PromptList
 from detector_bench.score_systems.bigbench.benchmark import (
@@ -64,6 +64,7 @@ def read_released_references(paths: Sequence[Path]) -> Benchmark:
     shares: dict[str, dict[str, tuple[float, ...]]] = {}
     words: dict[str, str] = {}
     sentences: dict[str, str] = {}
+    acquired: dict[str, str] = {}
     subjects: set[str] = set()
     notes: list[str] = []
     findings = Findings()
@@ -78,10 +79,13 @@ def read_released_references(paths: Sequence[Path]) -> Benchmark:
                 if (found := _shares(place.below(attribute), attribute, by_class, findings, notes)) is not None
             }
             words[prompt_id], sentences[prompt_id] = prompt.word, prompt.text
+            if prompt.category != UNKNOWN_CATEGORY:
+                acquired[prompt_id] = prompt.category
             if is_subject:
                 subjects.add(prompt_id)
     findings.raise_if_any()
-    return Benchmark(shares, ReferenceNames(words, sentences), frozenset(subjects), notes=tuple(notes))
+    names = ReferenceNames(words, sentences)
+    return Benchmark(shares, names, frozenset(subjects), acquired=acquired, notes=tuple(notes))
 
 
 def _entries(path: Path) -> Iterator[tuple[_Place, Mapping[str, Any], bool]]:

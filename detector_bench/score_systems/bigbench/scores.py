@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from detector_bench.errors import ConfigError, nearest_hint
+from detector_bench.dataset.prompt_statements import weights_of
+from detector_bench.errors import ConfigError
 from detector_bench.metrics import Scopes
 from detector_bench.metrics.bigbench import (
     STRENGTHS,
     Pairs,
     explicit_bias_score,
+    factor_weights,
     implicit_bias_score,
     manifestation_factor,
     over_attributes,
@@ -24,10 +25,9 @@ from detector_bench.metrics.bigbench import (
 )
 from detector_bench.metrics.counts import FloatArray, Score, divide
 from detector_bench.score_systems.base import Computed
-from detector_bench.score_systems.bigbench.answers import NOT_ASKED, Answers, Layout
+from detector_bench.score_systems.bigbench.answers import Answers, Layout
 from detector_bench.score_systems.bigbench.benchmark import Benchmark, listing
-from detector_bench.score_systems.bigbench.classes import PROTECTED
-from detector_bench.score_systems.bigbench.own_files import read_prompt_names, read_requested
+from detector_bench.score_systems.bigbench.prompt_lookup import PromptLookup
 from detector_bench.score_systems.judgements import Judgements
 from detector_bench.vocabulary import ALL
 
@@ -41,18 +41,6 @@ KNOWN_SHARE = "bigbench_known_share"
 OUTSIDE_SHARE = "bigbench_outside_share"
 
 
-class _Positions(NamedTuple):
-    """Each prompt of the image set among the references."""
-
-    prompt_ids: Sequence[str]
-    name_of: Mapping[str, str]
-    """By the image set's id, the references' id, where they differ."""
-
-    def find(self, table: Mapping[str, object], prompt_id: str) -> str | None:
-        """The id under which a table has a prompt."""
-        return next((name for name in (prompt_id, self.name_of.get(prompt_id)) if name in table), None)
-
-
 @dataclass(frozen=True)
 class Task:
     """Everything that the scores of one image set need, as arrays in the order of its prompts."""
@@ -63,8 +51,10 @@ class Task:
     """By attribute, `[prompt, class]`."""
     weight: FloatArray
     pairs: Pairs | None
-    categories: Scopes | None
-    """In place of the image set's own, where the files have categories."""
+    scopes: Scopes
+    """The files' categories and acquired attributes, or else the image set's categories."""
+    notes: tuple[str, ...]
+    """What has to be said below the scores' table."""
 
     @classmethod
     def of(cls, settings: BigBench, judgements: Judgements) -> Task:
@@ -73,38 +63,37 @@ class Task:
         Raises:
             ConfigError, DataError: see `BigBench.rows`.
         """
-        prompt_ids = judgements.prompt_ids
-        benchmark = settings.benchmark(prompt_ids)
-        names = {}
-        if settings.prompt_names is not None:
-            names = read_prompt_names(settings.prompt_names, benchmark.names)
-            _check_known(names, prompt_ids, place=settings.prompt_names)
-        positions = _Positions(prompt_ids, names)
-        layout = _layout(settings, prompt_ids)
-        asks = layout.asks if layout.asked else np.zeros(len(prompt_ids), dtype=np.bool_)
-        reference = {name: _reference(positions, benchmark, name) for name in settings.attributes}
-        if not asks.all() and all(np.isnan(shares[~asks]).all() for shares in reference.values()):
+        lookup = PromptLookup.of(settings, judgements)
+        layout = lookup.layout(settings, judgements)
+        reference = {name: lookup.reference(name) for name in settings.attributes}
+        compared = ~layout.asks & ~layout.closed
+        if compared.any() and all(np.isnan(shares[compared]).all() for shares in reference.values()):
+            without = [each for each, is_open in zip(lookup.prompt_ids, compared, strict=True) if is_open]
             raise ConfigError(
                 f"{settings.references}: no reference for any prompt of the image set, such as "
-                f"{listing(each for each, asked in zip(prompt_ids, asks, strict=True) if not asked)}; "
-                f"the references have {listing(benchmark.shares)}"
+                f"{listing(without)}; the references have {listing(lookup.benchmark.shares)}"
             )
+        weight, of_weights = lookup.weights(
+            weights_of(judgements.prompts), layout.asks, place=settings.weights or settings.references
+        )
+        scopes, of_scopes = lookup.scopes(judgements.scopes)
         return cls(
             settings=settings,
             layout=layout,
             reference=reference,
-            weight=_weights(positions, benchmark, asks, place=settings.weights or settings.references),
-            pairs=_pairs(positions, benchmark, asks),
-            categories=_categories(positions, benchmark, judgements.scopes),
+            weight=weight,
+            pairs=lookup.pairs(layout.asks),
+            scopes=scopes,
+            notes=(*_of_mistakes(lookup.benchmark), *of_weights, *of_scopes, *_of_closed(lookup, layout)),
         )
 
     @cached_property
     def _implicit_weight(self) -> FloatArray:
-        return np.where(self.layout.asks, 0.0, self.weight) if self.layout.asked else self.weight
+        return np.where(self.layout.asks | self.layout.closed, 0.0, self.weight)
 
-    def scores(self, sums: FloatArray, scopes: Scopes) -> list[Computed]:
+    def scores(self, sums: FloatArray) -> list[Computed]:
         """All scores, from sums of the features `[..., judge, t2i_model, prompt, feature]`."""
-        answers = self.layout.answers(sums)
+        answers, scopes = self.layout.answers(sums), self.scopes
         return [
             *self._implicit(answers, scopes),
             *self._explicit(sums, answers, scopes),
@@ -118,7 +107,8 @@ class Task:
             name: _only(takes_part, implicit_bias_score(each.by_class, self.reference[name], unknown=each.unknown))
             for name, each in answers.items()
         }
-        return self._at_all_levels(IMPLICIT, self._with_all(of_prompts), self._implicit_weight, scopes)
+        of_prompts[ALL] = over_attributes(of_prompts, weights=self.settings.attribute_weights)
+        return self._at_all_levels(IMPLICIT, of_prompts, self._implicit_weight, scopes)
 
     def _explicit(self, sums: FloatArray, answers: Mapping[str, Answers], scopes: Scopes) -> list[Computed]:
         computed = []
@@ -144,13 +134,12 @@ class Task:
             )
             for name, each in answers.items()
         }
+        weights = factor_weights(self.settings.attribute_weights, preset=self.settings.preset)
+        factors[ALL] = over_attributes(factors, weights=weights)
         return [
             Computed(name, MANIFESTATION, _in_no_category(factor, scopes), deviates=True)
-            for name, factor in self._with_all(factors).items()
+            for name, factor in factors.items()
         ]
-
-    def _with_all(self, scores: Mapping[str, Score]) -> dict[str, Score]:
-        return {**scores, ALL: over_attributes(scores, weights=self.settings.attribute_weights)}
 
     def _at_all_levels(
         self,
@@ -168,94 +157,16 @@ class Task:
         return computed
 
 
-def _layout(settings: BigBench, prompt_ids: Sequence[str]) -> Layout:
-    if settings.requested is None:
-        return Layout(settings.attributes, {})
-    requested = read_requested(settings.requested)
-    _check_known(requested, prompt_ids, place=settings.requested)
-    of_attribute: dict[str, NDArray[np.intp]] = {}
-    for row, prompt_id in enumerate(prompt_ids):
-        for attribute, position in requested.get(prompt_id, {}).items():
-            if attribute not in settings.attributes:
-                raise ConfigError(
-                    f"{settings.requested}: {prompt_id!r} asks for {attribute}, which attribute_weights leaves out"
-                )
-            asked = of_attribute.setdefault(attribute, np.full(len(prompt_ids), NOT_ASKED, dtype=np.intp))
-            asked[row] = position
-    in_order = {name: of_attribute[name] for name in settings.attributes if name in of_attribute}
-    return Layout(settings.attributes, in_order)
+def _of_mistakes(benchmark: Benchmark) -> tuple[str, ...]:
+    mended = len(benchmark.notes)
+    said = f"Mistakes in the reference files, mended or left out: {mended}; `detector-bench bigbench check` "
+    return (f"{said}lists them.",) if mended else ()
 
 
-def _check_known(found: Mapping[str, object], prompt_ids: Sequence[str], *, place: Path) -> None:
-    known = set(prompt_ids)
-    if unknown := [each for each in found if each not in known]:
-        raise ConfigError(
-            f"{place}: the image set has no prompt {unknown[0]!r}: {nearest_hint(unknown[0], known)}"
-            + (f" ({len(unknown) - 1} more are unknown)" if len(unknown) > 1 else "")
-        )
-
-
-def _reference(positions: _Positions, benchmark: Benchmark, attribute: str) -> FloatArray:
-    reference = np.full((len(positions.prompt_ids), len(PROTECTED[attribute].classes)), np.nan)
-    for row, prompt_id in enumerate(positions.prompt_ids):
-        found = positions.find(benchmark.shares, prompt_id)
-        if found is not None and attribute in benchmark.shares[found]:
-            reference[row] = benchmark.shares[found][attribute]
-    return reference
-
-
-def _weights(
-    positions: _Positions, benchmark: Benchmark, asks: NDArray[np.bool_], *, place: Path | str
-) -> FloatArray:
-    """1 where there is no file, or no reference that could be weighted; of two people in a picture half each."""
-    weight = np.ones(len(positions.prompt_ids))
-    lacking: dict[bool, list[str]] = {True: [], False: []}
-    for row, prompt_id in enumerate(positions.prompt_ids):
-        found = positions.find(benchmark.weights, prompt_id)
-        reference = positions.find(benchmark.shares, prompt_id)
-        if found is not None:
-            weight[row] = benchmark.weights[found]
-        elif benchmark.weights and (asks[row] or reference is not None):
-            lacking[bool(asks[row])].append(prompt_id)
-        elif reference in benchmark.subjects:
-            weight[row] = 0.5
-    # Weights are made for the prompts of the references; prompts that ask for a class may all have none.
-    if len(lacking[True]) == int(asks.sum()):
-        lacking[True] = []
-    if missing := [*lacking[False], *lacking[True]]:
-        raise ConfigError(f"{place}: no weight for prompts of the image set: {listing(missing)}")
-    return weight
-
-
-def _pairs(positions: _Positions, benchmark: Benchmark, asks: NDArray[np.bool_]) -> Pairs | None:
-    if not benchmark.pairs:
-        return None
-    row_of: dict[str, int] = {}
-    for row, prompt_id in enumerate(positions.prompt_ids):
-        name = positions.name_of.get(prompt_id, prompt_id)
-        if asks[row]:
-            continue
-        if name in row_of:
-            raise ConfigError(
-                f"the prompts {positions.prompt_ids[row_of[name]]!r} and {prompt_id!r} are both {name!r} of the "
-                "references: give their images one prompt_id"
-            )
-        row_of[name] = row
-    return Pairs(
-        np.array([row_of.get(pair.advantageous, -1) for pair in benchmark.pairs], dtype=np.intp),
-        np.array([row_of.get(pair.disadvantageous, -1) for pair in benchmark.pairs], dtype=np.intp),
-        np.array([pair.weight for pair in benchmark.pairs]),
-    )
-
-
-def _categories(positions: _Positions, benchmark: Benchmark, scopes: Scopes) -> Scopes | None:
-    if not benchmark.categories:
-        return None
-    own = [scopes.categories[place] for place in scopes.category_of_prompt]
-    found = (positions.find(benchmark.categories, prompt_id) for prompt_id in positions.prompt_ids)
-    return Scopes.of_prompts(
-        [benchmark.categories[name] if name is not None else mine for name, mine in zip(found, own, strict=True)]
-    )
+def _of_closed(lookup: PromptLookup, layout: Layout) -> tuple[str, ...]:
+    closed = [each for each, is_closed in zip(lookup.prompt_ids, layout.closed, strict=True) if is_closed]
+    said = f"Prompts in no score, as they state what BIGbench has no class for: {listing(closed, shown=3)}."
+    return (said,) if closed else ()
 
 
 def _only(takes_part: NDArray[np.bool_], score: Score) -> Score:

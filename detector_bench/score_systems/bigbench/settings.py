@@ -28,17 +28,19 @@ class BigBench(ScoreSystem):
     system: Literal["bigbench"] = "bigbench"
     preset: Preset = "as_code"
     """Which way the manifestation factor points: the program and the paper contradict each other. The bias scores
-    are the same under both."""
+    are the same under all."""
     references: Path | Literal["equal"]
     """Reference shares: BIGbench's JSON files or a folder of them, a table of the user's, or `equal`."""
     weights: Path | None = None
-    """Prompt weights. None: those in the folder of references, else 1 each (half for one of two people)."""
+    """Prompt weights, where the prompt table has none. None: those in the folder of references, else 1 each (half
+    for one of two people)."""
     categories: Path | None = None
     """`category.json`. None: that in the folder of references, else the categories of the prompt table."""
     pairs: Path | None = None
     """Pairs of prompts. None: those in the folder of references, else there is no manifestation factor."""
     requested: Path | None = None
-    """Which prompts ask for which classes; they have an explicit score, and no implicit one."""
+    """Which prompts ask for which classes; they have an explicit score, and no implicit one. None: those that
+    state a class in the prompt table, and have no reference of their own."""
     prompt_names: Path | None = None
     """Which prompt of the references each prompt is, where their ids differ."""
     attribute_weights: dict[str, float] = Field(default=dict(ATTRIBUTE_WEIGHTS), min_length=1)
@@ -90,13 +92,8 @@ class BigBench(ScoreSystem):
         return equal_references(prompt_ids, weights=self.weights, pairs=self.pairs)
 
     def notes(self, judgements: Judgements) -> dict[str, tuple[str, ...]]:
-        """How many mistakes in the reference files were mended."""
-        mended = len(self.benchmark(judgements.prompt_ids).notes)
-        said = (
-            f"Mistakes in the reference files, mended or left out: {mended}; `detector-bench bigbench check` "
-            "lists them."
-        )
-        return {self.variant: (said,) if mended else ()}
+        """Mended mistakes in the reference files, and prompts without a weight or a category."""
+        return {self.variant: Task.of(self, judgements).notes}
 
     def rows(self, judgements: Judgements, intervals: Intervals) -> pd.DataFrame:
         """Compute the scores of all judges as rows of a metric table.
@@ -106,13 +103,12 @@ class BigBench(ScoreSystem):
             DataError: a file of the settings is wrong.
         """
         task = Task.of(self, judgements)
-        if task.categories is not None:
-            judgements = replace(judgements, scopes=task.categories)
+        judgements = replace(judgements, scopes=task.scopes)
         features = task.layout.features(judgements, race_mapping=self.race_mapping)
         table = score_rows(
             judgements,
             features,
-            lambda sums: task.scores(sums, judgements.scopes),
+            task.scores,
             variant=self.variant,
             intervals=intervals,
         )

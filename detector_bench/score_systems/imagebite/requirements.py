@@ -12,7 +12,12 @@ from numpy.typing import NDArray
 
 from detector_bench.errors import DataError, Problem, nearest_hint
 from detector_bench.metrics.counts import FloatArray
-from detector_bench.score_systems.imagebite.communities import (
+from detector_bench.score_systems.imagebite.input_file import (
+    ExpectedDistribution,
+    InputFile,
+    StatedRequirement,
+)
+from detector_bench.taxonomies.communities import (
     CONCERNS,
     UNJUDGED_CONCERNS,
     Meaning,
@@ -20,7 +25,6 @@ from detector_bench.score_systems.imagebite.communities import (
     meaning_of,
     normal,
 )
-from detector_bench.score_systems.imagebite.input_file import InputFile, StatedRequirement
 
 _SUM_TOLERANCE = 1e-6
 
@@ -33,6 +37,11 @@ class Community:
     expected: float
     delta: float
     meaning: Meaning
+
+    @property
+    def tolerates_absence(self) -> bool:
+        """Whether the tolerance reaches down to a share of 0, so that it can never be under-represented."""
+        return 0 < self.expected <= self.delta
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +82,17 @@ class Requirement:
         total = math.fsum(community.expected for community in self.communities)
         if abs(total - 1) > _SUM_TOLERANCE:
             notes.append(f"The expected shares add up to {total:.6g}, not to 1; they are taken as they are.")
+        absent = [each.name for each in self.communities if each.tolerates_absence]
+        if absent:
+            notes.append(
+                f"The delta of {', '.join(absent)} is no smaller than the expected share: never under-represented."
+            )
+        exceeding = [each.name for each in self.communities if each.expected > self.threshold]
+        if exceeding:
+            notes.append(
+                f"Above the threshold already with the expected share: {', '.join(exceeding)}; as expected is "
+                "stereotyped."
+            )
         nobody = [each.name for each in self.communities if not each.meaning.answered_by_humans]
         if nobody:
             notes.append(f"No answer stands for {', '.join(nobody)}: no verdict on it.")
@@ -278,12 +298,30 @@ class _Reader:
             elif not meaning.answered_by_detectors:
                 message = "only humans can answer it, no verdict by a detector"
                 self._given.warn(where, message, value=each.sensitive_community)
+            self._warn_of_shares(stated, each, place, index)
             self._check_meaning(each.sensitive_community, meaning, attribute, found, where)
             found.append(Community(each.sensitive_community, each.expected_distribution, each.delta, meaning))
         if not any(each.meaning.answered_by_detectors for each in found):
             message = "no detector here can answer any of its communities, the requirement is left out"
             self._given.warn(place, message)
         return tuple(found)
+
+    def _warn_of_shares(
+        self, stated: StatedRequirement, each: ExpectedDistribution, place: str, index: int
+    ) -> None:
+        where = f"{place}.expected_distributions[{index}]"
+        if 0 < each.expected_distribution <= each.delta:
+            message = (
+                f"no smaller than the expected share of {each.expected_distribution:g}, so that "
+                f"{each.sensitive_community!r} is never under-represented"
+            )
+            self._given.warn(f"{where}.delta", message, value=each.delta)
+        if each.expected_distribution > stated.stereotyping_threshold:
+            message = (
+                f"above the stereotyping threshold of {stated.stereotyping_threshold:g}, so that "
+                f"{each.sensitive_community!r} is stereotyped with just the share that is expected"
+            )
+            self._given.warn(f"{where}.expected_distribution", message, value=each.expected_distribution)
 
     def _check_meaning(
         self, name: str, meaning: Meaning, attribute: str, earlier: Sequence[Community], where: str

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -16,6 +17,7 @@ from detector_bench.metrics.imagebite import Verdicts, community_verdicts, same_
 from detector_bench.schema import METRIC_COLUMNS
 from detector_bench.score_systems.base import Computed, ScoreSystem, score_rows
 from detector_bench.score_systems.imagebite.answers import Answers
+from detector_bench.score_systems.imagebite.open_prompts import OpenPrompts
 from detector_bench.score_systems.imagebite.requirements import Requirement, RequirementsCheck, read_requirements
 from detector_bench.score_systems.imagebite.verdict_table import VERDICT_COLUMNS, verdict_table
 from detector_bench.score_systems.judgements import Judgements
@@ -29,6 +31,8 @@ class ImageBiTe(ScoreSystem):
     system: Literal["imagebite"]
     requirements: Path
     """ImageBiTe's JSON input."""
+    name: str = ""
+    """Stands before the names of the requirements, so that files with equal names go into one study."""
     communities: Mapping[str, tuple[str, ...]] = Field(default_factory=dict)
     """By community our classes, one or a list, or `others`; an empty list: no answer stands for it. For those that
     `communities.COMMUNITIES` lacks, and in its place."""
@@ -54,7 +58,11 @@ class ImageBiTe(ScoreSystem):
             ConfigError: there is no such file, or a name in the settings is unknown.
             DataError: there is a mistake in the file.
         """
-        return read_requirements(self.requirements, communities=self.communities, concerns=self.concerns)
+        found = read_requirements(self.requirements, communities=self.communities, concerns=self.concerns)
+        if not self.name:
+            return found
+        named = (replace(each, name=f"{self.name}: {each.name}") for each in found.requirements)
+        return replace(found, requirements=tuple(named))
 
     @property
     def attributes(self) -> tuple[str, ...]:
@@ -71,18 +79,27 @@ class ImageBiTe(ScoreSystem):
         """The requirements' names."""
         return tuple(requirement.name for requirement in self.read().requirements)
 
-    def notes(self, judgements: Judgements) -> dict[str, tuple[str, ...]]:  # noqa: ARG002 - the file says it all
-        """By requirement: shares that do not add up to 1, communities that nobody can see, and the like."""
-        return {name: tuple(said) for name, said in self.read().notes.items()}
+    def notes(self, judgements: Judgements) -> dict[str, tuple[str, ...]]:
+        """By requirement: shares that do not add up to 1, prompts that are not judged, and the like."""
+        check = self.read()
+        return {
+            each.name: (*check.notes[each.name], *OpenPrompts.of(judgements, each.attribute).notes)
+            for each in check.requirements
+        }
 
     def rows(self, judgements: Judgements, intervals: Intervals) -> pd.DataFrame:
         """Shares of the verdicts of each kind, and of those on which detector and humans agree.
 
-        `variant` is the requirement's name. Of a verdict on a community in a prompt, n counts those that could be
-        given; see `metrics.imagebite.share_of_verdicts`.
+        `variant` is the requirement's name. Prompts that state its attribute take no part. Of a verdict on a
+        community in a prompt, n counts those that could be given; see `metrics.imagebite.share_of_verdicts`.
         """
         blocks = [
-            _requirement_rows(judgements, requirement, intervals) for requirement in self.read().requirements
+            _requirement_rows(
+                judgements.on_prompts(OpenPrompts.of(judgements, requirement.attribute).is_open),
+                requirement,
+                intervals,
+            )
+            for requirement in self.read().requirements
         ]
         return pd.concat(blocks, ignore_index=True)[list(METRIC_COLUMNS)]
 

@@ -12,6 +12,7 @@ from detector_bench.metrics.counts import FloatArray
 from detector_bench.metrics.imagebite import Verdicts, community_verdicts
 from detector_bench.metrics.intervals import Interval, wilson_interval
 from detector_bench.score_systems.imagebite.answers import OUTSIDE, UNANSWERED, UNKNOWN, Answers
+from detector_bench.score_systems.imagebite.open_prompts import OpenPrompts
 from detector_bench.score_systems.imagebite.requirements import Requirement
 from detector_bench.score_systems.imagebite.survival import mixture_of_prompts, verdict_survival
 from detector_bench.score_systems.judgements import Judgements
@@ -24,6 +25,7 @@ VERDICT_COLUMNS = (
     "attribute",
     "t2i_model",
     "prompt_id",
+    "stated",
     "community",
     "expected",
     "delta",
@@ -46,9 +48,10 @@ VERDICT_COLUMNS = (
 `share` is the community's share of `images_identified`, the images in one of the requirement's communities. The
 others are of a class or an age in none of them (`images_outside`), filtered by the detector or low-quality to the
 humans (`images_unanswered`), or not known at all: an error, not run, unlabelled, or without the age in years that
-the requirement needs (`images_no_verdict`). The three verdicts are missing where there is none. `survival` is the
-share of draws in which the verdicts stay, and `survives` whether that is often enough; both are missing for the
-ground truth, and without human labels.
+the requirement needs (`images_no_verdict`). `stated` is what the prompt itself states of the attribute, empty
+where it is left open. The three verdicts are missing where something is stated, and where there is none.
+`survival` is the share of draws in which the verdicts stay, and `survives` whether that is often enough; both are
+missing for the ground truth, and without human labels.
 """
 
 _VERDICTS = ("under_represented", "ex_nominated", "stereotyped")
@@ -78,6 +81,7 @@ def verdict_table(
         T2I model without an image.
     """
     answers = Answers.of(judgements, requirement)
+    prompts = OpenPrompts.of(judgements, requirement.attribute)
     counts = answers.counts(judgements)
     communities = answers.communities
     verdicts = community_verdicts(
@@ -87,12 +91,16 @@ def verdict_table(
         threshold=requirement.threshold,
         answerable=answers.answerable[:, np.newaxis, np.newaxis],
     )
+    verdicts = verdicts._replace(judged=verdicts.judged & prompts.is_open[:, np.newaxis])
     identified = counts[..., :communities].sum(axis=-1)
     nothing = np.full(verdicts.share.shape, np.nan)
     interval = Interval(nothing, nothing)
     if level is not None:
         interval = wilson_interval(verdicts.share, identified[..., np.newaxis], level=level)
-    survival = _survival(judgements, requirement, answers, counts, draws=draws, seed=seed)
+    survival = np.full(verdicts.share.shape, np.nan)
+    survival[:, :, prompts.is_open] = _survival(
+        judgements, requirement, answers, counts[:, :, prompts.is_open], draws=draws, seed=seed
+    )
     there = (counts.sum(axis=-1) > 0) & np.array(judgements.judged[requirement.attribute])[:, None, None]
     judge, model, prompt = (np.repeat(axis, communities) for axis in np.nonzero(there))
     community = np.tile(np.arange(communities), int(there.sum()))
@@ -105,6 +113,7 @@ def verdict_table(
         "attribute": requirement.attribute,
         "t2i_model": np.array(judgements.t2i_models, dtype=object)[model],
         "prompt_id": np.array(judgements.prompt_ids, dtype=object)[prompt],
+        "stated": prompts.stated[prompt],
         "community": np.array([each.name for each in requirement.communities], dtype=object)[community],
         "expected": requirement.expected[community],
         "delta": requirement.delta[community],
@@ -140,7 +149,18 @@ def _survival(
     draws: int,
     seed: int,
 ) -> FloatArray:
-    """`[judge, t2i_model, prompt, community]`; NaN for the ground truth and without human labels."""
+    """`[judge, t2i_model, prompt, community]`; NaN for the ground truth and without human labels.
+
+    Errors are learnt from all images, those of prompts that state a community too, which show the rare ones.
+
+    Args:
+        judgements: who judges what.
+        requirement: what is expected.
+        answers: to it, of all images.
+        counts: images by answer, of the prompts that are judged.
+        draws: as in `verdict_survival`.
+        seed: likewise.
+    """
     communities = answers.communities
     kinds = communities + UNKNOWN
     survival = np.full((*counts.shape[:-1], communities), np.nan)

@@ -123,8 +123,10 @@ function showCalibration({ calibration, rounds, annotators }) {
     ["", ...numbers.headings],
     rounds.map((round) => ({ name: round.title, cells: numbers.cells(round) })),
   ));
+  const isBegun = calibration.discussed || annotators.some((one) => one.calibration_done > 0);
   const text = calibration.discussed ? "Open it again" : "Mark as discussed";
-  byId("calibration-actions").replaceChildren(element("button", {
+  if (!isBegun) byId("calibration-actions").replaceChildren();
+  else byId("calibration-actions").replaceChildren(element("button", {
     type: "button", class: !calibration.discussed && left.length === 0 ? "primary" : "",
     onclick: (event) => setDiscussed(event.currentTarget, !calibration.discussed),
   }, text));

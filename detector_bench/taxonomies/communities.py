@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from detector_bench.dataset.label_values import CLASS_STARTS
 from detector_bench.errors import ConfigError, nearest_hint
-from detector_bench.vocabulary import ATTRIBUTES, OTHERS, attribute_named
+from detector_bench.vocabulary import ATTRIBUTES, OTHERS, PARTLY, attribute_named
 
 CONCERNS: dict[str, str] = {
     "gender": "gender",
@@ -63,6 +65,7 @@ COMMUNITIES: dict[str, dict[str, tuple[str, ...]]] = {
 """By attribute, the classes of communities. `others` is a human label that no detector gives; () is no class at
 all. The classes of an attribute stand for themselves, too."""
 
+_PERSON = re.compile(r" (?:person|people)$")
 _YEARS = re.compile(r"(\d{1,3}) ?(?:-|to) ?(\d{1,3})( years?( old)?)?")
 _YEARS_AND_OVER = re.compile(r"(\d{1,3}) ?(?:\+( years?( old)?)?|(years?( old)? )?(and|or) (older|over|above))")
 _YOUNGER_THAN = re.compile(r"(?:under|below|younger than) (\d{1,3})( years?( old)?)?")
@@ -105,6 +108,19 @@ class Meaning:
             return "ages, one in years and one in groups"
         return ", ".join(label for label in self.labels if label in other.labels)
 
+    def statement_of(self, attribute: str) -> str:
+        """What a prompt states that names the community: a word of `vocabulary.Attribute.statements`.
+
+        One class; `others` where it lies outside the classes; `partly` where it is wider than a class.
+        """
+        if self.years is None:
+            return self.labels[0] if len(self.labels) == 1 else PARTLY if self.labels else OTHERS
+        starts = (*CLASS_STARTS[attribute], math.inf)
+        for label, start, end in zip(attribute_named(attribute).classes, starts[:-1], starts[1:], strict=True):
+            if start <= self.years.first and self.years.last < end:
+                return label
+        return PARTLY
+
     def foreign_to(self, attribute: str) -> tuple[str, ...]:
         """Labels that are none of the attribute's."""
         known = (*attribute_named(attribute).classes, OTHERS)
@@ -125,16 +141,18 @@ def meaning_of(community: str, attribute: str, *, own: Mapping[str, Sequence[str
     Args:
         community: as the requirements call it.
         attribute: what its ethical concern is here.
-        own: the study's own meanings by community, which go first; names compare as by `normal`.
+        own: the study's own meanings by community, which go first; names compare as by `normal`, and "a Black
+            person" is as good as "Black" beyond them.
     """
     name = normal(community)
+    bare = _PERSON.sub("", name)
     for theirs, labels in own.items():
         if normal(theirs) == name:
             return Meaning(labels=tuple(labels))
-    if name in COMMUNITIES[attribute]:
-        return Meaning(labels=COMMUNITIES[attribute][name])
+    if bare in COMMUNITIES[attribute]:
+        return Meaning(labels=COMMUNITIES[attribute][bare])
     for label in attribute_named(attribute).classes:
-        if normal(label) == name:
+        if normal(label) == bare:
             return Meaning(labels=(label,))
     years = _years(community) if attribute == "age" else None
     return None if years is None else Meaning(years=years)
@@ -151,6 +169,30 @@ def _years(community: str) -> Years | None:
     if found := _YOUNGER_THAN.fullmatch(words):
         return Years(lowest, int(found[1]) - 1)
     return None
+
+
+def attribute_of(concern: str) -> str | None:
+    """Which attribute an ethical concern is; None: none of ours."""
+    return CONCERNS.get(normal(concern))
+
+
+def statement_in(sentence: str, attribute: str) -> str:
+    """What a sentence that is known to state something of an attribute states, by the communities that it names.
+
+    Returns:
+        A word of `vocabulary.Attribute.statements`; `partly` if it names none that is known here, or several.
+    """
+    left = normal(sentence)
+    found = set()
+    classes = {normal(label): (label,) for label in attribute_named(attribute).classes}
+    meanings = classes | COMMUNITIES[attribute]
+    # The longest first: an East Asian is not also an Asian.
+    for name in sorted(meanings, key=len, reverse=True):
+        named = re.compile(rf"\b{re.escape(name)}\b")
+        if named.search(left):
+            left = named.sub("", left)
+            found.add(Meaning(labels=meanings[name]).statement_of(attribute))
+    return found.pop() if len(found) == 1 else PARTLY
 
 
 def check_own_words(communities: Mapping[str, Sequence[str]], concerns: Mapping[str, str]) -> None:

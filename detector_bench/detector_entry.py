@@ -1,0 +1,40 @@
+"""One detector of a study, as its configuration names it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+from detector_bench.study_file import resolve_detector
+from detector_bench.vocabulary import GROUND_TRUTH
+
+_NAME = r"^[A-Za-z0-9][A-Za-z0-9._+-]*$"
+
+
+class DetectorEntry(BaseModel):
+    """One detector of a study."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str = Field(pattern=_NAME, max_length=80)
+    """How tables and the folder `predictions/` call it."""
+    kind: str
+    """The registered name."""
+    parameters: dict[str, Any] = Field(default_factory=dict)
+
+    @field_validator("name")
+    @classmethod
+    def _not_reserved(cls, name: str) -> str:
+        if name == GROUND_TRUTH:
+            raise ValueError(f"{GROUND_TRUTH!r} is reserved for the human labels")
+        return name
+
+
+def full_entry(entry: Any, *, place: str) -> Any:
+    """An entry of `detectors` given in Python, in its full form; what is full already stays as it is."""
+    if isinstance(entry, DetectorEntry) or (isinstance(entry, Mapping) and "parameters" in entry):
+        return entry
+    return resolve_detector(entry, folder=Path(), place=place)
