@@ -344,12 +344,9 @@ def vlm_judge_on_this_machine(parts: Parts) -> Made:
 
 @case("mivolo", "mivolo_outputs", "yolo_boxes", "yolo_persons", "yolo_faces")
 def mivolo(parts: Parts) -> Made:
-    from mivolo_parts import write_checkpoint
+    from mivolo_parts import keep_code_in, write_checkpoint
 
-    # Keep transformers from copying the network's code into the user's folder, here and in other processes.
-    parts.patch.setenv("HF_MODULES_CACHE", str(parts.folder / "modules"))
-    dynamic = pytest.importorskip("transformers.dynamic_module_utils")
-    parts.patch.setattr(dynamic, "HF_MODULES_CACHE", str(parts.folder / "modules"))
+    keep_code_in(parts.folder / "modules", parts.patch)
     network = {"backend": "transformers", "checkpoint": parts.checkpoint("mivolo", write_checkpoint)}
     settings = {
         "network": {**network, "run_checkpoint_code": True},

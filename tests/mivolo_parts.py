@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from textwrap import dedent
 from typing import Any
 
 import cv2
 import numpy as np
+import pytest
 from running import Pixels
 
 from detector_bench.perception.boxes import boxes
@@ -95,6 +97,21 @@ CODE = {
                 return SmallOutput(age_output=ages, gender_probs=probabilities, gender_class_idx=numbers)
     """,
 }
+
+
+def keep_code_in(folder: Path, patch: pytest.MonkeyPatch) -> None:
+    """Let transformers copy a checkpoint's code into a folder, not the user's, here and in other processes.
+
+    What was imported from another such folder is forgotten: one package serves for all, and it would be looked for
+    where that one found it.
+    """
+    dynamic = pytest.importorskip("transformers.dynamic_module_utils")
+    package = "transformers_modules"
+    patch.setenv("HF_MODULES_CACHE", str(folder))
+    patch.setattr(dynamic, "HF_MODULES_CACHE", str(folder))
+    patch.setattr(sys, "path", [place for place in sys.path if not (Path(place) / package).is_dir()])
+    for name in [name for name in sys.modules if name.partition(".")[0] == package]:
+        patch.delitem(sys.modules, name)
 
 
 def write_checkpoint(folder: Path, *, code: dict[str, str] = CODE, **settings: Any) -> Path:

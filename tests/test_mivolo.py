@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from mivolo_parts import NOBODY, SIDE, found, published_input, subject, write_checkpoint
+from mivolo_parts import NOBODY, SIDE, found, keep_code_in, published_input, subject, write_checkpoint
 from running import Pixels, frames_of, judged, noise, plain
 from small_parts import image_name, picture, small_run, write_image_set, write_tables
 from yolo_networks import random_yolo
@@ -45,10 +45,8 @@ INSTALLED = find_spec("mivolo") is not None
 
 @pytest.fixture(scope="module")
 def own_modules(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Keep transformers from copying the code into the user's folder."""
-    dynamic = pytest.importorskip("transformers.dynamic_module_utils")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(dynamic, "HF_MODULES_CACHE", str(tmp_path_factory.mktemp("modules")))
+        keep_code_in(tmp_path_factory.mktemp("modules"), patch)
         yield
 
 
