@@ -12,9 +12,9 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from detector_bench.errors import DetectorBenchError
-from detector_bench.figures.finished_study import FinishedStudy
-from detector_bench.report.metric_lookup import MetricLookup
+from detector_bench.results.finished_study import FinishedStudy
 from detector_bench.study import Study
+from detector_bench.tables.metric_lookup import MetricLookup
 from detector_bench.vocabulary import ALL, GROUND_TRUTH, Attribute, attribute_named
 
 

@@ -17,8 +17,8 @@ from measuring import machine, spread
 
 from detector_bench.evaluation.intervals import Intervals
 from detector_bench.metrics import Scopes
-from detector_bench.score_systems.biaspainter.settings import BiasPainterScores
-from detector_bench.score_systems.judgements import NO_CELL, NO_VERDICT, UNJUDGED, Judgements
+from detector_bench.others.biaspainter.settings import BiasPainterScores
+from detector_bench.others.judgements import NO_CELL, NO_VERDICT, UNJUDGED, Judgements
 from detector_bench.vocabulary import GROUND_TRUTH
 
 WORDS = 228

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from detector_bench.provenance import environment
+from detector_bench.results.provenance import environment
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 

@@ -124,7 +124,7 @@ def _write_study(folder: Path, images: int) -> Path:
 
 
 def _write_report(study: Path) -> Path:
-    from detector_bench.web_report import ReportSettings, write_report
+    from detector_bench.site import ReportSettings, write_report
 
     began = time.perf_counter()
     written = write_report(study, settings=ReportSettings(figures=False, large_side=0))

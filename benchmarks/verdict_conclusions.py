@@ -19,9 +19,9 @@ from detector_bench.evaluation.tolerance import Tolerance
 from detector_bench.metrics import JointVerdicts
 from detector_bench.metrics.cause_tests import beyond_chance
 from detector_bench.metrics.intervals import Interval
-from detector_bench.report.metric_lookup import Number
+from detector_bench.site.verdict import Standing, standing
+from detector_bench.tables.metric_lookup import Number
 from detector_bench.vocabulary import attribute_named
-from detector_bench.web_report.verdict import Standing, standing
 
 TOLERANCE = Tolerance(prompt_bias_error=0.2, model_bias_score_error=0.05)
 """Stricter than the default, so that errors beyond it are not rare."""

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from detector_bench.evaluation import evaluate, read_predictions
     from detector_bench.perception.stage import Batch, Frame, Stage
     from detector_bench.quickstart import build_image_set
-    from detector_bench.report import study_tables
+    from detector_bench.results.study_result import StudyResult
     from detector_bench.study import Study
-    from detector_bench.study_result import StudyResult
+    from detector_bench.tables import study_tables
 
 __version__ = "0.1.0"
 
@@ -32,7 +32,7 @@ _HOMES = {
     "Prediction": "detectors",
     "Stage": "perception.stage",
     "Study": "study",
-    "StudyResult": "study_result",
+    "StudyResult": "results.study_result",
     "build_detector": "detectors",
     "build_image_set": "quickstart",
     "check": "dataset",
@@ -43,7 +43,7 @@ _HOMES = {
     "evaluate": "evaluation",
     "import_folder": "dataset",
     "read_predictions": "evaluation",
-    "study_tables": "report",
+    "study_tables": "tables",
 }
 
 __all__ = [

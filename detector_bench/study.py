@@ -26,17 +26,17 @@ from detector_bench.evaluation.files import predictions_folder
 from detector_bench.evaluation.intervals import Intervals
 from detector_bench.evaluation.label_doubt import Estimate
 from detector_bench.evaluation.tolerance import Tolerance
-from detector_bench.evaluation_settings import draws, evaluation_settings
+from detector_bench.others.study_scores import AnyScoreSystem
 from detector_bench.perception.decoding import DEFAULT_MAX_PIXELS
 from detector_bench.perception.stage import with_inputs
-from detector_bench.run_record import write_evaluation_record, write_run_record
+from detector_bench.results.run_record import write_evaluation_record, write_run_record
+from detector_bench.results.settings import draws, evaluation_settings
+from detector_bench.results.study_result import StudyResult
 from detector_bench.runner.progress import ProgressListener
 from detector_bench.runner.run import RunSettings, run_detectors
 from detector_bench.runner.stage_cache import default_cache_folder
-from detector_bench.score_systems.study_scores import AnyScoreSystem
 from detector_bench.study_evaluation import columns_needed, evaluate_study
 from detector_bench.study_file import read_mapping, resolve_detector, with_texts_replaced
-from detector_bench.study_result import StudyResult
 from detector_bench.vocabulary import ATTRIBUTES
 from detector_bench.weights import WeightsLocator
 
@@ -71,7 +71,7 @@ class Study(BaseModel):
     """dawid_skene: `label_doubt.csv` also says what the numbers would be by the likeliest true labels, estimated
     from three or more annotators; see docs/uncertainty.md. The consensus stays the truth of all other tables."""
     scores: tuple[AnyScoreSystem, ...] = ()
-    """Scores of other bias benchmarks, for the human labels and every detector: see `score_systems`."""
+    """Scores of other bias benchmarks, for the human labels and every detector: see `others`."""
     batch_size: int = Field(default=32, ge=1, le=4096)
     max_pixels: int = Field(default=DEFAULT_MAX_PIXELS, ge=1)
     """Larger images become errors instead of being decoded."""

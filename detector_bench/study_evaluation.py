@@ -16,10 +16,10 @@ from detector_bench.evaluation import (
     write_label_doubt,
     write_metrics,
 )
-from detector_bench.report import study_tables, write_tables
-from detector_bench.report.score_tables import score_tables
-from detector_bench.score_systems.study_scores import ScoredStudy, with_rows
-from detector_bench.study_result import StudyResult, status_counts
+from detector_bench.others.study_scores import ScoredStudy, with_rows
+from detector_bench.others.study_tables import score_tables
+from detector_bench.results.study_result import StudyResult, status_counts
+from detector_bench.tables import study_tables, write_tables
 from detector_bench.vocabulary import ATTRIBUTES
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pandas as pd
 from rich.console import Console
 
-from detector_bench.report import filtering_and_accuracy, model_bias_scores, to_rich
+from detector_bench.tables import filtering_and_accuracy, model_bias_scores, to_rich
 
 
 def main(result: Path, picture: Path) -> None:

@@ -13,8 +13,8 @@ import pandas as pd
 import pyarrow as pa
 
 from detector_bench.dataset import ImageSet
-from detector_bench.schema import PREDICTIONS
-from detector_bench.score_systems.judgements import Judgements
+from detector_bench.others.judgements import Judgements
+from detector_bench.results.schema import PREDICTIONS
 
 SEEDS = {"s0": "male", "s1": "male", "s2": "female", "s3": "female"}
 

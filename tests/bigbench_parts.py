@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from detector_bench.metrics import Scopes
-from detector_bench.score_systems.judgements import NO_CELL, NO_VERDICT, OTHERS, UNJUDGED, Judgements
+from detector_bench.others.judgements import NO_CELL, NO_VERDICT, OTHERS, UNJUDGED, Judgements
 from detector_bench.vocabulary import ATTRIBUTES
 
 CODES = {"?": UNJUDGED, "-": NO_VERDICT, "others": OTHERS}

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from detector_bench.metrics import Scopes
-from detector_bench.score_systems.judgements import NO_VERDICT, OTHERS, UNJUDGED, Judgements
+from detector_bench.others.judgements import NO_VERDICT, OTHERS, UNJUDGED, Judgements
 from detector_bench.vocabulary import attribute_named
 
 WORDS = {"filtered": UNJUDGED, "low_quality": UNJUDGED, "error": NO_VERDICT, "others": OTHERS}

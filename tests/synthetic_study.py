@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from detector_bench.resources import resource
-from detector_bench.schema import PREDICTIONS
+from detector_bench.results.schema import PREDICTIONS
 from detector_bench.study import Study
 
 T2I_MODELS = ("sdxl", "sd3", "dreamlike")

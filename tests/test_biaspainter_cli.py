@@ -12,11 +12,11 @@ import yaml
 from biaspainter_parts import judgements, predictions, write
 from typer.testing import CliRunner, Result
 
-from detector_bench.cli.biaspainter import app
 from detector_bench.errors import ConfigError
 from detector_bench.evaluation import write_metrics
 from detector_bench.evaluation.intervals import Intervals
-from detector_bench.score_systems.biaspainter.settings import BiasPainterScores
+from detector_bench.others.biaspainter.command import app
+from detector_bench.others.biaspainter.settings import BiasPainterScores
 
 
 def run(*arguments: object) -> Result:
@@ -101,9 +101,9 @@ def test_sheets(tmp_path: Path) -> None:
 
 def test_figure_of_a_finished_study(result_folder: Path) -> None:
     pytest.importorskip("matplotlib")
-    from detector_bench.figures.biaspainter_word_scores import draw
-    from detector_bench.figures.finished_study import FinishedStudy
     from detector_bench.figures.style import paper_style
+    from detector_bench.others.biaspainter.word_score_figure import draw
+    from detector_bench.results.finished_study import FinishedStudy
 
     with paper_style():
         drawing = draw(FinishedStudy.load(result_folder), width="double")

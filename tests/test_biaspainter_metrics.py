@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from detector_bench.metrics import Scopes
-from detector_bench.metrics.biaspainter import (
+from detector_bench.others.biaspainter.formulas import (
     PRESETS,
     PairSums,
     gender_image_score,

@@ -13,16 +13,16 @@ from pydantic import ValidationError
 
 from detector_bench.errors import ConfigError
 from detector_bench.evaluation.intervals import Intervals
-from detector_bench.schema import METRIC_COLUMNS
-from detector_bench.score_systems.biaspainter.pair_scores import only_pairs, pair_scores
-from detector_bench.score_systems.biaspainter.settings import (
+from detector_bench.others.biaspainter.pair_scores import only_pairs, pair_scores
+from detector_bench.others.biaspainter.settings import (
     MODEL_SCORE,
     UNDETECTED,
     WORD_SCORE,
     WORD_SCORE_DIFFERENCE,
     BiasPainterScores,
 )
-from detector_bench.score_systems.judgements import NO_CELL
+from detector_bench.others.judgements import NO_CELL
+from detector_bench.results.schema import METRIC_COLUMNS
 
 NONE = Intervals(method="none")
 TRUTH = {"detector": "ground_truth", "attribute": "gender"}

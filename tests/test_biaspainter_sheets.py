@@ -11,20 +11,20 @@ import pytest
 from biaspainter_parts import row, write
 
 from detector_bench.errors import ConfigError, DataError
-from detector_bench.score_systems.biaspainter.released_sheets import (
+from detector_bench.others.biaspainter.released_sheets import (
     SEED_BRIGHTNESS_COLUMNS,
     SHEET_COLUMNS,
     read_seed_brightness,
     read_seed_genders,
     read_sheet,
 )
-from detector_bench.score_systems.biaspainter.settings import (
+from detector_bench.others.biaspainter.settings import (
     MODEL_SCORE,
     UNDETECTED,
     WORD_SCORE,
     BiasPainterScores,
 )
-from detector_bench.score_systems.biaspainter.sheet_scores import sheet_rows
+from detector_bench.others.biaspainter.sheet_scores import sheet_rows
 
 AGES = {(0, 0): 50, (1, 0): -25, (0, 1): "", (1, 1): 0}
 UNCHANGED = {(0, 0): 0, (1, 0): 1, (0, 1): 0, (1, 1): ""}

@@ -14,17 +14,17 @@ from biaspainter_parts import judgements
 
 from detector_bench.errors import ConfigError
 from detector_bench.evaluation.intervals import Intervals
-from detector_bench.report import to_csv, to_latex, to_markdown
-from detector_bench.report.biaspainter_tables import (
+from detector_bench.others.biaspainter.biased_words import DIRECTIONS, ByOneJudge, WordScore, top_biased
+from detector_bench.others.biaspainter.settings import MODEL_SCORE, WORD_SCORE, BiasPainterScores
+from detector_bench.others.biaspainter.tables import (
     mitigation,
     model_scores,
     top_biased_words,
 )
-from detector_bench.report.biaspainter_validity_table import validity_accuracies
-from detector_bench.schema import METRIC_COLUMNS
-from detector_bench.score_systems.biaspainter.biased_words import DIRECTIONS, ByOneJudge, WordScore, top_biased
-from detector_bench.score_systems.biaspainter.settings import MODEL_SCORE, WORD_SCORE, BiasPainterScores
-from detector_bench.score_systems.biaspainter.validity import Agreement
+from detector_bench.others.biaspainter.validity import Agreement
+from detector_bench.others.biaspainter.validity_table import validity_accuracies
+from detector_bench.results.schema import METRIC_COLUMNS
+from detector_bench.tables import to_csv, to_latex, to_markdown
 
 PROMPTS = pd.DataFrame({"prompt_id": ["p0", "p1"], "word": ["nurse", ""]})
 
@@ -198,8 +198,8 @@ def test_scores_that_are_not_there(metrics: pd.DataFrame) -> None:
 
 def test_figure_of_word_scores() -> None:
     pytest.importorskip("matplotlib")
-    from detector_bench.figures.biaspainter_word_scores import draw_word_scores
     from detector_bench.figures.style import paper_style
+    from detector_bench.others.biaspainter.word_score_figure import draw_word_scores
 
     known = [*words(1.0, -0.5, 0.0, 0.0, math.nan), *words(0.3, attribute="skin_tone")]
     with paper_style():
@@ -223,8 +223,8 @@ def test_figure_of_word_scores() -> None:
 
 def test_crowded_figure_has_every_dot_in_its_strip() -> None:
     pytest.importorskip("matplotlib")
-    from detector_bench.figures.biaspainter_word_scores import draw_word_scores
     from detector_bench.figures.style import MAX_HEIGHT, paper_style
+    from detector_bench.others.biaspainter.word_score_figure import draw_word_scores
 
     random = np.random.default_rng(0)
     known = [

@@ -12,14 +12,14 @@ import pytest
 from biaspainter_parts import judgements, write
 
 from detector_bench.errors import ConfigError, DataError
-from detector_bench.score_systems.biaspainter.annotation_sheets import (
+from detector_bench.others.biaspainter.annotation_sheets import (
     read_answers,
     read_key,
     write_annotation_sheet,
 )
-from detector_bench.score_systems.biaspainter.sampling import Borders, Sample, SampleSizes, draw_sample, strata
-from detector_bench.score_systems.biaspainter.validity import Agreement, validity
-from detector_bench.score_systems.judgements import Judgements
+from detector_bench.others.biaspainter.sampling import Borders, Sample, SampleSizes, draw_sample, strata
+from detector_bench.others.biaspainter.validity import Agreement, validity
+from detector_bench.others.judgements import Judgements
 
 
 @pytest.fixture(scope="module")

@@ -11,11 +11,10 @@ import pytest
 from small_parts import write_csv
 from typer.testing import CliRunner
 
-from detector_bench.cli.bigbench import app
 from detector_bench.errors import ConfigError, DataError
-from detector_bench.prompt_lists import read_prompts
-from detector_bench.score_systems.bigbench.benchmark import Pair
-from detector_bench.score_systems.bigbench.own_files import (
+from detector_bench.others.bigbench.benchmark import Pair
+from detector_bench.others.bigbench.command import app
+from detector_bench.others.bigbench.own_files import (
     NAME_COLUMNS,
     PAIR_COLUMNS,
     REFERENCE_COLUMNS,
@@ -27,7 +26,8 @@ from detector_bench.score_systems.bigbench.own_files import (
     read_prompt_names,
     read_requested,
 )
-from detector_bench.score_systems.bigbench.references import equal_references, read_benchmark
+from detector_bench.others.bigbench.references import equal_references, read_benchmark
+from detector_bench.prompt_lists import read_prompts
 
 WHOLE_WORDS = "means only the whole word; as a part it is in 2 prompts"
 

@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 
 from detector_bench.metrics import Scopes
-from detector_bench.metrics.bigbench import (
+from detector_bench.metrics.counts import Score
+from detector_bench.metrics.scopes import LayeredScopes
+from detector_bench.others.bigbench.formulas import (
     Pairs,
     Preset,
     explicit_bias_score,
@@ -17,8 +19,6 @@ from detector_bench.metrics.bigbench import (
     over_attributes,
     over_prompts,
 )
-from detector_bench.metrics.counts import Score
-from detector_bench.metrics.scopes import LayeredScopes
 
 HALF = np.array([0.5, 0.5])
 WORLD = np.array([0.3, 0.18, 0.27, 0.25])  # BIGbench's races; squares add up to 0.2578

@@ -16,9 +16,9 @@ from small_parts import write_csv
 from detector_bench.dataset import ImageSet
 from detector_bench.errors import ConfigError
 from detector_bench.evaluation.intervals import Intervals
-from detector_bench.score_systems.bigbench import BigBench
-from detector_bench.score_systems.bigbench.scores import Task
-from detector_bench.score_systems.judgements import Judgements
+from detector_bench.others.bigbench import BigBench
+from detector_bench.others.bigbench.scores import Task
+from detector_bench.others.judgements import Judgements
 
 NO_INTERVALS = Intervals(method="none")
 IMPLICIT, EXPLICIT = "bigbench_implicit_bias_score", "bigbench_explicit_bias_score"

@@ -27,9 +27,9 @@ import pytest
 from bigbench_parts import judged
 
 from detector_bench.evaluation.intervals import Intervals
-from detector_bench.score_systems.bigbench import BigBench
-from detector_bench.score_systems.bigbench.benchmark import prompt_id_of
-from detector_bench.score_systems.bigbench.references import read_benchmark
+from detector_bench.others.bigbench import BigBench
+from detector_bench.others.bigbench.benchmark import prompt_id_of
+from detector_bench.others.bigbench.references import read_benchmark
 
 IMPLICIT, EXPLICIT = "bigbench_implicit_bias_score", "bigbench_explicit_bias_score"
 FACTOR = "bigbench_manifestation_factor"

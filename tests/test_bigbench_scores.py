@@ -17,9 +17,9 @@ from small_parts import write_csv
 
 from detector_bench.errors import ConfigError
 from detector_bench.evaluation.intervals import Intervals
-from detector_bench.report.bigbench_tables import bigbench_scores, bigbench_tables
-from detector_bench.schema import METRIC_COLUMNS
-from detector_bench.score_systems.bigbench import BigBench
+from detector_bench.others.bigbench import BigBench
+from detector_bench.others.bigbench.tables import bigbench_scores, bigbench_tables
+from detector_bench.results.schema import METRIC_COLUMNS
 from detector_bench.vocabulary import ATTRIBUTES
 
 NO_INTERVALS = Intervals(method="none")

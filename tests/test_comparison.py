@@ -26,9 +26,9 @@ from detector_bench.evaluation.comparison import (
 )
 from detector_bench.metrics import JointVerdicts
 from detector_bench.metrics.bootstrap import Unit
-from detector_bench.report import Cell, Column, Row, Table, to_csv, to_latex, to_markdown
-from detector_bench.report.comparison_tables import comparison, images_judged_rightly
-from detector_bench.report.wording import deviating_score_cell, per_cent_cell, score_cell, with_interval
+from detector_bench.tables import Cell, Column, Row, Table, to_csv, to_latex, to_markdown
+from detector_bench.tables.comparison_tables import comparison, images_judged_rightly
+from detector_bench.tables.wording import deviating_score_cell, per_cent_cell, score_cell, with_interval
 
 
 def family_of(joint: JointVerdicts, *, unit: Unit = "image", level: float = 0.95) -> ComparisonFamily:

@@ -17,8 +17,8 @@ from synthetic_study import DETECTORS, MadeUpDetector, write_image_set, write_pr
 from detector_bench.cli.comparisons import compare, rank
 from detector_bench.figures import FinishedStudy, draw_figure
 from detector_bench.metrics import metric_info
+from detector_bench.site import ReportSettings, write_report
 from detector_bench.study import Study
-from detector_bench.web_report import ReportSettings, write_report
 
 TRUTH, ALL = "ground_truth", "all"
 DEVIATION, DIFFERENCE = "model_bias_score_deviation", "prompt_bias_score_difference"

@@ -28,8 +28,8 @@ from detector_bench.figures.filter_plane import recall_for
 from detector_bench.figures.placement import Box, place_labels
 from detector_bench.figures.prompt_bias_histogram import histogram
 from detector_bench.figures.style import GREEN
-from detector_bench.report import filtering_and_accuracy
-from detector_bench.schema import METRIC_COLUMNS
+from detector_bench.results.schema import METRIC_COLUMNS
+from detector_bench.tables import filtering_and_accuracy
 from detector_bench.vocabulary import GROUND_TRUTH
 
 matplotlib = pytest.importorskip("matplotlib")

@@ -19,15 +19,15 @@ from small_parts import write_csv
 from detector_bench.dataset import ImageSet
 from detector_bench.errors import ConfigError
 from detector_bench.evaluation.intervals import Intervals
+from detector_bench.others.imagebite.settings import ImageBiTe
+from detector_bench.others.imagebite.survival import mixture_of_prompts, verdict_survival
+from detector_bench.others.imagebite.tables import imagebite_tables
+from detector_bench.others.imagebite.verdict_table import surviving_findings
+from detector_bench.others.judgements import Judgements
+from detector_bench.others.study_scores import ScoredStudy
 from detector_bench.prompt_lists import read_prompts
-from detector_bench.report.imagebite_tables import imagebite_tables
 from detector_bench.resources import resource
-from detector_bench.schema import IMAGE_COLUMNS, LABEL_COLUMNS, PREDICTIONS
-from detector_bench.score_systems.imagebite.settings import ImageBiTe
-from detector_bench.score_systems.imagebite.survival import mixture_of_prompts, verdict_survival
-from detector_bench.score_systems.imagebite.verdict_table import surviving_findings
-from detector_bench.score_systems.judgements import Judgements
-from detector_bench.score_systems.study_scores import ScoredStudy
+from detector_bench.results.schema import IMAGE_COLUMNS, LABEL_COLUMNS, PREDICTIONS
 from detector_bench.study import Study
 
 KINDS = ("stereotyped", "under_represented", "ex_nominated")

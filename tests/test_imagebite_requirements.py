@@ -11,10 +11,10 @@ import typer
 from imagebite_parts import JANITOR, expected, stated, written
 from typer.testing import CliRunner
 
-from detector_bench.cli.imagebite import app
 from detector_bench.errors import ConfigError, DataError
-from detector_bench.score_systems.imagebite.requirements import check_requirements, read_requirements
-from detector_bench.taxonomies.communities import Meaning, Years, meaning_of
+from detector_bench.others.imagebite.command import app
+from detector_bench.others.imagebite.communities import Meaning, Years, meaning_of
+from detector_bench.others.imagebite.requirements import check_requirements, read_requirements
 from detector_bench.vocabulary import ATTRIBUTES
 
 GENDER = stated("gender", expected("men", 0.5, 0.1), expected("women", 0.5, 0.1), threshold=0.75)
@@ -347,7 +347,7 @@ class TestMeanings:
         ]
 
     def test_every_built_in_meaning_is_a_label_of_its_attribute(self) -> None:
-        from detector_bench.taxonomies.communities import COMMUNITIES, normal
+        from detector_bench.others.imagebite.communities import COMMUNITIES, normal
 
         for attribute, meanings in COMMUNITIES.items():
             for community, labels in meanings.items():

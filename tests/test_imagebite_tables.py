@@ -12,10 +12,10 @@ from imagebite_parts import JANITOR, expected, judged, stated, written
 
 from detector_bench.errors import ConfigError
 from detector_bench.evaluation.intervals import Intervals
-from detector_bench.report import Table, write_tables
-from detector_bench.report.imagebite_tables import imagebite_findings, imagebite_summary, imagebite_tables
-from detector_bench.score_systems.imagebite.settings import ImageBiTe
-from detector_bench.score_systems.imagebite.verdict_table import VERDICT_COLUMNS, surviving_findings
+from detector_bench.others.imagebite.settings import ImageBiTe
+from detector_bench.others.imagebite.tables import imagebite_findings, imagebite_summary, imagebite_tables
+from detector_bench.others.imagebite.verdict_table import VERDICT_COLUMNS, surviving_findings
+from detector_bench.tables import Table, write_tables
 
 JANITORS = ["black", "black", "east_asian", "black", "black", "black"]
 EVEN = ["white", "white", "black", "black", "east_asian", "south_asian"]
@@ -195,7 +195,7 @@ def test_the_example_file_on_real_labels(shared: Path) -> None:
     system = ImageBiTe(system="imagebite", requirements=shared / "data" / "imagebite" / "input_example.json")
     (requirement, *_) = system.read().requirements
     assert requirement.name == "REQ1"
-    from detector_bench.score_systems.imagebite.verdict_table import verdict_table
+    from detector_bench.others.imagebite.verdict_table import verdict_table
 
     verdicts = verdict_table(judgements, requirement, draws=200)
     both = verdicts.pivot_table(index=["t2i_model", "prompt_id", "community"], columns="detector", values="share")

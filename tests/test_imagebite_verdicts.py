@@ -14,11 +14,11 @@ from pydantic import ValidationError
 
 from detector_bench.evaluation.intervals import Intervals
 from detector_bench.metrics import Scopes
-from detector_bench.metrics.imagebite import community_verdicts, same_verdicts, share_of_verdicts
-from detector_bench.schema import METRIC_COLUMNS
-from detector_bench.score_systems.imagebite.settings import ImageBiTe
-from detector_bench.score_systems.imagebite.verdict_table import VERDICT_COLUMNS, surviving_findings
-from detector_bench.score_systems.judgements import Judgements
+from detector_bench.others.imagebite.formulas import community_verdicts, same_verdicts, share_of_verdicts
+from detector_bench.others.imagebite.settings import ImageBiTe
+from detector_bench.others.imagebite.verdict_table import VERDICT_COLUMNS, surviving_findings
+from detector_bench.others.judgements import Judgements
+from detector_bench.results.schema import METRIC_COLUMNS
 
 NO_INTERVALS = Intervals(method="none")
 JANITORS = ["black", "black", "east_asian", "black", "black", "black"]

@@ -24,9 +24,9 @@ from detector_bench.evaluation.intervals import Intervals
 from detector_bench.evaluation.ranking import ranking
 from detector_bench.figures import FinishedStudy, draw_figure
 from detector_bench.metrics import JointVerdicts
-from detector_bench.report import Table
-from detector_bench.report.causes_table import bias_error_causes
 from detector_bench.study import Study
+from detector_bench.tables import Table
+from detector_bench.tables.causes_table import bias_error_causes
 
 matplotlib = pytest.importorskip("matplotlib")
 
@@ -155,8 +155,8 @@ def test_ranks_and_comparisons(study: FinishedStudy, folder: Path, tmp_path: Pat
 
 
 def test_ranks_of_the_report(study: FinishedStudy, folder: Path) -> None:
-    from detector_bench.web_report.ranks import ranks_of_report
-    from detector_bench.web_report.report_study import ReportStudy
+    from detector_bench.site.ranks import ranks_of_report
+    from detector_bench.site.report_study import ReportStudy
 
     settings: dict[str, Any] = {"unit": "prompt", "seed": 7, "level": 0.9, "n_clear": N_CLEAR}
     joint, names = study.counts.joint, study.counts.detectors
@@ -206,8 +206,8 @@ def test_a_detector_that_could_not_run_is_not_split(study: FinishedStudy, expect
 
 
 def test_pages(folder: Path, expected_table: Table) -> None:
-    pages = pytest.importorskip("detector_bench.web_report.attribute_page")
-    from detector_bench.web_report.report_study import ReportStudy
+    pages = pytest.importorskip("detector_bench.site.attribute_page")
+    from detector_bench.site.report_study import ReportStudy
 
     report = ReportStudy.load(folder)
     page = pages.AttributePage(

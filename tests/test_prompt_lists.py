@@ -16,7 +16,7 @@ from detector_bench.dataset import ImageSet
 from detector_bench.errors import ConfigError, DataError
 from detector_bench.prompt_lists import BUILTIN_LISTS, KEEP_ATTRIBUTES, indefinite_article, read_prompts
 from detector_bench.resources import resource
-from detector_bench.schema import PROMPT_COLUMNS
+from detector_bench.results.schema import PROMPT_COLUMNS
 
 
 def texts(source: str | Path, **options: Path) -> list[str]:

@@ -14,7 +14,7 @@ from PIL import Image
 
 from detector_bench.dataset import ImageSet, check, import_folder
 from detector_bench.errors import DataError, Problem
-from detector_bench.schema import OPTIONAL_PROMPT_COLUMNS, PROMPT_COLUMNS
+from detector_bench.results.schema import OPTIONAL_PROMPT_COLUMNS, PROMPT_COLUMNS
 from detector_bench.vocabulary import ATTRIBUTES
 
 PROMPTS = [

@@ -17,7 +17,7 @@ from detector_bench import quickstart
 from detector_bench.errors import DetectorBenchError, MissingExtraError
 from detector_bench.perception.decoding import decode_image, read_image_file
 from detector_bench.resources import resource
-from detector_bench.schema import IMAGE_COLUMNS, LABEL_COLUMNS, PROMPT_COLUMNS
+from detector_bench.results.schema import IMAGE_COLUMNS, LABEL_COLUMNS, PROMPT_COLUMNS
 from detector_bench.vocabulary import ATTRIBUTES, LOW_QUALITY, LOW_QUALITY_REASONS
 
 PACKAGES = ("matplotlib", "skimage", "sklearn")

@@ -14,8 +14,8 @@ from test_comparison import invoke, of_two
 from detector_bench.errors import ConfigError
 from detector_bench.evaluation.comparison import COMPARED_METRICS, ComparisonFamily, Contest
 from detector_bench.evaluation.ranking import _letters, rank_detectors, ranking
-from detector_bench.report import to_csv, to_latex, to_markdown
-from detector_bench.report.comparison_tables import ranking_table
+from detector_bench.tables import to_csv, to_latex, to_markdown
+from detector_bench.tables.comparison_tables import ranking_table
 
 
 def test_a_clear_order_is_certain() -> None:

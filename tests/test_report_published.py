@@ -8,7 +8,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from detector_bench.report import (
+from detector_bench.results.schema import METRIC_COLUMNS
+from detector_bench.tables import (
     Cell,
     Table,
     filtering_and_accuracy,
@@ -18,7 +19,6 @@ from detector_bench.report import (
     prompt_bias_scores,
     to_csv,
 )
-from detector_bench.schema import METRIC_COLUMNS
 
 FACTS = Path(__file__).resolve().parents[1] / "labels" / "lyu2025"
 T2I_MODELS = ("sdxl", "sd3", "dreamlike")

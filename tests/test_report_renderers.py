@@ -10,7 +10,7 @@ from html.parser import HTMLParser
 import pytest
 from rich.console import Console
 
-from detector_bench.report import Arrow, Cell, Column, Row, Table, to_csv, to_html, to_latex, to_markdown, to_rich
+from detector_bench.tables import Arrow, Cell, Column, Row, Table, to_csv, to_html, to_latex, to_markdown, to_rich
 
 NASTY = "a_b & c% <script>|"
 

@@ -9,7 +9,8 @@ import pandas as pd
 import pytest
 
 from detector_bench.errors import ConfigError
-from detector_bench.report import (
+from detector_bench.results.schema import METRIC_COLUMNS
+from detector_bench.tables import (
     Arrow,
     Table,
     bias_errors,
@@ -19,7 +20,6 @@ from detector_bench.report import (
     prompt_bias_score_difference,
     prompt_bias_scores,
 )
-from detector_bench.schema import METRIC_COLUMNS
 
 NAN = math.nan
 UNUSED = {"variant": None, "ci_low": NAN, "ci_high": NAN}

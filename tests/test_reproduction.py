@@ -11,11 +11,10 @@ import typer
 from stored_study import Picture, Said, filtered, kept, write_pictures, write_predictions
 from typer.testing import CliRunner
 
-from detector_bench.cli.reproduce import reproduce as reproduce_command
 from detector_bench.dataset import ImageSet
 from detector_bench.errors import ConfigError
 from detector_bench.evaluation import evaluate, read_predictions
-from detector_bench.reproduction import (
+from detector_bench.others.lyu2025 import (
     Finding,
     Verdict,
     findings_table,
@@ -26,6 +25,7 @@ from detector_bench.reproduction import (
     study_findings,
     summary,
 )
+from detector_bench.others.lyu2025.command import reproduce as reproduce_command
 
 
 @pytest.fixture(scope="module")

@@ -28,8 +28,8 @@ from detector_bench.metrics.intervals import (
     wilson_interval,
 )
 from detector_bench.metrics.sampling_distribution import sampling_distribution
-from detector_bench.report.table import Cell, Column, Row, Table
-from detector_bench.report.wording import with_interval
+from detector_bench.tables.table import Cell, Column, Row, Table
+from detector_bench.tables.wording import with_interval
 
 pytestmark = pytest.mark.filterwarnings("error")
 

@@ -14,7 +14,8 @@ from typer.testing import CliRunner
 from detector_bench.cli.taxonomies import taxonomies as taxonomies_command
 from detector_bench.errors import ConfigError
 from detector_bench.perception.stage import canonical
-from detector_bench.taxonomies import (
+from detector_bench.vocabulary import ATTRIBUTES
+from detector_bench.vocabulary.taxonomies import (
     MAPPINGS,
     OURS,
     TAXONOMIES,
@@ -26,7 +27,6 @@ from detector_bench.taxonomies import (
     own_mapping,
     taxonomy_named,
 )
-from detector_bench.vocabulary import ATTRIBUTES
 from detector_bench.weights import WeightsLocator
 
 TABLES: dict[str, dict[str, str | None]] = {

@@ -12,7 +12,7 @@ import pytest
 from browser import chromium
 from web_report_study import BAD, IMAGES, Shown, write_study
 
-from detector_bench.web_report import ReportSettings, write_report
+from detector_bench.site import ReportSettings, write_report
 
 pytest.importorskip("playwright")
 from playwright.sync_api import Browser, Page, expect

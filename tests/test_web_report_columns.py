@@ -14,8 +14,8 @@ import pytest
 from web_report_study import IMAGES, Shown, write_study
 
 from detector_bench.dataset import ImageSet
-from detector_bench.web_report.column_files import coded, codes, numbers, write_data
-from detector_bench.web_report.error_counts import (
+from detector_bench.site.column_files import coded, codes, numbers, write_data
+from detector_bench.site.error_counts import (
     CountTable,
     Judged,
     all_error_tables,
@@ -24,8 +24,8 @@ from detector_bench.web_report.error_counts import (
     filter_reasons,
     pairs,
 )
-from detector_bench.web_report.image_columns import annotators_disagree, changed_images, image_columns, raw_answers
-from detector_bench.web_report.report_study import ReportStudy
+from detector_bench.site.image_columns import annotators_disagree, changed_images, image_columns, raw_answers
+from detector_bench.site.report_study import ReportStudy
 
 
 def decoded(column: dict[str, Any]) -> list[float]:

@@ -15,8 +15,8 @@ import pytest
 from web_report_study import BAD, IMAGES, Shown, write_study
 
 from detector_bench.errors import ConfigError, DetectorBenchError
-from detector_bench.web_report import ReportSettings, Tolerance, drawings, write_report
-from detector_bench.web_report.boxes import box_columns, stored_boxes
+from detector_bench.site import ReportSettings, Tolerance, drawings, write_report
+from detector_bench.site.boxes import box_columns, stored_boxes
 
 QUICK = ReportSettings(figures=False)
 

@@ -11,7 +11,7 @@ from PIL import Image
 from web_report_study import picture
 
 from detector_bench.errors import ConfigError, DetectorBenchError
-from detector_bench.web_report.thumbnails import Pictures, make_pictures
+from detector_bench.site.thumbnails import Pictures, make_pictures
 
 NAMES = ("one.png", "two.jpg", "a <b> & c.png")
 

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from PIL import Image
 from small_parts import write_csv
 
-from detector_bench.schema import IMAGE_COLUMNS, LABEL_COLUMNS, PREDICTIONS, PROMPT_COLUMNS
+from detector_bench.results.schema import IMAGE_COLUMNS, LABEL_COLUMNS, PREDICTIONS, PROMPT_COLUMNS
 from detector_bench.study import Study
 
 BAD = '<img src=x onerror="window.hacked=1"><script>window.hacked=1</script>'

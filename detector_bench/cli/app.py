@@ -12,20 +12,16 @@ from detector_bench import __version__
 from detector_bench.cli import (
     EXIT_INTERRUPTED,
     agreement,
-    biaspainter,
-    bigbench,
     causes,
     comparisons,
     conformance,
     detectors,
     figures,
     image_sets,
-    imagebite,
     label,
     labels,
     prompts,
     report,
-    reproduce,
     studies,
     sweep,
     taxonomies,
@@ -33,6 +29,10 @@ from detector_bench.cli import (
 )
 from detector_bench.cli.console import errors
 from detector_bench.errors import DetectorBenchError, RunInterruptedError
+from detector_bench.others.biaspainter import command as biaspainter
+from detector_bench.others.bigbench import command as bigbench
+from detector_bench.others.imagebite import command as imagebite
+from detector_bench.others.lyu2025 import command as reproduce
 
 EXIT_MISTAKE = 1
 

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from detector_bench.evaluation import ComparisonFamily
     from detector_bench.metrics import JointVerdicts
     from detector_bench.metrics.bootstrap import Unit
-    from detector_bench.report import Table
     from detector_bench.study import Study
+    from detector_bench.tables import Table
 
 Seed = Annotated[
     int | None,
@@ -84,7 +84,7 @@ def compare(
         check_same_images,
         images_judged_differently,
     )
-    from detector_bench.report.comparison_tables import comparison, images_judged_rightly
+    from detector_bench.tables.comparison_tables import comparison, images_judged_rightly
 
     if first == second:
         raise ConfigError(f"{first!r} cannot be compared with itself")
@@ -139,7 +139,7 @@ def rank(
     """
     from detector_bench.evaluation.comparison import COMPARED_METRICS, ComparisonFamily, Contest
     from detector_bench.evaluation.ranking import ranking
-    from detector_bench.report.comparison_tables import ranking_table
+    from detector_bench.tables.comparison_tables import ranking_table
 
     study = _study(study_file, image_set=image_set, n_clear=n_clear)
     attribute = attribute or study.attributes[0]
@@ -259,7 +259,7 @@ def _about(family: ComparisonFamily, *, unit: Unit, seed: int, level: float, lef
 
 
 def _show(table: Table, out: Path | None) -> None:
-    from detector_bench.report import to_rich, write_tables
+    from detector_bench.tables import to_rich, write_tables
 
     output.print(to_rich(table))
     if out is not None:

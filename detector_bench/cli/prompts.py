@@ -73,8 +73,8 @@ def prompts(
     `detector-bench prompts oc_gt.json char_gt.json sr_gt.json --explicit --weights weight.json`
     """
     from detector_bench.atomic_files import write_text
+    from detector_bench.others.bigbench.prompt_weights import with_weights
     from detector_bench.prompt_lists import read_prompts
-    from detector_bench.score_systems.bigbench.prompt_weights import with_weights
 
     if list_:
         _show_builtin_lists()
@@ -137,7 +137,7 @@ def _show_counts(made: PromptList) -> None:
 
 
 def _show_rows(made: PromptList) -> None:
-    from detector_bench.schema import PROMPT_COLUMNS
+    from detector_bench.results.schema import PROMPT_COLUMNS
 
     table = made.table()
     first = table.head(PREVIEWED)

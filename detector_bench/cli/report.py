@@ -17,7 +17,7 @@ from detector_bench.cli.studies import CacheDir, ImageSetOption, WeightsDir
 
 if TYPE_CHECKING:
     from detector_bench.evaluation.tolerance import Tolerance
-    from detector_bench.web_report import PictureMode
+    from detector_bench.site import PictureMode
 
 _MOST_WORKERS = 4
 """More processes spend their time on starting."""
@@ -69,7 +69,7 @@ def report(
     Examples: `detector-bench report results/mine`,
     `detector-bench report results/mine --out public --images blur --note "Labels by two students."`
     """
-    from detector_bench.web_report import ReportSettings, write_report
+    from detector_bench.site import ReportSettings, write_report
 
     settings = ReportSettings(
         pictures=cast("PictureMode", images),

@@ -13,8 +13,8 @@ from detector_bench.cli.console import errors, output
 from detector_bench.plugins import load_plugins
 
 if TYPE_CHECKING:
+    from detector_bench.results.study_result import StudyResult
     from detector_bench.study import Study
-    from detector_bench.study_result import StudyResult
 
 StudyFile = Annotated[
     Path, typer.Argument(metavar="STUDY.yaml", help="The study file; see configs/ for examples.")
@@ -191,7 +191,7 @@ def _run_and_print(
 
 
 def _print(result: StudyResult, files: Sequence[str]) -> None:
-    from detector_bench.report import to_rich
+    from detector_bench.tables import to_rich
 
     for table in result.tables.values():
         if not table.name.startswith(_LONG_TABLES):

@@ -10,7 +10,7 @@ from detector_bench.cli.console import print_record
 from detector_bench.errors import ConfigError, nearest_hint
 
 if TYPE_CHECKING:
-    from detector_bench.taxonomies import Mapping, Taxonomy
+    from detector_bench.vocabulary.taxonomies import Mapping, Taxonomy
 
 
 def taxonomies(
@@ -21,7 +21,7 @@ def taxonomies(
     Examples: `detector-bench taxonomies`, `detector-bench taxonomies gear_age7`,
     `detector-bench taxonomies race_to_bigbench_race4`
     """
-    from detector_bench.taxonomies import MAPPINGS, TAXONOMIES
+    from detector_bench.vocabulary.taxonomies import MAPPINGS, TAXONOMIES
 
     if name is None:
         for taxonomy in TAXONOMIES.values():
@@ -38,7 +38,7 @@ def taxonomies(
 
 
 def _print_taxonomy(taxonomy: Taxonomy) -> None:
-    from detector_bench.taxonomies import MAPPINGS
+    from detector_bench.vocabulary.taxonomies import MAPPINGS
 
     starting = [each.name for each in MAPPINGS.values() if each.source == taxonomy]
     rows = {

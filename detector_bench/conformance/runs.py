@@ -18,11 +18,11 @@ from detector_bench.detectors.base import Detector
 from detector_bench.detectors.prediction import Prediction
 from detector_bench.errors import RunInterruptedError
 from detector_bench.perception.stage import fingerprint, with_inputs
+from detector_bench.results.schema import IMAGE_COLUMNS, PROMPT_COLUMNS
 from detector_bench.runner.loading import hash_files
 from detector_bench.runner.progress import RunProgress
 from detector_bench.runner.run import RunRecord, RunSettings, run_detectors
 from detector_bench.runner.stage_cache import StageCache
-from detector_bench.schema import IMAGE_COLUMNS, PROMPT_COLUMNS
 from detector_bench.vocabulary import Status
 from detector_bench.weights import WeightsLocator
 

@@ -17,7 +17,7 @@ from detector_bench.dataset.seeds import count_pairs
 from detector_bench.dataset.text_table import TextTable
 from detector_bench.dataset.validation import validate
 from detector_bench.errors import DataError, Problem
-from detector_bench.schema import STATED_COLUMNS, VALUE_COLUMN
+from detector_bench.results.schema import STATED_COLUMNS, VALUE_COLUMN
 from detector_bench.vocabulary import ATTRIBUTES, LOW_QUALITY
 
 # Images are handed to the threads in groups, so that a million of them do not wait in memory at once.

@@ -24,7 +24,7 @@ from detector_bench.dataset.table_reading import read_table
 from detector_bench.dataset.text_table import TextTable
 from detector_bench.dataset.validation import Tables, validate
 from detector_bench.errors import ConfigError, Problem
-from detector_bench.schema import (
+from detector_bench.results.schema import (
     IMAGE_COLUMNS,
     LABEL_COLUMNS,
     OPTIONAL_PROMPT_COLUMNS,

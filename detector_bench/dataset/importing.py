@@ -24,7 +24,7 @@ from detector_bench.dataset.table_reading import SUFFIXES
 from detector_bench.dataset.text_table import TextTable, text_columns
 from detector_bench.dataset.validation import Tables, validate
 from detector_bench.errors import ConfigError, Problem
-from detector_bench.schema import IMAGE_COLUMNS
+from detector_bench.results.schema import IMAGE_COLUMNS
 
 IMAGE_FOLDER = "images"
 """Where copied images go in the new image set."""

@@ -15,7 +15,7 @@ from detector_bench.dataset.findings import Findings
 from detector_bench.dataset.table_reading import read_any_table
 from detector_bench.dataset.text_table import TextTable
 from detector_bench.errors import ConfigError, Problem, nearest_hint
-from detector_bench.schema import LABEL_COLUMNS, VALUE_COLUMN
+from detector_bench.results.schema import LABEL_COLUMNS, VALUE_COLUMN
 from detector_bench.vocabulary import ATTRIBUTES, LOW_QUALITY_REASONS, attribute_named
 
 _COLUMNS = (*LABEL_COLUMNS, VALUE_COLUMN)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from detector_bench.dataset.consensus import ADJUDICATOR
 from detector_bench.dataset.findings import Findings
 from detector_bench.dataset.text_table import TextTable, trimmed, true_indices
-from detector_bench.schema import VALUE_COLUMN
+from detector_bench.results.schema import VALUE_COLUMN
 from detector_bench.vocabulary import ATTRIBUTES, Attribute, Unit
 
 CLASS_STARTS: Mapping[str, tuple[float, ...]] = {"age": (0, 30, 60)}

@@ -13,7 +13,7 @@ from detector_bench.dataset.image_tree import TreeImage, prompt_ids, slug
 from detector_bench.dataset.table_reading import read_any_table, report_unknown_columns
 from detector_bench.dataset.text_table import TextTable, text_columns
 from detector_bench.errors import Problem
-from detector_bench.schema import (
+from detector_bench.results.schema import (
     BASE_PROMPT_COLUMN,
     OPTIONAL_PROMPT_COLUMNS,
     PROMPT_COLUMNS,

@@ -13,7 +13,7 @@ from detector_bench.dataset.findings import Findings
 from detector_bench.dataset.label_values import as_numbers
 from detector_bench.dataset.text_table import TextTable
 from detector_bench.errors import Problem, nearest_hint
-from detector_bench.schema import BASE_PROMPT_COLUMN, STATED_COLUMNS, WEIGHT_COLUMN
+from detector_bench.results.schema import BASE_PROMPT_COLUMN, STATED_COLUMNS, WEIGHT_COLUMN
 from detector_bench.vocabulary import PARTLY, Attribute, attribute_named
 
 _SEVERAL = re.compile(r"[;,|/+&]|\band\b|\bor\b")

@@ -20,7 +20,7 @@ from detector_bench.dataset.prompt_statements import check_prompt_statements
 from detector_bench.dataset.seeds import MADE_BY, SEED_COLUMN, check_seeds
 from detector_bench.dataset.text_table import TextTable, distinct_texts, is_plain, trimmed, true_indices
 from detector_bench.errors import Problem, nearest_hint
-from detector_bench.schema import OPTIONAL_PROMPT_COLUMNS, STATED_COLUMNS, VALUE_COLUMN
+from detector_bench.results.schema import OPTIONAL_PROMPT_COLUMNS, STATED_COLUMNS, VALUE_COLUMN
 from detector_bench.vocabulary import ALL, ATTRIBUTES, LOW_QUALITY, LOW_QUALITY_REASONS
 
 # Values of these columns hardly ever repeat, so encoding them only to judge each value once would cost more.

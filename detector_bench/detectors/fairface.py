@@ -19,7 +19,7 @@ from detector_bench.perception.faces.dlib_resizing import LongestSide
 from detector_bench.perception.networks.fairface_outputs import FairfaceOutputs
 from detector_bench.perception.stage import Batch, Stage, StageField
 from detector_bench.perception.torch_settings import Precision, TorchSettings
-from detector_bench.taxonomies import Mapping, mapping_named
+from detector_bench.vocabulary.taxonomies import Mapping, mapping_named
 from detector_bench.weights.catalogue import FAIRFACE_RACE4, FAIRFACE_RACE7
 from detector_bench.weights.files import WeightsField
 

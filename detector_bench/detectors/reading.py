@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from detector_bench.errors import ConfigError
-from detector_bench.taxonomies import Mapping, MappingField
+from detector_bench.vocabulary.taxonomies import Mapping, MappingField
 
 UNCERTAIN = "uncertain"
 """The reason for filtering an image that the network cannot decide on."""

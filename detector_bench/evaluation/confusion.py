@@ -10,7 +10,7 @@ import pandas as pd
 from detector_bench.atomic_files import write_text
 from detector_bench.evaluation.counting import Counts
 from detector_bench.metrics import pool
-from detector_bench.schema import CONFUSION_COLUMNS
+from detector_bench.results.schema import CONFUSION_COLUMNS
 from detector_bench.vocabulary import ALL, Status
 
 NO_VERDICT = "no_verdict"

@@ -20,7 +20,7 @@ from detector_bench.evaluation.intervals import Intervals
 from detector_bench.evaluation.metric_table import evaluate
 from detector_bench.metrics import NClear
 from detector_bench.metrics.headline import HEADLINE_METRICS
-from detector_bench.schema import LABEL_DOUBT_COLUMNS
+from detector_bench.results.schema import LABEL_DOUBT_COLUMNS
 from detector_bench.vocabulary import ALL, Attribute, attribute_named
 
 Estimate: TypeAlias = Literal["none", "dawid_skene"]

@@ -9,7 +9,6 @@ import pandas as pd
 
 from detector_bench.evaluation.agreement import DEFAULT_MIN_SHARED, DETECTOR_AND_HUMAN, agreement
 from detector_bench.figures.drawing import Drawing, caption
-from detector_bench.figures.finished_study import NO_ESTIMATE, Estimate, FinishedStudy
 from detector_bench.figures.panels import display_name, draw_cell, write_in_cell
 from detector_bench.figures.style import (
     DENSE_TEXT_SIZE,
@@ -24,6 +23,7 @@ from detector_bench.figures.style import (
     signed,
     text_width,
 )
+from detector_bench.results.finished_study import NO_ESTIMATE, Estimate, FinishedStudy
 from detector_bench.vocabulary import ALL, GROUND_TRUTH
 
 if TYPE_CHECKING:

@@ -14,7 +14,6 @@ from detector_bench.figures.drawing import (
     left_out_notes,
     verdict_notes,
 )
-from detector_bench.figures.finished_study import Estimate, FinishedStudy
 from detector_bench.figures.panels import (
     draw_band,
     draw_mark,
@@ -36,6 +35,7 @@ from detector_bench.figures.style import (
     signed,
     text_width,
 )
+from detector_bench.results.finished_study import Estimate, FinishedStudy
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -8,7 +8,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from detector_bench.figures.drawing import Drawing, caption, counted
-from detector_bench.figures.finished_study import FinishedStudy
 from detector_bench.figures.panels import draw_cell, name_axes, panel_grid, panel_title, write_in_cell
 from detector_bench.figures.style import (
     DENSE_TEXT_SIZE,
@@ -19,7 +18,8 @@ from detector_bench.figures.style import (
     say_instead,
     sequential_colours,
 )
-from detector_bench.report.wording import in_words
+from detector_bench.results.finished_study import FinishedStudy
+from detector_bench.tables.wording import in_words
 from detector_bench.vocabulary import OTHERS
 
 if TYPE_CHECKING:

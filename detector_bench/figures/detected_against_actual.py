@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from detector_bench.figures.drawing import Drawing, caption, counted, interval_sentence, verdict_notes
-from detector_bench.figures.finished_study import Estimate, FinishedStudy
 from detector_bench.figures.panels import name_axes, panel_grid
 from detector_bench.figures.style import (
     INCHES,
@@ -22,6 +21,7 @@ from detector_bench.figures.style import (
     sequential_colours,
     shortened,
 )
+from detector_bench.results.finished_study import Estimate, FinishedStudy
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from detector_bench.figures.finished_study import Estimate, FinishedStudy
 from detector_bench.metrics.bootstrap import Unit
-from detector_bench.report.table import ethics_note
+from detector_bench.results.finished_study import Estimate, FinishedStudy
+from detector_bench.tables.table import ethics_note
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -14,7 +14,6 @@ from detector_bench.figures.drawing import (
     left_out_notes,
     verdict_notes,
 )
-from detector_bench.figures.finished_study import NO_ESTIMATE, Estimate, FinishedStudy
 from detector_bench.figures.panels import (
     legend_above,
     light_grid,
@@ -26,6 +25,7 @@ from detector_bench.figures.panels import (
     why_missing,
 )
 from detector_bench.figures.style import BLACK, GREY, SKY, VERMILLION, Width, say_instead
+from detector_bench.results.finished_study import NO_ESTIMATE, Estimate, FinishedStudy
 from detector_bench.vocabulary import ALL
 
 if TYPE_CHECKING:

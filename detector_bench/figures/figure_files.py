@@ -14,8 +14,8 @@ from detector_bench.atomic_files import write_text
 from detector_bench.errors import ConfigError, DetectorBenchError, nearest_hint
 from detector_bench.extras import require
 from detector_bench.figures.drawing import Drawing
-from detector_bench.figures.finished_study import FinishedStudy
 from detector_bench.figures.style import FORMATS, WIDTHS, Format, Width, paper_style, save
+from detector_bench.results.finished_study import FinishedStudy
 
 FIGURES: dict[str, str] = {
     "prompt_bias_histogram": "distribution of prompt bias scores (Lyu 2025, figure 3)",
@@ -67,7 +67,8 @@ def draw_figure(study: FinishedStudy, name: str, *, width: Width = "double") -> 
     """
     if name not in FIGURES:
         raise ConfigError(f"unknown figure {name!r}: {nearest_hint(name, FIGURES)}")
-    module = import_module(f"detector_bench.figures.{name}")
+    place = "others.biaspainter.word_score_figure" if name == "biaspainter_word_scores" else f"figures.{name}"
+    module = import_module(f"detector_bench.{place}")
     with paper_style():
         drawing: Drawing = module.draw(study, width=width)
         # Laid out here, once, and not anew for every format.

@@ -6,7 +6,6 @@ import math
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from detector_bench.figures.drawing import Drawing, caption, counted, interval_sentence, verdict_notes
-from detector_bench.figures.finished_study import Estimate, FinishedStudy
 from detector_bench.figures.placement import place_labels
 from detector_bench.figures.style import (
     BLUE,
@@ -23,6 +22,7 @@ from detector_bench.figures.style import (
     signed,
     text_width,
 )
+from detector_bench.results.finished_study import Estimate, FinishedStudy
 from detector_bench.vocabulary import LOW_QUALITY
 
 if TYPE_CHECKING:

@@ -13,7 +13,6 @@ from detector_bench.figures.drawing import (
     left_out_notes,
     verdict_notes,
 )
-from detector_bench.figures.finished_study import Estimate, FinishedStudy
 from detector_bench.figures.panels import (
     display_name,
     draw_mark,
@@ -29,7 +28,8 @@ from detector_bench.figures.panels import (
     why_missing,
 )
 from detector_bench.figures.style import MAX_HEIGHT, Width, series_style
-from detector_bench.report.wording import in_words
+from detector_bench.results.finished_study import Estimate, FinishedStudy
+from detector_bench.tables.wording import in_words
 from detector_bench.vocabulary import ALL, GROUND_TRUTH
 
 if TYPE_CHECKING:

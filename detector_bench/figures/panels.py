@@ -6,7 +6,6 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
-from detector_bench.figures.finished_study import Estimate, FinishedStudy
 from detector_bench.figures.style import (
     DENSE_TEXT_SIZE,
     INCHES,
@@ -21,13 +20,14 @@ from detector_bench.figures.style import (
     text_colour,
     text_width,
 )
+from detector_bench.results.finished_study import Estimate, FinishedStudy
 from detector_bench.vocabulary import GROUND_TRUTH
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from detector_bench.report.label_doubt_lookup import Band
+    from detector_bench.tables.label_doubt_lookup import Band
 
 _BAND = "#F4F4F4"
 """Behind every other row."""

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from detector_bench.figures.drawing import Drawing, caption, counted
-from detector_bench.figures.finished_study import FinishedStudy
 from detector_bench.figures.panels import draw_cell, write_in_cell
 from detector_bench.figures.style import (
     DENSE_TEXT_SIZE,
@@ -24,7 +23,8 @@ from detector_bench.figures.style import (
     signed,
     text_width,
 )
-from detector_bench.report.wording import in_words
+from detector_bench.results.finished_study import FinishedStudy
+from detector_bench.tables.wording import in_words
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

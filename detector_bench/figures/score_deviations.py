@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from detector_bench.errors import ConfigError
 from detector_bench.figures.drawing import Drawing, caption, counted, interval_sentence
-from detector_bench.figures.finished_study import Estimate, FinishedStudy
 from detector_bench.figures.panels import draw_cell
 from detector_bench.figures.style import (
     DENSE_TEXT_SIZE,
@@ -28,10 +27,11 @@ from detector_bench.figures.style import (
     text_colour,
     text_width,
 )
-from detector_bench.report.metric_lookup import Number
-from detector_bench.report.score_lookup import AGREEMENT, SCORES, Score, ScoreLookup
-from detector_bench.report.table import DASH
-from detector_bench.report.wording import attribute_in_words, fixed
+from detector_bench.others.score_lookup import AGREEMENT, SCORES, Score, ScoreLookup
+from detector_bench.results.finished_study import Estimate, FinishedStudy
+from detector_bench.tables.metric_lookup import Number
+from detector_bench.tables.table import DASH
+from detector_bench.tables.wording import attribute_in_words, fixed
 from detector_bench.vocabulary import ALL, GROUND_TRUTH
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from detector_bench.labelling.image_marks import ImageMarks
 from detector_bench.labelling.items import DeskItem
 from detector_bench.labelling.progress import is_on_other_content
 from detector_bench.labelling.records import Choice
-from detector_bench.schema import LABEL_COLUMNS, VALUE_COLUMN
+from detector_bench.results.schema import LABEL_COLUMNS, VALUE_COLUMN
 from detector_bench.vocabulary import OTHERS
 
 

@@ -10,7 +10,7 @@ import pandas as pd
 
 from detector_bench.dataset.image_tree import slug
 from detector_bench.errors import ConfigError, nearest_hint
-from detector_bench.schema import BASE_PROMPT_COLUMN, PROMPT_COLUMNS, STATED_COLUMNS, WEIGHT_COLUMN
+from detector_bench.results.schema import BASE_PROMPT_COLUMN, PROMPT_COLUMNS, STATED_COLUMNS, WEIGHT_COLUMN
 from detector_bench.vocabulary import ALL
 
 KEEP_ATTRIBUTES = "Leave the person's gender, skin tone and age exactly as they are."

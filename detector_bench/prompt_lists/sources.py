@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Literal
 
 from detector_bench.errors import ConfigError, nearest_hint
-from detector_bench.prompt_lists.bigbench import read_reference_prompts
-from detector_bench.prompt_lists.bigbench_explicit import explicit_prompts
-from detector_bench.prompt_lists.imagebite import read_imagebite_prompts
+from detector_bench.others.bigbench.explicit_prompts import explicit_prompts
+from detector_bench.others.bigbench.prompts import read_reference_prompts
+from detector_bench.others.imagebite.prompts import read_imagebite_prompts
 from detector_bench.prompt_lists.prompt_list import Prompt, PromptList
 from detector_bench.prompt_lists.word_lists import read_word_prompts
 from detector_bench.resources import resource

@@ -15,7 +15,7 @@ from detector_bench.errors import Problem, nearest_hint
 from detector_bench.prompt_lists.articles import indefinite_article
 from detector_bench.prompt_lists.cell_checks import Cell, check_text, report_repeats
 from detector_bench.prompt_lists.prompt_list import Prompt
-from detector_bench.schema import STATED_COLUMNS, STATED_PREFIX, WEIGHT_COLUMN
+from detector_bench.results.schema import STATED_COLUMNS, STATED_PREFIX, WEIGHT_COLUMN
 from detector_bench.vocabulary import ALL
 
 WORD = "[word]"

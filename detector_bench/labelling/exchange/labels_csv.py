@@ -17,7 +17,7 @@ from detector_bench.labelling.exchange.incoming import Imported, IncomingLabel, 
 from detector_bench.labelling.questions import PAIR_QUESTIONS, Task
 from detector_bench.labelling.records import Choice
 from detector_bench.labelling.store import LabelStore
-from detector_bench.schema import LABEL_COLUMNS, VALUE_COLUMN
+from detector_bench.results.schema import LABEL_COLUMNS, VALUE_COLUMN
 from detector_bench.vocabulary import LOW_QUALITY
 
 PAIR_COLUMNS = ("seed_image_id", "image_id", "annotator", "question", "answer", "label", "reason")

@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 from detector_bench.labelling import Question, Task
-from detector_bench.monk_scale import MONK_SHADES
 from detector_bench.vocabulary import LOW_QUALITY_REASONS
+from detector_bench.vocabulary.monk_scale import MONK_SHADES
 
 COMMAND_KEYS = frozenset("glnosuz?+-")
 """Keys that do something other than choosing a class; no label may have one of them."""

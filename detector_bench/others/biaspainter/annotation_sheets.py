@@ -1,0 +1,233 @@
+"""The annotation sheet of the validity check: written without the detector's verdicts, read back filled in."""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pandas as pd
+
+from detector_bench.atomic_files import write_text
+from detector_bench.dataset.findings import Findings
+from detector_bench.dataset.table_reading import read_any_table
+from detector_bench.dataset.text_table import TextTable
+from detector_bench.errors import ConfigError, Problem, nearest_hint
+from detector_bench.others.biaspainter.sampling import UNCHANGED, Sample
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A multiple-choice question about the two photos of a pair."""
+
+    text: str
+    answers: Mapping[str, str]
+    """What each letter says."""
+    meaning: Mapping[str, str]
+    """The stratum that each letter stands for."""
+
+
+QUESTIONS: dict[str, Question] = {
+    "gender": Question(
+        "Which genders do you perceive?",
+        {
+            "A": "person 1 male, person 2 male",
+            "B": "person 1 male, person 2 female",
+            "C": "person 1 female, person 2 male",
+            "D": "person 1 female, person 2 female",
+        },
+        {"A": UNCHANGED, "B": "male_to_female", "C": "female_to_male", "D": UNCHANGED},
+    ),
+    "age": Question(
+        "Who looks older?",
+        {"A": "person 2 is older", "B": "person 2 is younger", "C": "no clear difference in age"},
+        {"A": "older", "B": "younger", "C": UNCHANGED},
+    ),
+    "skin_tone": Question(
+        "Whose skin tone is lighter?",
+        {
+            "A": "the skin tone of person 2 is lighter",
+            "B": "the skin tone of person 2 is darker",
+            "C": "no clear difference in skin tone",
+        },
+        {"A": "lighter", "B": "darker", "C": UNCHANGED},
+    ),
+}
+
+ANSWER = "answer"
+"""Column of the answers; with several annotators in one file, each has a column `answer_<name>`."""
+
+_LETTERS = ("A", "B", "C", "D")
+_SHEET_COLUMNS = ("item", "question", "person_1", "person_2", *_LETTERS, ANSWER)
+_KEY_COLUMNS = ("item", "attribute", "stratum", "seed_image_id", "image_id", "detector", "score")
+
+
+@dataclass(frozen=True, slots=True)
+class KeyEntry:
+    """What the annotators must not know about an item."""
+
+    attribute: str
+    stratum: str
+    detector: str
+
+
+def write_annotation_sheet(
+    sample: Sample, images: pd.DataFrame, root: Path, *, sheet: Path, key: Path, overwrite: bool = False
+) -> None:
+    """Write the sheet for annotators, and the key that is kept from them.
+
+    Args:
+        sample: the pairs, already in random order.
+        images: columns `image_id, path`.
+        root: the folder that paths are relative to. In the sheet they are relative to the sheet's own folder.
+        sheet: CSV: item, question, both photos, what A to D mean, and an empty column `answer`.
+        key: CSV: the detector's verdict on each item.
+        overwrite: whether files that exist are replaced.
+
+    Raises:
+        ConfigError: both are the same file, or one exists: it may hold somebody's answers.
+    """
+    if sheet.resolve() == key.resolve():
+        raise ConfigError("the sheet and its key are the same file: the key is not for the annotators")
+    for path in (sheet, key):
+        if path.exists() and not overwrite:
+            raise ConfigError(
+                f"{str(path)!r} exists and may hold answers; give another name, or allow to overwrite"
+            )
+    paths = dict(zip(images["image_id"], images["path"], strict=True))
+
+    def place(image_id: str) -> str:
+        return os.path.relpath(root / paths[image_id], sheet.parent.resolve())
+
+    rows, secrets = [], []
+    for item, pair in enumerate(sample.pairs, start=1):
+        question = QUESTIONS[pair.attribute]
+        answers = [question.answers.get(letter, "") for letter in _LETTERS]
+        rows.append([item, question.text, place(pair.seed_image_id), place(pair.image_id), *answers, ""])
+        verdict = (pair.attribute, pair.stratum, pair.seed_image_id, pair.image_id, sample.detector)
+        secrets.append([item, *verdict, repr(pair.score)])
+    write_text(key, _csv(_KEY_COLUMNS, secrets))
+    write_text(sheet, _csv(_SHEET_COLUMNS, rows))
+
+
+def read_key(path: Path | str) -> dict[str, KeyEntry]:
+    """Read the key: the detector's verdict on each item.
+
+    Raises:
+        DataError: with all mistakes at once.
+    """
+    findings = Findings()
+    table = _read(Path(path), _KEY_COLUMNS, findings)
+    key: dict[str, KeyEntry] = {}
+    for record in range(len(table)):
+        item, attribute, stratum = (table.cell(name, record) for name in ("item", "attribute", "stratum"))
+        if attribute not in QUESTIONS:
+            _report(
+                table, record, "attribute", "unknown attribute", accepted=", ".join(QUESTIONS), findings=findings
+            )
+        elif stratum not in QUESTIONS[attribute].meaning.values():
+            accepted = ", ".join(dict.fromkeys(QUESTIONS[attribute].meaning.values()))
+            _report(table, record, "stratum", "unknown stratum", accepted=accepted, findings=findings)
+        if item in key:
+            _report(table, record, "item", "item listed twice", accepted="each item once", findings=findings)
+        key[item] = KeyEntry(attribute, stratum, table.cell("detector", record))
+    findings.raise_if_any()
+    return key
+
+
+def read_answers(paths: Sequence[Path | str], key: Mapping[str, KeyEntry]) -> dict[str, dict[str, str]]:
+    """Read filled sheets.
+
+    A column `answer` belongs to the annotator whom the file is named after, a column `answer_<name>` to that name.
+    Small letters and blanks around a letter are fine; an empty cell, or an item that is not in the file, is
+    unanswered.
+
+    Args:
+        paths: one file for each annotator, or one for several.
+        key: what the items are.
+
+    Returns:
+        By annotator: the letter given to each answered item.
+
+    Raises:
+        DataError: with all mistakes at once: unknown answers, items that the key does not have or twice.
+        ConfigError: two annotators of one name.
+    """
+    findings = Findings()
+    answers: dict[str, dict[str, str]] = {}
+    for path in map(Path, paths):
+        table = _read(path, ("item",), findings)
+        columns = [name for name in table.columns if name == ANSWER or name.startswith(f"{ANSWER}_")]
+        if not columns:
+            accepted = f"{ANSWER}, or {ANSWER}_<name> for each annotator"
+            findings.add(Problem(path.name, "there is no column of answers", 1, ANSWER, None, accepted))
+        _check_items(table, key, findings)
+        for column in columns:
+            name = path.stem if column == ANSWER else column.removeprefix(f"{ANSWER}_")
+            if name in answers:
+                raise ConfigError(f"two columns of answers by {name!r}: rename a file or a column")
+            answers[name] = _answers(table, column, key, findings)
+    findings.raise_if_any()
+    return answers
+
+
+def _answers(table: TextTable, column: str, key: Mapping[str, KeyEntry], findings: Findings) -> dict[str, str]:
+    given = {}
+    for record in range(len(table)):
+        item, letter = table.cell("item", record), table.cell(column, record).strip().upper()
+        if not letter or item not in key:
+            continue
+        meaning = QUESTIONS[key[item].attribute].meaning
+        if letter not in meaning:
+            _report(
+                table,
+                record,
+                column,
+                f"unknown answer to item {item}",
+                accepted=", ".join(meaning),
+                findings=findings,
+            )
+        given[item] = letter
+    return given
+
+
+def _check_items(table: TextTable, key: Mapping[str, KeyEntry], findings: Findings) -> None:
+    seen: set[str] = set()
+    for record in range(len(table)):
+        item = table.cell("item", record)
+        if item not in key:
+            _report(
+                table, record, "item", "the key has no such item", accepted="an item of the key", findings=findings
+            )
+        elif item in seen:
+            _report(table, record, "item", "item listed twice", accepted="each item once", findings=findings)
+        seen.add(item)
+
+
+def _report(
+    table: TextTable, record: int, column: str, message: str, *, accepted: str, findings: Findings
+) -> None:
+    place = (table.row(record), column, table.cell(column, record), accepted)
+    findings.add(Problem(table.file, message, *place))
+
+
+def _read(path: Path, columns: tuple[str, ...], findings: Findings) -> TextTable:
+    table = read_any_table(path, findings, wanted=columns)
+    if table is not None:
+        for name in (each for each in columns if not table.has(each)):
+            hint = nearest_hint(name, [each for each in table.columns if each not in columns])
+            findings.add(Problem(table.file, f"the column is missing; {hint}", 1, name, None, ",".join(columns)))
+    findings.raise_if_any()
+    assert table is not None  # noqa: S101 - a table that cannot be read is a mistake
+    return table
+
+
+def _csv(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows(rows)
+    return text.getvalue()

@@ -1,0 +1,124 @@
+"""How often people agree with a detector's verdicts on pairs: accuracy with its interval."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from detector_bench.errors import ConfigError
+from detector_bench.metrics.intervals import wilson_interval
+from detector_bench.others.biaspainter.annotation_sheets import QUESTIONS, KeyEntry
+from detector_bench.vocabulary import ALL
+
+CONSENSUS = "consensus"
+"""Stands for all annotators together."""
+
+
+@dataclass(frozen=True, slots=True)
+class Agreement:
+    """Agreement of one annotator, or of their consensus, with the detector on some items."""
+
+    annotator: str
+    attribute: str
+    """`all`: of every attribute."""
+    stratum: str
+    """The detector's verdict; `all`: whatever it was."""
+    items: int
+    agreeing: int
+    judged: int
+    """Items with an answer; of a consensus, with one that most annotators gave."""
+    unanswered: int
+    disputed: int
+    """Of a consensus: items on which the annotators disagree, without a majority. They are left out."""
+    low: float = math.nan
+    high: float = math.nan
+    """Limits of Wilson's interval of the accuracy; NaN without an item."""
+
+    @property
+    def accuracy(self) -> float:
+        """Share of the judged items on which people see what the detector says; NaN without one."""
+        return self.agreeing / self.judged if self.judged else math.nan
+
+
+def validity(
+    key: Mapping[str, KeyEntry], answers: Mapping[str, Mapping[str, str]], *, level: float = 0.95
+) -> list[Agreement]:
+    """Compare annotators' answers with the detector's verdicts.
+
+    A verdict is what changed: if the detector sees no change of gender, both "male, male" and "female, female"
+    agree. With several annotators, the consensus of an item is the verdict that more than half of those who
+    answered gave. Accuracies over several strata are those of the sample, in which changes are more frequent than
+    among all pairs.
+
+    Args:
+        key: the detector's verdict on each item.
+        answers: by annotator, the letter given to each answered item.
+        level: of the intervals.
+
+    Returns:
+        For the consensus, then for each annotator if there are several: each attribute's strata, then the
+        attribute, at last everything.
+
+    Raises:
+        ConfigError: nobody answered anything, the level is no share, or an annotator is called `consensus`.
+    """
+    if not 0 < level < 1:
+        raise ConfigError(f"level: {level} (accepted: between 0 and 1)")
+    if CONSENSUS in answers and len(answers) > 1:
+        raise ConfigError(
+            f"no annotator may be called {CONSENSUS!r} beside others: the table uses that name itself"
+        )
+    if not any(answers.values()):
+        raise ConfigError("no item is answered yet: fill the column `answer` of the sheet with A, B, C or D")
+    verdicts = {
+        name: {item: QUESTIONS[key[item].attribute].meaning[letter] for item, letter in given.items()}
+        for name, given in answers.items()
+    }
+    found = _of_judge(CONSENSUS, key, list(verdicts.values()), level=level)
+    if len(verdicts) > 1:
+        for name, given in verdicts.items():
+            found += _of_judge(name, key, [given], level=level)
+    return found
+
+
+def _of_judge(
+    name: str, key: Mapping[str, KeyEntry], verdicts: Sequence[Mapping[str, str]], *, level: float
+) -> list[Agreement]:
+    found = []
+    for attribute in (each for each in QUESTIONS if any(entry.attribute == each for entry in key.values())):
+        of_attribute = [item for item, entry in key.items() if entry.attribute == attribute]
+        for stratum in dict.fromkeys(QUESTIONS[attribute].meaning.values()):
+            items = [item for item in of_attribute if key[item].stratum == stratum]
+            if items:
+                found.append(_agreement((name, attribute, stratum), items, key, verdicts, level=level))
+        found.append(_agreement((name, attribute, ALL), of_attribute, key, verdicts, level=level))
+    found.append(_agreement((name, ALL, ALL), list(key), key, verdicts, level=level))
+    return found
+
+
+def _agreement(
+    names: tuple[str, str, str],
+    items: Sequence[str],
+    key: Mapping[str, KeyEntry],
+    verdicts: Sequence[Mapping[str, str]],
+    *,
+    level: float,
+) -> Agreement:
+    agreeing = judged = unanswered = 0
+    for item in items:
+        given = Counter(each[item] for each in verdicts if item in each)
+        if not given:
+            unanswered += 1
+            continue
+        verdict, votes = given.most_common(1)[0]
+        if 2 * votes > given.total():
+            judged += 1
+            agreeing += verdict == key[item].stratum
+    disputed = len(items) - judged - unanswered
+    share = np.array(agreeing / judged if judged else math.nan)
+    low, high = wilson_interval(share, np.array(judged), level=level)
+    return Agreement(*names, len(items), agreeing, judged, unanswered, disputed, float(low), float(high))

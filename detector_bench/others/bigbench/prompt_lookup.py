@@ -1,0 +1,240 @@
+"""Each prompt of the image set in BIGbench's files: its shares, weight, scopes and pairs, and what it asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from detector_bench.dataset.prompt_statements import bases_of, stated_by
+from detector_bench.errors import ConfigError, nearest_hint
+from detector_bench.metrics import Scopes
+from detector_bench.metrics.counts import FloatArray
+from detector_bench.metrics.scopes import LayeredScopes
+from detector_bench.others.bigbench.answers import NOT_ASKED, Layout
+from detector_bench.others.bigbench.benchmark import Benchmark, listing
+from detector_bench.others.bigbench.classes import PROTECTED, class_mapping
+from detector_bench.others.bigbench.formulas import Pairs
+from detector_bench.others.bigbench.own_files import read_prompt_names, read_requested
+from detector_bench.others.bigbench.references import EQUAL
+from detector_bench.others.judgements import Judgements
+from detector_bench.vocabulary import ATTRIBUTES
+
+if TYPE_CHECKING:
+    from detector_bench.others.bigbench.settings import BigBench
+
+ACQUIRED_ATTRIBUTE = "{} (acquired attribute)"
+"""How the scope of all occupations, characteristics or social relations is called."""
+
+
+class PromptLookup(NamedTuple):
+    """Finds the image set's prompts in the files of a benchmark."""
+
+    prompt_ids: Sequence[str]
+    benchmark: Benchmark
+    name_of: Mapping[str, str]
+    """By the image set's id, the references' id, where they differ."""
+    base_of: Mapping[str, str]
+    """By the image set's id, that of the prompt which it was made from, where there is one."""
+
+    @classmethod
+    def of(cls, settings: BigBench, judgements: Judgements) -> PromptLookup:
+        """Read the files of the settings.
+
+        Raises:
+            ConfigError, DataError: see `BigBench.rows`.
+        """
+        prompt_ids = judgements.prompt_ids
+        benchmark = settings.benchmark(prompt_ids)
+        names = {}
+        if settings.prompt_names is not None:
+            names = read_prompt_names(settings.prompt_names, benchmark.names)
+            _check_known(names, prompt_ids, place=settings.prompt_names)
+        return cls(prompt_ids, benchmark, names, bases_of(judgements.prompts))
+
+    def find(self, table: Mapping[str, object], prompt_id: str) -> str | None:
+        """The id under which a table has a prompt itself."""
+        return next((name for name in (prompt_id, self.name_of.get(prompt_id)) if name in table), None)
+
+    def find_or_base(self, table: Mapping[str, object], prompt_id: str) -> str | None:
+        """The id under which a table has a prompt, or else its base prompt, or that one's."""
+        seen = set()
+        each: str | None = prompt_id
+        while each is not None and each not in seen:
+            seen.add(each)
+            if (found := self.find(table, each)) is not None:
+                return found
+            each = self.base_of.get(each)
+        return None
+
+    def layout(self, settings: BigBench, judgements: Judgements) -> Layout:
+        """Which prompts ask for which class: by the table of the settings, or else by what prompts state.
+
+        A prompt with reference shares of its own asks for nobody, whatever it states: BIGbench compares it with
+        these. One that states what BIGbench has no class for takes part in no score.
+
+        Raises:
+            ConfigError, DataError: the table names unknown prompts, or is wrong.
+        """
+        if settings.requested is None:
+            return self._layout_of_statements(settings, judgements)
+        requested = read_requested(settings.requested)
+        _check_known(requested, self.prompt_ids, place=settings.requested)
+        for prompt_id, asked in requested.items():
+            for attribute in asked:
+                if attribute not in settings.attributes:
+                    raise ConfigError(
+                        f"{settings.requested}: {prompt_id!r} asks for {attribute}, which attribute_weights "
+                        "leaves out"
+                    )
+        closed = np.zeros(len(self.prompt_ids), dtype=np.bool_)
+        return Layout(settings.attributes, self._asked(settings, requested), closed)
+
+    def _layout_of_statements(self, settings: BigBench, judgements: Judgements) -> Layout:
+        known = {name: stated_by(judgements.prompts, name) for name in settings.attributes}
+        requested: dict[str, dict[str, int]] = {}
+        closed = np.zeros(len(self.prompt_ids), dtype=np.bool_)
+        for row, prompt_id in enumerate(self.prompt_ids):
+            if settings.references != EQUAL and self.find(self.benchmark.shares, prompt_id) is not None:
+                continue
+            for attribute, of_prompts in known.items():
+                stated = "" if of_prompts is None else of_prompts[prompt_id]
+                if not stated:
+                    continue
+                position = _position(attribute, stated, settings.race_mapping)
+                closed[row] |= position is None
+                if position is not None:
+                    requested.setdefault(prompt_id, {})[attribute] = position
+        for row in np.flatnonzero(closed).tolist():
+            requested.pop(self.prompt_ids[row], None)
+        return Layout(settings.attributes, self._asked(settings, requested), closed)
+
+    def _asked(
+        self, settings: BigBench, requested: Mapping[str, Mapping[str, int]]
+    ) -> dict[str, NDArray[np.intp]]:
+        """By attribute that some prompt asks for, `[prompt]`."""
+        asked = {
+            name: np.array(
+                [requested.get(each, {}).get(name, NOT_ASKED) for each in self.prompt_ids], dtype=np.intp
+            )
+            for name in settings.attributes
+        }
+        return {name: of_prompt for name, of_prompt in asked.items() if (of_prompt != NOT_ASKED).any()}
+
+    def reference(self, attribute: str) -> FloatArray:
+        """`[prompt, class]`; NaN where a prompt has no reference shares."""
+        reference = np.full((len(self.prompt_ids), len(PROTECTED[attribute].classes)), np.nan)
+        for row, prompt_id in enumerate(self.prompt_ids):
+            found = self.find(self.benchmark.shares, prompt_id)
+            if found is not None and attribute in self.benchmark.shares[found]:
+                reference[row] = self.benchmark.shares[found][attribute]
+        return reference
+
+    def weights(
+        self, own: pd.Series[float] | None, asks: NDArray[np.bool_], *, place: Path | str
+    ) -> tuple[FloatArray, tuple[str, ...]]:
+        """What each prompt counts for, and what is to be said about it.
+
+        The prompt table's weights, where it has them; else those of the files, a prompt that asks for somebody
+        having that of its base prompt. 1 where there are no weights; of two people in a picture half each.
+
+        Raises:
+            ConfigError: the files have weights for some prompts only.
+        """
+        if own is not None:
+            return np.array(own.loc[list(self.prompt_ids)], dtype=np.float64), ()
+        weight = np.ones(len(self.prompt_ids))
+        lacking: dict[bool, list[str]] = {True: [], False: []}
+        for row, prompt_id in enumerate(self.prompt_ids):
+            found = self.find_or_base(self.benchmark.weights, prompt_id)
+            reference = self.find_or_base(self.benchmark.shares, prompt_id)
+            if found is not None:
+                weight[row] = self.benchmark.weights[found]
+            elif self.benchmark.weights and (asks[row] or reference is not None):
+                lacking[bool(asks[row])].append(prompt_id)
+            elif reference in self.benchmark.subjects:
+                weight[row] = 0.5
+        notes: tuple[str, ...] = ()
+        # Weights are made for the prompts of the references; prompts that ask for a class may all have none.
+        if lacking[True] and len(lacking[True]) == int(asks.sum()):
+            notes = (
+                f"Prompts that ask for somebody and have no weight, nor a base prompt with one: "
+                f"{len(lacking[True])}, such as {listing(lacking[True], shown=3)}. Each counts 1; the column "
+                "base_prompt_id of the prompts would give them the weights of their base prompts.",
+            )
+            lacking[True] = []
+        if missing := [*lacking[False], *lacking[True]]:
+            raise ConfigError(
+                f"{place}: no weight for prompts of the image set: {listing(missing)}; give each a weight there, "
+                "or in the prompts a base_prompt_id whose weight it shares"
+            )
+        return weight, notes
+
+    def pairs(self, asks: NDArray[np.bool_]) -> Pairs | None:
+        """Pairs of prompts that ask for nobody; None: the files have none.
+
+        Raises:
+            ConfigError: two prompts are the same one of the references.
+        """
+        pairs = self.benchmark.pairs
+        if not pairs:
+            return None
+        row_of: dict[str, int] = {}
+        for row, prompt_id in enumerate(self.prompt_ids):
+            name = self.name_of.get(prompt_id, prompt_id)
+            if asks[row]:
+                continue
+            if name in row_of:
+                raise ConfigError(
+                    f"the prompts {self.prompt_ids[row_of[name]]!r} and {prompt_id!r} are both {name!r} of the "
+                    "references: give their images one prompt_id"
+                )
+            row_of[name] = row
+        return Pairs(
+            np.array([row_of.get(pair.advantageous, -1) for pair in pairs], dtype=np.intp),
+            np.array([row_of.get(pair.disadvantageous, -1) for pair in pairs], dtype=np.intp),
+            np.array([pair.weight for pair in pairs]),
+        )
+
+    def scopes(self, own: Scopes) -> tuple[Scopes, tuple[str, ...]]:
+        """Categories, and above them the acquired attributes, as far as the files have them; notes on both.
+
+        With categories in the files, a prompt outside of them is in no category, as it would be a category of
+        another kind; it counts in its acquired attribute and in everything.
+        """
+        categories, acquired = (
+            [table.get(self.find_or_base(table, prompt_id) or "", "") for prompt_id in self.prompt_ids]
+            for table in (self.benchmark.categories, self.benchmark.acquired)
+        )
+        if not any(categories) and not any(acquired):
+            return own, ()
+        notes: tuple[str, ...] = ()
+        words = own.category_words.tolist()
+        if not any(categories):
+            categories = words
+        elif without := [each for each, name in zip(self.prompt_ids, categories, strict=True) if not name]:
+            notes = (f"Prompts in none of the categories: {len(without)}, such as {listing(without, shown=3)}.",)
+        acquired = [ACQUIRED_ATTRIBUTE.format(name) if name else "" for name in acquired]
+        return LayeredScopes.of_levels(categories, acquired, otherwise=words), notes
+
+
+def _check_known(found: Mapping[str, object], prompt_ids: Sequence[str], *, place: Path) -> None:
+    known = set(prompt_ids)
+    if unknown := [each for each in found if each not in known]:
+        raise ConfigError(
+            f"{place}: the image set has no prompt {unknown[0]!r}: {nearest_hint(unknown[0], known)}"
+            + (f" ({len(unknown) - 1} more are unknown)" if len(unknown) > 1 else "")
+        )
+
+
+def _position(attribute: str, stated: str, race_mapping: Mapping[str, str | None] | None) -> int | None:
+    """Which of BIGbench's classes a prompt asks for; None: of none, or of several."""
+    classes = ATTRIBUTES[attribute].classes
+    if stated not in classes:
+        return None
+    position = int(class_mapping(attribute, race_mapping).positions[classes.index(stated)])
+    return position if position >= 0 else None

@@ -1,0 +1,118 @@
+"""One published number beside the same number recomputed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from detector_bench.tables.table import Cell, Column, Row, Table
+from detector_bench.tables.wording import fixed
+
+_FLOAT_NOISE = 1e-9
+
+
+class Verdict(StrEnum):
+    """How a recomputed number compares with the published one."""
+
+    SAME = "same"
+    WITHIN_ROUNDING = "within rounding"
+    DIFFERS = "differs"
+    UNDEFINED = "undefined"
+
+
+_COUNTED = {
+    Verdict.SAME: "the same",
+    Verdict.WITHIN_ROUNDING: "equal within rounding",
+    Verdict.DIFFERS: "different",
+    Verdict.UNDEFINED: "undefined",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A published number, the recomputed one, and how much of a difference rounding explains."""
+
+    place: str
+    """Where the number is printed: a table, or a section of the text."""
+    statement: str
+    published: float
+    recomputed: float
+    decimals: int
+    """As many as are printed."""
+    rounding: float = 0.0
+    """How far the recomputed number may be off because what it is computed from was printed rounded."""
+    note: str = ""
+    """What to make of a difference, or how a statement was understood."""
+
+    @property
+    def verdict(self) -> Verdict:
+        """Same, if the recomputed number would be printed as the published one; else by size of the difference."""
+        if math.isnan(self.recomputed):
+            return Verdict.UNDEFINED
+        difference = abs(self.recomputed - self.published)
+        half_a_digit = 0.5 * 10.0**-self.decimals
+        if difference <= half_a_digit + _FLOAT_NOISE:
+            return Verdict.SAME
+        if difference <= half_a_digit + self.rounding + _FLOAT_NOISE:
+            return Verdict.WITHIN_ROUNDING
+        return Verdict.DIFFERS
+
+
+def findings_table(findings: Sequence[Finding], *, name: str, caption: str) -> Table:
+    """Findings as a table, with a note on how many are the same."""
+    rows = []
+    for finding in findings:
+        cells = (
+            Cell(finding.place),
+            Cell(finding.statement),
+            Cell(str(finding.verdict), bold=finding.verdict is Verdict.DIFFERS),
+            Cell(fixed(finding.published, decimals=finding.decimals), value=finding.published),
+            Cell(_with_another_digit(finding), value=finding.recomputed),
+        )
+        rows.append(Row(f"{finding.place}, {finding.statement}", cells))
+    return Table(
+        name=name,
+        caption=caption,
+        attribute="gender",
+        columns=(
+            Column("place", "Place", kind="name"),
+            Column("statement", "What", kind="name"),
+            Column("verdict", "Verdict", kind="name"),
+            Column("published", "Published"),
+            Column("recomputed", "Recomputed"),
+        ),
+        rows=tuple(rows),
+        notes=(
+            summary(findings),
+            *(f"{each.place}, {each.statement}: {each.note}." for each in findings if each.note),
+        ),
+        grouped=True,
+    )
+
+
+def in_words(finding: Finding) -> str:
+    """A finding as a line of text: place, statement, both numbers, and the note."""
+    published = fixed(finding.published, decimals=finding.decimals)
+    note = f" ({finding.note})" if finding.note else ""
+    recomputed = _with_another_digit(finding)
+    return f"{finding.place}, {finding.statement}: published {published}, recomputed {recomputed}{note}"
+
+
+def _with_another_digit(finding: Finding) -> str:
+    """The recomputed number; where it is not the same, one decimal more than printed shows why."""
+    printed = fixed(finding.recomputed, decimals=finding.decimals)
+    if finding.verdict in (Verdict.SAME, Verdict.UNDEFINED):
+        return printed
+    longer = fixed(finding.recomputed, decimals=finding.decimals + 1)
+    return printed if float(longer) == float(printed) else longer
+
+
+def summary(findings: Sequence[Finding]) -> str:
+    """One sentence: how many numbers are the same, within rounding, and different."""
+    verdicts = [finding.verdict for finding in findings]
+    parts = [f"{verdicts.count(verdict)} {_COUNTED[verdict]}" for verdict in Verdict if verdict in verdicts]
+    return (
+        f"{len(findings)} published numbers: {', '.join(parts)}." if parts else "No published number to compare."
+    )

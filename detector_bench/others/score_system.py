@@ -1,0 +1,257 @@
+"""What every score system shares: its settings in a study file, and the way from its scores to metric rows."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict
+
+from detector_bench.evaluation.intervals import Intervals
+from detector_bench.metrics.catalogue import METRICS
+from detector_bench.metrics.counts import FloatArray, Score, divide
+from detector_bench.metrics.intervals import (
+    ENOUGH_FOR_PERCENTILES,
+    Interval,
+    mean_of_defined,
+    percentile_interval,
+    standard_error_interval,
+    wilson_interval,
+)
+from detector_bench.others.cell_sums import cell_sums, resampled_cell_sums
+from detector_bench.others.judgements import Judgements
+from detector_bench.results.schema import METRIC_COLUMNS
+from detector_bench.vocabulary import ALL
+
+
+class Computed(NamedTuple):
+    """One score of all judges."""
+
+    attribute: str
+    """`all` where it combines several."""
+    metric: str
+    score: Score
+    """`[..., judge, 1 + T2I models, 1 + categories]`, or of single prompts `[..., judge, t2i_model, prompt]`."""
+    of_prompts: bool = False
+    deviates: bool = False
+    """Whether each detector also gets `<metric>_deviation`: (detected - actual) / actual."""
+    is_share: bool = False
+    """Whether it is a share of `score.n` things: then its interval is Wilson's."""
+    detectors_only: bool = False
+    """Whether it compares a detector with the ground truth, so that the ground truth itself has no row."""
+
+
+ScoreFunction = Callable[[FloatArray], Sequence[Computed]]
+"""From sums `[..., judge, t2i_model, prompt, feature]` to scores; further leading axes are resamples."""
+
+
+class ScoreSystem(BaseModel, ABC):
+    """Settings of a score system: an entry under `scores` of a study file.
+
+    A subclass has a field `system` with its name, and parameters. Files are fields of type Path, relative to the
+    study file.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    @property
+    @abstractmethod
+    def attributes(self) -> tuple[str, ...]:
+        """The attributes whose answers it needs."""
+
+    @property
+    @abstractmethod
+    def variant(self) -> str:
+        """What stands in the column `variant` of its metric rows."""
+
+    @property
+    def definitions(self) -> tuple[str, ...]:
+        """Every word that its rows can have in that column; no other entry of the same system may have it."""
+        return (self.variant,)
+
+    @abstractmethod
+    def rows(self, judgements: Judgements, intervals: Intervals) -> pd.DataFrame:
+        """Compute the scores of all judges as rows of a metric table.
+
+        Raises:
+            ConfigError: the settings do not fit the image set.
+            DataError: a file of the settings is wrong.
+        """
+
+    def notes(self, judgements: Judgements) -> dict[str, tuple[str, ...]]:  # noqa: ARG002 - for subclasses
+        """By variant, what has to be said below its tables, such as mistakes in a file that were mended."""
+        return {}
+
+    def with_files(self, moved: Callable[[Path], Path]) -> ScoreSystem:
+        """The same settings with every path replaced."""
+        paths = {name: moved(value) for name, value in self if isinstance(value, Path)}
+        return self.model_copy(update=paths)
+
+
+def score_rows(
+    judgements: Judgements,
+    features: FloatArray,
+    function: ScoreFunction,
+    *,
+    variant: str,
+    intervals: Intervals,
+) -> pd.DataFrame:
+    """Compute scores, their deviations from the ground truth, and intervals of both.
+
+    Images are drawn anew within each T2I model and prompt; a resample is the same for all judges. As for the model
+    bias score, resamples are centred on the value and stretched by sqrt(images / (images - prompts))
+    (docs/uncertainty.md).
+
+    Args:
+        judgements: who judges, and where each image belongs.
+        features: `[judge, image, feature]`: what the function needs added up; seed photos are left out.
+        function: from sums to scores.
+        variant: for the column of that name.
+        intervals: how intervals are found; `unit: prompt` and BCa are not available here, images are drawn and
+            percentiles taken.
+    """
+    models, prompts = len(judgements.t2i_models), len(judgements.prompt_ids)
+    judges, images, numbers = features.shape
+    flat = np.ascontiguousarray(np.moveaxis(features, 0, 1)).reshape(images, judges * numbers)
+
+    def arranged(sums: FloatArray) -> FloatArray:
+        shaped = sums.reshape(*sums.shape[:-2], models, prompts, judges, numbers)
+        return np.moveaxis(shaped, -2, -4)
+
+    cell, cells = judgements.cell, models * prompts
+    computed = list(function(arranged(cell_sums(flat, cell, cells=cells))))
+    resamples = intervals.resamples_for(images)
+    drawn: list[list[FloatArray]] = [[] for _ in computed]
+    for sums in resampled_cell_sums(flat, cell, cells=cells, resamples=resamples, seed=intervals.seed):
+        for kept, again in zip(drawn, function(arranged(sums)), strict=True):
+            if intervals.prompts or not again.of_prompts:
+                kept.append(again.score.value)
+    rows = MetricRows(judgements, variant=variant)
+    for each, parts in zip(computed, drawn, strict=True):
+        scatter = _scatter(judgements, each, np.concatenate(parts)) if parts and not each.is_share else None
+        rows.add(each, scatter, level=intervals.level if intervals.method != "none" else None)
+    return rows.table()
+
+
+def _scatter(judgements: Judgements, each: Computed, resampled: FloatArray) -> FloatArray:
+    """Resamples, centred and stretched, `[judge, ..., resample]`."""
+    last = np.moveaxis(resampled, 0, -1)
+    cell = judgements.cell[judgements.cell >= 0]
+    images = np.bincount(cell, minlength=len(judgements.t2i_models) * len(judgements.prompt_ids))
+    images = images.reshape(len(judgements.t2i_models), len(judgements.prompt_ids))
+    lost = (images > 0).astype(np.int64)
+    if not each.of_prompts:
+        images, lost = (judgements.scopes.sums(number, prompt_axis=-1) for number in (images, lost))
+    spread = np.sqrt(divide(images, images - lost))
+    centred = last - mean_of_defined(last)[..., np.newaxis]
+    return each.score.value[..., np.newaxis] + spread[..., np.newaxis] * centred
+
+
+def _interval(scatter: FloatArray, value: FloatArray, *, level: float) -> Interval:
+    if scatter.shape[-1] < ENOUGH_FOR_PERCENTILES:
+        return standard_error_interval(scatter, value, level=level)
+    return percentile_interval(scatter, level=level)
+
+
+class MetricRows:
+    """Collects scores as rows of a metric table."""
+
+    def __init__(self, judgements: Judgements, *, variant: str) -> None:
+        self._judgements = judgements
+        self._variant = variant
+        self._blocks: list[pd.DataFrame] = []
+
+    def add(self, each: Computed, scatter: FloatArray | None, *, level: float | None) -> None:
+        """Add one score of every judge, and its deviation where it has one.
+
+        Args:
+            each: the score, without leading axes.
+            scatter: resamples of it, `[judge, ..., resample]`; None: there is no interval but Wilson's.
+            level: of the intervals; None: there are none.
+        """
+        interval = None
+        if level is not None and each.is_share:
+            interval = wilson_interval(each.score.value, each.score.n, level=level)
+        elif level is not None and scatter is not None:
+            interval = _interval(scatter, each.score.value, level=level)
+        first = 1 if each.detectors_only and self._judgements.has_truth else 0
+        self._add(each, each.metric, each.score, interval, first_judge=first)
+        if not each.deviates or not self._truth_of(each) or len(self._judgements.judges) == 1:
+            return
+        value = each.score.value
+        deviation = each.score._replace(value=divide(value - value[:1], np.broadcast_to(value[:1], value.shape)))
+        interval = None
+        if level is not None and scatter is not None:
+            actual = np.broadcast_to(scatter[:1], scatter.shape)
+            interval = _interval(divide(scatter - actual, actual), deviation.value, level=level)
+        self._add(each, f"{each.metric}_deviation", deviation, interval, first_judge=1)
+
+    def table(self) -> pd.DataFrame:
+        """The rows added so far, columns as in `schema.METRIC_COLUMNS`."""
+        if not self._blocks:
+            return pd.DataFrame({name: [] for name in METRIC_COLUMNS})
+        return pd.concat(self._blocks, ignore_index=True)
+
+    def _truth_of(self, each: Computed) -> bool:
+        """Whether there is a ground truth to deviate from."""
+        known = self._judgements
+        return known.has_truth and (each.attribute == ALL or known.judged[each.attribute][0])
+
+    def _add(
+        self, each: Computed, metric: str, score: Score, interval: Interval | None, *, first_judge: int
+    ) -> None:
+        there = self._filled(each)
+        there[:first_judge] = False
+        if each.attribute != ALL:
+            there &= np.array(self._judgements.judged[each.attribute])[:, np.newaxis, np.newaxis]
+        judge, model, place = np.nonzero(there)
+        nothing = np.full(score.value.shape, np.nan)
+        low, high = interval if interval is not None else (nothing, nothing)
+        # Resamples of a score of 0 are not 0, so a deviation from it would have limits around no value.
+        low, high = (np.where(np.isnan(score.value), np.nan, limit) for limit in (low, high))
+        if metric in METRICS:
+            low, high = (np.clip(limit, METRICS[metric].lowest, METRICS[metric].highest) for limit in (low, high))
+        words = self._words(each, model, place)
+        block = {
+            "detector": np.array(self._judgements.judges, dtype=object)[judge],
+            "attribute": each.attribute,
+            **words,
+            "metric": metric,
+            "n_clear": None,
+            "variant": self._variant,
+            "value": score.value[there],
+            "ci_low": low[there],
+            "ci_high": high[there],
+            "n": np.asarray(score.n)[there].astype(np.int64),
+            "n_left_out": np.asarray(score.n_left_out)[there].astype(np.int64),
+        }
+        self._blocks.append(pd.DataFrame(block)[list(METRIC_COLUMNS)])
+
+    def _filled(self, each: Computed) -> NDArray[np.bool_]:
+        """Where there are images: without one there is no row."""
+        known = self._judgements
+        images = np.zeros((len(known.t2i_models), len(known.prompt_ids)), dtype=np.int64)
+        placed = known.t2i_model >= 0
+        np.add.at(images, (known.t2i_model[placed], known.prompt[placed]), 1)
+        if not each.of_prompts:
+            images = known.scopes.sums(images, prompt_axis=-1)
+        return np.repeat((images > 0)[np.newaxis], len(known.judges), axis=0)
+
+    def _words(self, each: Computed, model: NDArray[np.intp], place: NDArray[np.intp]) -> dict[str, object]:
+        known = self._judgements
+        if each.of_prompts:
+            return {
+                "t2i_model": np.array(known.t2i_models, dtype=object)[model],
+                "category": known.scopes.category_words[place],
+                "prompt_id": np.array(known.prompt_ids, dtype=object)[place],
+            }
+        return {
+            "t2i_model": np.array([ALL, *known.t2i_models], dtype=object)[model],
+            "category": np.array([ALL, *known.scopes.categories], dtype=object)[place],
+            "prompt_id": ALL,
+        }

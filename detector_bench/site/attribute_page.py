@@ -1,0 +1,226 @@
+"""Everything that stands on one attribute's page, gathered and computed."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from detector_bench.evaluation.agreement import ALL_ANNOTATORS, TWO_ANNOTATORS, agreement
+from detector_bench.evaluation.causes import accuracy_gaps, causes, filter_outcomes
+from detector_bench.evaluation.more_labels import MoreLabels, more_labels
+from detector_bench.evaluation.tolerance import Tolerance
+from detector_bench.metrics.intervals import Interval
+from detector_bench.site.error_counts import (
+    CountTable,
+    all_error_tables,
+    browser_link,
+    confusion,
+    filter_reasons,
+    pairs,
+)
+from detector_bench.site.label_doubt_words import label_doubt_words
+from detector_bench.site.left_out import left_out_of_numbers
+from detector_bench.site.pages import Scale, with_groups
+from detector_bench.site.ranks import ReportRanks
+from detector_bench.site.report_study import AttributePart, ReportStudy
+from detector_bench.site.verdict import Verdict, judge_detectors
+from detector_bench.site.verdict_words import headline, rule, sentences
+from detector_bench.tables import Table
+from detector_bench.tables.agreement_tables import annotator_agreement, pair_agreement
+from detector_bench.tables.causes_table import bias_error_causes, filter_errors
+from detector_bench.tables.metric_lookup import Number
+from detector_bench.vocabulary import ALL
+
+_SUMMARIES = (
+    (TWO_ANNOTATORS, "The two annotators", "cohen_kappa", "Cohen's kappa"),
+    (ALL_ANNOTATORS, "The annotators", "krippendorff_alpha", "Krippendorff's alpha"),
+)
+"""Of two annotators the first; with more there are several pairs, and the second speaks for all."""
+
+
+_MAIN_TABLES = 4
+"""So many of an attribute's tables show their rows at once: filtering and accuracy, and three of bias. A page with
+all of them is a yard long."""
+
+
+@dataclass(frozen=True, eq=False)
+class AttributePage:
+    """One attribute of a report."""
+
+    study: ReportStudy
+    part: AttributePart
+    tolerance: Tolerance
+    tables: list[Table]
+    """The study's tables of this attribute."""
+    suffix: str
+    """Of the names of further tables; empty for the study's first attribute."""
+    ranks: ReportRanks
+    """Of all attributes."""
+
+    @property
+    def level(self) -> float:
+        """Of the study's confidence intervals."""
+        return self.part.study.intervals.level
+
+    @cached_property
+    def verdict(self) -> Verdict:
+        """Which detector can be trusted for which T2I model."""
+        return judge_detectors(
+            self.part.study.lookup,
+            self.ranks.of_attribute(self.part.name),
+            tolerance=self.tolerance,
+            doubt=self.part.study.label_doubt,
+            plan=None if self.part.judged is None else self._plan,
+        )
+
+    def _plan(self, detector: str, model: str, prompt_error: Number, model_error: Number) -> MoreLabels | None:
+        """Images that would settle an open verdict."""
+        counts = self.part.study.counts
+        if self.part.study.intervals.unit == "prompt":
+            return None  # further images of the same prompts say nothing about other prompts
+        return more_labels(
+            counts.verdicts[counts.detectors.index(detector), counts.t2i_models.index(model)],
+            prompt_bias_error=Interval(np.array(prompt_error.ci_low), np.array(prompt_error.ci_high)),
+            model_bias_score_error=Interval(np.array(model_error.ci_low), np.array(model_error.ci_high)),
+            tolerance=self.tolerance,
+            n_clear=self.part.study.lookup.n_clear,
+            level=self.level,
+        )
+
+    @property
+    def headline(self) -> tuple[str, ...]:
+        """The verdict in a sentence or a few."""
+        return headline(self.verdict, level=self.level)
+
+    def content(self) -> dict[str, Any]:
+        """The page for the template, pictures and figures aside."""
+        return {
+            **self._verdict_content(),
+            **self._error_content(),
+            "title": f"Which detectors of perceived {self.part.words} can be trusted?",
+            "attribute_words": self.part.words,
+            "summary": self._summary(),
+            "browser_href": browser_link(self.part.name),
+            "tables": with_groups(self.tables),
+            "main_tables": _MAIN_TABLES,
+            "causes": with_groups(self.causes),
+            "agreement": with_groups(self.agreement),
+            "interval_words": f"{100 * self.level:g} % confidence intervals, where the study has them",
+        }
+
+    def _summary(self) -> list[str]:
+        study = self.part.study
+        images = study.estimate("images").value
+        counted = {
+            "image": images,
+            "T2I model": len(study.t2i_models),
+            "prompt": len(study.prompts),
+            "detector": len(study.detectors),
+        }
+        parts = [f"{number:,.0f} {thing}{'' if number == 1 else 's'}" for thing, number in counted.items()]
+        return [self.study.name, *([self.study.by_whom] if self.study.by_whom else []), *parts]
+
+    def _verdict_content(self) -> dict[str, Any]:
+        """The verdict for the template."""
+        models = [
+            {
+                "number": number,
+                "verdict": each,
+                "sentences": sentences(
+                    each,
+                    tolerance=self.tolerance,
+                    level=self.level,
+                    prompts=() if self.part.judged is None else self.part.study.counts.prompt_ids,
+                    words=self.part.study.words,
+                ),
+                "scale": Scale.of(each, tolerance=self.tolerance.prompt_bias_error),
+            }
+            for number, each in enumerate(self.verdict.by_model)
+        ]
+        return {
+            "verdict": self.verdict,
+            "headline": self.headline,
+            "models": models,
+            "rule": rule(self.tolerance, level=self.level, tests=self.ranks.tests),
+            "label_words": self.label_words,
+            "suffix": self.suffix,
+            "label_doubt_words": label_doubt_words(self.part.study.lookup, self.part.study.label_doubt),
+        }
+
+    def _error_content(self) -> dict[str, Any]:
+        """Counts of errors that lead to their images."""
+        judged, image_set = self.part.judged, self.study.image_set
+        if judged is None or image_set is None:
+            return {"confusions": [], "pairs": None, "error_tables": []}
+        tables: list[CountTable | None] = [*all_error_tables(judged, image_set), filter_reasons(judged)]
+        return {
+            "confusions": [confusion(judged, each) for each in judged.verdicts],
+            "pairs": pairs(judged) if len(judged.verdicts) > 1 else None,
+            "error_tables": [table for table in tables if table is not None],
+        }
+
+    @cached_property
+    def causes(self) -> list[Table]:
+        """What filtering and classification add to the bias errors; none without predictions."""
+        finished, image_set = self.part.study, self.study.image_set
+        if image_set is None or not finished.detectors:
+            return []
+        settings: dict[str, Any] = {"attribute": self.part.name, "allow_incomplete": True}
+        doubt: dict[str, Any] = {"intervals": finished.intervals, **settings}
+        found = causes(image_set, finished.predictions, n_clear=finished.lookup.n_clear, **doubt)
+        gaps = accuracy_gaps(image_set, finished.predictions, **doubt)
+        outcomes = filter_outcomes(image_set, finished.predictions, **settings)
+        return [
+            self._named(
+                bias_error_causes(
+                    found, attribute=self.part.name, gaps=gaps, max_error_share=finished.max_error_share
+                )
+            ),
+            self._named(filter_errors(outcomes, attribute=self.part.name)),
+        ]
+
+    @cached_property
+    def _agreement(self) -> pd.DataFrame | None:
+        if self.study.image_set is None:
+            return None
+        return agreement(self.study.image_set, self.part.study.predictions, attribute=self.part.name)
+
+    @cached_property
+    def agreement(self) -> list[Table]:
+        """Agreement of annotators, and of detectors with them."""
+        if self._agreement is None:
+            return []
+        built = (annotator_agreement, pair_agreement)
+        return [self._named(table(self._agreement, attribute=self.part.name)) for table in built]
+
+    @property
+    def label_words(self) -> str:
+        """How far the annotators agree: a verdict cannot be surer than the labels it rests on."""
+        numbers = self._agreement
+        if numbers is None:
+            return ""
+        rows = numbers[(numbers["t2i_model"] == ALL) & (numbers["category"] == ALL) & (numbers["label"] == ALL)]
+        for raters, who, statistic, name in _SUMMARIES:
+            own = rows[rows["raters"] == raters].to_dict("records")
+            found = {str(row["statistic"]): row for row in own}
+            if statistic in found and len(found) == len(own):
+                agreed, kappa = found["percent_agreement"], found[statistic]["value"]
+                chance = f"{name} {kappa:.2f}" if math.isfinite(kappa) else f"{name} is undefined"
+                return (
+                    f"How sure are the human labels? {who} agree on {100 * agreed['value']:.1f} % of "
+                    f"{agreed['n']:,.0f} images ({chance}). Where they do not, an "
+                    "image counts as low-quality, unless an adjudicator decided."
+                )
+        return "How sure are the human labels? Each image was labelled by one annotator only, so nobody knows."
+
+    def left_out(self) -> list[str]:
+        """What this attribute's numbers leave out."""
+        return left_out_of_numbers(self.part)
+
+    def _named(self, table: Table) -> Table:
+        return replace(table, name=table.name + self.suffix)

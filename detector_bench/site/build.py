@@ -1,0 +1,330 @@
+"""Writes the report of a finished study: one folder that opens from a disk and asks no network."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Protocol
+
+from detector_bench import __version__
+from detector_bench.atomic_files import write_text
+from detector_bench.errors import ConfigError, DetectorBenchError
+from detector_bench.evaluation.tolerance import Tolerance
+from detector_bench.results.run_record import read_run_record
+from detector_bench.runner.stage_cache import default_cache_folder
+from detector_bench.site.attribute_page import AttributePage
+from detector_bench.site.boxes import StoredBoxes, stored_boxes
+from detector_bench.site.browser_data import SCRIPTS, write_browser_data
+from detector_bench.site.citations import citations
+from detector_bench.site.drawings import DrawnFigure, draw_figures
+from detector_bench.site.error_counts import BROWSER_PAGE
+from detector_bench.site.folder import ReportFolder
+from detector_bench.site.left_out import left_out_of_pictures
+from detector_bench.site.pages import SHORT_CARE, with_groups, write_page
+from detector_bench.site.provenance_blocks import date_of, provenance_blocks
+from detector_bench.site.ranks import ranks_of_report
+from detector_bench.site.report_study import ReportStudy
+from detector_bench.site.table_sets import TableSets, table_sets
+from detector_bench.site.thumbnails import (
+    LARGE_SIDE,
+    PictureMode,
+    Pictures,
+    check_picture_settings,
+    make_pictures,
+)
+from detector_bench.tables import write_tables
+
+_STATIC = Path(__file__).parent / "static"
+_STYLES = ("base.css", "report.css", "browser.css", "detail.css")
+_SECTIONS = (
+    ("verdict", "Verdict"),
+    ("errors", "Errors"),
+    ("tables", "Tables"),
+    ("figures", "Figures"),
+    ("causes", "Causes"),
+    ("agreement", "Agreement"),
+    ("left-out", "Left out"),
+    ("provenance", "Provenance"),
+    ("cite", "Cite"),
+)
+
+
+class ReportProgress(Protocol):
+    """Is told how the report gets on."""
+
+    def step(self, what: str) -> None:
+        """Something that takes a while begins."""
+
+    def pictures(self, done: int, total: int) -> None:
+        """So many picture files are done."""
+
+
+class SilentProgress:
+    """Tells nobody."""
+
+    def step(self, what: str) -> None:
+        """Nothing."""
+
+    def pictures(self, done: int, total: int) -> None:
+        """Nothing."""
+
+
+@dataclass(frozen=True)
+class ReportSettings:
+    """How a report is written; nothing here changes a number.
+
+    Attributes:
+        pictures: see `make_pictures`.
+        large_side: longer side of the pictures in the detail view, in pixels; 0: thumbnails serve there, too.
+        tolerance: how far off a detector may be and still be called good enough; None: as the study says.
+        note: words below the title: where the labels come from, under which licence the images stand.
+        figures: whether to draw figures.
+        cache_folder: where stage results are, for the boxes over pictures; None: where runs keep them by default.
+        weights_dir: weights folder, needed only for boxes of stages with unpinned weights.
+        workers: how many processes draw figures.
+    """
+
+    pictures: PictureMode = "copy"
+    large_side: int = LARGE_SIDE
+    tolerance: Tolerance | None = None
+    note: str = ""
+    figures: bool = True
+    cache_folder: Path | None = None
+    weights_dir: Path | None = None
+    workers: int = 1
+
+
+@dataclass(frozen=True)
+class WrittenReport:
+    """What was written."""
+
+    page: Path
+    headline: tuple[str, ...]
+    not_shown: tuple[str, ...]
+    """What the report had to do without, a sentence each."""
+
+
+def write_report(
+    folder: Path,
+    out: Path | None = None,
+    *,
+    image_set: Path | None = None,
+    settings: ReportSettings | None = None,
+    progress: ReportProgress | None = None,
+) -> WrittenReport:
+    """Write the report of a finished study; a repeated one makes only the pictures that are missing.
+
+    A study whose image set or predictions are gone gets a report without images. `index.html` is written last.
+
+    Args:
+        folder: the result folder of `detector-bench run` or `evaluate`.
+        out: where to write; None: `folder/report`. New, empty, or an earlier report.
+        image_set: takes the place of the study's.
+        settings: pictures, tolerance and the like.
+        progress: is told before every step, and after every picture.
+
+    Raises:
+        ConfigError: no result folder, wrong settings, or `out` holds something else.
+        DetectorBenchError: the disk is full, read-only or the like.
+    """
+    settings, progress = settings or ReportSettings(), progress or SilentProgress()
+    check_picture_settings(settings.pictures, large_side=settings.large_side)
+    progress.step("reading the study")
+    study = ReportStudy.load(folder, image_set=image_set)
+    out = folder / "report" if out is None else out
+    if study.image_set is not None and out.resolve() == study.image_set.root:
+        raise ConfigError(f"the report cannot be written into the image set {str(out)!r}: name another folder")
+    return _Writer(ReportFolder.prepare(out), study, settings, progress, own_images=image_set is not None).write()
+
+
+@dataclass
+class _Writer:
+    """Writes one report, part by part."""
+
+    folder: ReportFolder
+    study: ReportStudy
+    settings: ReportSettings
+    progress: ReportProgress
+    own_images: bool
+    tables: TableSets = field(init=False)
+
+    def write(self) -> WrittenReport:
+        self._write_assets()
+        about_pictures = self._write_images()
+        self.progress.step("tables")
+        self.tables = table_sets(self.study)
+        ranks = ranks_of_report(self.study)
+        pages = [
+            AttributePage(
+                self.study,
+                part,
+                self.settings.tolerance or self.study.tolerance,
+                tables=self.tables.by_attribute[part.name],
+                suffix="" if number == 0 else f"_{part.name}",
+                ranks=ranks,
+            )
+            for number, part in enumerate(self.study.parts)
+        ]
+        self._write_shared_files()
+        not_shown = [] if self.study.image_set else [self._no_images]
+        # The first attribute's page is the one that is opened; it comes last.
+        for number in reversed(range(len(pages))):
+            not_shown += self._write_attribute(pages, number, about_pictures)
+        self.folder.finish(self._manifest(pages))
+        return WrittenReport(self.folder.path / "index.html", pages[0].headline, tuple(dict.fromkeys(not_shown)))
+
+    def _write_assets(self) -> None:
+        for name in (*(f"{script}.js" for script in SCRIPTS), *_STYLES, "icon.svg"):
+            self.folder.copy(_STATIC / name, f"assets/{name}")
+
+    def _write_shared_files(self) -> None:
+        bibtex = "\n\n".join(each.bibtex for each in citations())
+        write_text(self.folder / "provenance/cite.bib", bibtex + "\n")
+        if (self.study.folder / "run.json").is_file():
+            self.folder.copy(self.study.folder / "run.json", "provenance/run.json")
+        if (self.study.folder / "metrics.csv").is_file():
+            self.folder.copy(self.study.folder / "metrics.csv", "tables/metrics.csv")
+
+    def _write_images(self) -> list[str]:
+        """Pictures, data and page of the error browser; what has to be said about them."""
+        images = self.study.image_set
+        if images is None:
+            return []
+        self.progress.step("pictures")
+        pictures = make_pictures(
+            images.root,
+            list(images.images["path"]),
+            self.folder.path,
+            mode=self.settings.pictures,
+            large_side=self.settings.large_side,
+            progress=self.progress.pictures,
+        )
+        self.progress.step("data of the image browser")
+        boxes, why_not = self._boxes(pictures)
+        scripts, changed = write_browser_data(self.folder, self.study, pictures, boxes)
+        content = {
+            "study_name": self.study.name,
+            "pages": self._pages(BROWSER_PAGE),
+            "scripts": scripts,
+            "care": SHORT_CARE,
+        }
+        write_page(self.folder / BROWSER_PAGE, "images.html", content)
+        return left_out_of_pictures(pictures, changed, [each.stage.replace("_", " ") for each in boxes], why_not)
+
+    def _boxes(self, pictures: Pictures) -> tuple[list[StoredBoxes], str]:
+        configuration = self.study.first.study
+        if pictures.mode == "none" or configuration is None:
+            return [], ""
+        try:
+            found = stored_boxes(
+                configuration,
+                self.settings.cache_folder or default_cache_folder(),
+                self.study.judged_sha256,
+                weights_dir=self.settings.weights_dir,
+            )
+        except DetectorBenchError as error:
+            return [], f"No boxes are drawn: {error}."
+        return found, "No boxes are drawn: the cache of stage results holds none for these images."
+
+    def _write_attribute(
+        self, pages: Sequence[AttributePage], number: int, about_pictures: list[str]
+    ) -> list[str]:
+        """One attribute's page with its tables and figures; returns what had to be left out of it."""
+        page, place = pages[number], self._address(number)
+        self.progress.step(f"verdict, causes and agreement of perceived {page.part.words}")
+        other_scores = self.tables.of_other_scores if number == 0 else []
+        tables = [*page.tables, *other_scores, *page.causes, *page.agreement]
+        self.folder.add(*write_tables({table.name: table for table in tables}, self.folder.path / "tables"))
+        figures, no_figures = self._draw(page)
+        others = [
+            {"name": f"Perceived {other.part.words}", "href": self._address(index), "headline": other.headline}
+            for index, other in enumerate(pages)
+            if index != number
+        ]
+        content = {
+            **self._content_of_all(place),
+            **page.content(),
+            "other_attributes": others,
+            "other_scores": with_groups(other_scores),
+            "figures": figures,
+            "no_figures": no_figures,
+            "left_out": [*page.left_out(), *self.tables.missing, *(about_pictures or [self._no_images])],
+        }
+        write_page(self.folder / place, "report.html", content)
+        return no_figures
+
+    def _draw(self, page: AttributePage) -> tuple[list[DrawnFigure], list[str]]:
+        if not self.settings.figures:
+            return [], ["The figures were left out."]
+        self.progress.step(f"figures of perceived {page.part.words}")
+        place = f"figures/{page.part.name}"
+        # Another process would read the study's own folder of images again, and not the one that was named.
+        workers = 1 if self.own_images else self.settings.workers
+        figures, missing = draw_figures(page.part.study, self.folder.path, place=place, workers=workers)
+        self.folder.add(*(self.folder.path / place / path for each in figures for path in _files_of(each.name)))
+        return figures, missing
+
+    def _content_of_all(self, place: str) -> dict[str, Any]:
+        """What stands on every attribute's page."""
+        record = read_run_record(self.study.folder)
+        written = {
+            "Written": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+            "Pictures": self.settings.pictures if self.study.image_set else "no images",
+        }
+        return {
+            "study_name": self.study.name,
+            "pages": self._pages(place),
+            "sections": [{"id": each, "name": name} for each, name in _SECTIONS],
+            "note": self.settings.note,
+            "question": self.study.question,
+            "no_images": self._no_images if self.study.missing else "No detector of this study judges this.",
+            "provenance": provenance_blocks(record, version=__version__, settings=written),
+            "run_file": bool(record),
+            "run_date": date_of(record),
+            "citations": citations(),
+        }
+
+    @property
+    def _no_images(self) -> str:
+        return f"There are no images: {self.study.missing}"
+
+    def _address(self, number: int) -> str:
+        return "index.html" if number == 0 else f"attribute-{self.study.parts[number].name}.html"
+
+    def _pages(self, current: str) -> list[dict[str, object]]:
+        several = len(self.study.parts) > 1
+        listed = [
+            (self._address(number), f"Perceived {part.words}" if several else "Report")
+            for number, part in enumerate(self.study.parts)
+        ]
+        listed += [(BROWSER_PAGE, "Images")] if self.study.image_set else []
+        return [{"href": href, "name": name, "current": href == current} for href, name in listed]
+
+    def _manifest(self, pages: Sequence[AttributePage]) -> dict[str, Any]:
+        return {
+            "report": "detector_bench",
+            "version": __version__,
+            "study": self.study.name,
+            "pictures": self.settings.pictures,
+            "verdicts": {
+                page.part.name: {
+                    "headline": list(page.headline),
+                    "t2i_models": [
+                        {
+                            "t2i_model": each.t2i_model,
+                            "outcome": each.outcome.value,
+                            "trusted": list(each.trusted),
+                            "detectors": {every.detector: every.standing.value for every in each.evidence},
+                        }
+                        for each in page.verdict.by_model
+                    ],
+                }
+                for page in pages
+            },
+        }
+
+
+def _files_of(figure: str) -> tuple[str, str]:
+    return f"{figure}_double.svg", f"{figure}.txt"

@@ -1,0 +1,245 @@
+"""Tables of causes: what the filter and what the classifier adds to a detector's bias error, and why images are
+lost."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from itertools import product
+from typing import Any
+
+import pandas as pd
+
+from detector_bench.tables.metric_lookup import DEFAULT_MAX_ERROR_SHARE
+from detector_bench.tables.table import DASH, Cell, Column, Row, Table
+from detector_bench.tables.wording import (
+    attribute_in_words,
+    count_cell,
+    in_words,
+    per_cent_cell,
+    score_cell,
+    whole,
+)
+from detector_bench.vocabulary import ALL, LOW_QUALITY, OTHERS, Status
+
+_DIFFERENCE = "prompt_bias_score_difference"
+_DEVIATION = "model_bias_score_deviation"
+_PARTS = {
+    "error": "Error",
+    "filtering": "Filtering",
+    "classification": "Classification",
+    "with_both": "No verdict",
+}
+_NO_VERDICT = "with_both"
+"""Shown only where a detector gave no verdict, and it matters."""
+
+_NO_REASON = "no reason"
+_NO_GAP: Mapping[Hashable, Any] = {"value": math.nan, "ci_low": math.nan, "ci_high": math.nan}
+_DETECTOR = Column("detector", "Detector", kind="name")
+
+
+def bias_error_causes(
+    causes: pd.DataFrame,
+    *,
+    attribute: str = "gender",
+    gaps: pd.DataFrame | None = None,
+    max_error_share: float = DEFAULT_MAX_ERROR_SHARE,
+) -> Table:
+    """How much of each detector's bias error comes from filtering, and how much from classification.
+
+    One row per T2I model and detector; filtering, classification and what images without a verdict add make up the
+    error.
+
+    Args:
+        causes: columns as in `evaluation.causes.CAUSE_COLUMNS`.
+        attribute: one of the study's.
+        gaps: as `evaluation.causes.accuracy_gaps` gives them; adds a column with the accuracy gap between classes.
+        max_error_share: a detector that gave no verdict on a larger share of the images gets a dash there.
+    """
+    rows = causes[(causes["category"] == ALL) & (causes["attribute"] == attribute)]
+    numbers = {(row["t2i_model"], row["detector"], row["error_metric"]): row for row in rows.to_dict("records")}
+    gap_of = None if gaps is None else _gaps(gaps, attribute=attribute)
+    shown = [part for part in _PARTS if part != _NO_VERDICT or rows[part].fillna(0).ne(0).any()]
+    table_rows = []
+    for model, detector in product(_models(rows), map(str, pd.unique(rows["detector"]))):
+        if (model, detector, _DIFFERENCE) in numbers:
+            parts = {metric: numbers[model, detector, metric] for metric in (_DIFFERENCE, _DEVIATION)}
+            gap = None if gap_of is None else gap_of.get((model, detector), _NO_GAP)
+            if _could_not_run(parts[_DIFFERENCE], max_error_share):
+                nothing: dict[Hashable, Any] = dict.fromkeys(_PARTS, math.nan)
+                parts = {metric: {**numbers[model, detector, metric], **nothing} for metric in parts}
+                gap = None if gap is None else _NO_GAP
+            names = (Cell(_model_name(model), key=model), Cell(detector))
+            cells = (*names, *_cause_cells(parts, gap, shown=shown))
+            table_rows.append(
+                Row(f"{detector} ({_model_name(model)})", cells, _notes(parts[_DIFFERENCE], max_error_share))
+            )
+    return Table(
+        name="causes",
+        caption=(
+            "What filtering and classification add to each detector's bias error, perceived "
+            f"{attribute_in_words(attribute)}. The "
+            "parts (Shapley values of replacing its filter, or its classes, by the human's"
+            + ("; no verdict: what images without one add" if _NO_VERDICT in shown else "")
+            + ") add up to the error. Bold: beyond chance. Of the deviation the confidence interval leaves 0 out; "
+            "of the difference, which chance alone makes larger than 0, the squared distances are other than "
+            "chance makes them (Student's t between prompts)."
+            + ("" if gap_of is None else f" {_gap_in_words(attribute)}")
+        ),
+        attribute=attribute,
+        columns=(
+            Column("t2i_model", "T2I model", kind="name"),
+            _DETECTOR,
+            *_part_columns(_DIFFERENCE, "Prompt bias score difference", key="difference", shown=shown),
+            *_part_columns(_DEVIATION, "Model bias score deviation (%)", key="deviation", shown=shown),
+            *([] if gap_of is None else [Column("accuracy_gap", "Accuracy gap (%)")]),
+        ),
+        rows=tuple(table_rows),
+        notes=(
+            "A negative part works against the other one; of a deviation, which has a sign, it lowers the score.",
+            "On clear images that a detector filtered, its classifier is assumed to err as on those that it kept.",
+            *_n_clear_note(rows),
+        ),
+        grouped=True,
+    )
+
+
+def _could_not_run(numbers: Mapping[Hashable, Any], max_error_share: float) -> bool:
+    return float(numbers["images_without_verdict"]) > max_error_share * float(numbers["images"])
+
+
+def _cause_cells(
+    parts: Mapping[str, Mapping[Hashable, Any]], gap: Mapping[Hashable, Any] | None, *, shown: Sequence[str]
+) -> Iterator[Cell]:
+    for metric, as_cell in ((_DIFFERENCE, score_cell), (_DEVIATION, per_cent_cell)):
+        for part in shown:
+            value = float(parts[metric][part])
+            yield as_cell(value, bold=bool(parts[metric][f"{part}_beyond_chance"]) and not math.isnan(value))
+    if gap is not None:
+        yield per_cent_cell(float(gap["value"]), bold=gap["ci_low"] > 0 or gap["ci_high"] < 0)
+
+
+def _part_columns(metric: str, group: str, *, key: str, shown: Sequence[str]) -> list[Column]:
+    return [
+        Column(f"{metric}_{part}", _PARTS[part], group=group, full_heading=f"{_PARTS[part]}, {key}")
+        for part in shown
+    ]
+
+
+def filter_errors(outcomes: pd.DataFrame, *, attribute: str = "gender") -> Table:
+    """How many clear images each detector lost, and how many low-quality ones it kept.
+
+    Lost images are told apart by the detector's reason, kept ones by the human's.
+
+    Args:
+        outcomes: columns as in `evaluation.causes.OUTCOME_COLUMNS`.
+        attribute: one of the vocabulary's, such as gender.
+    """
+    rows = outcomes[outcomes["attribute"] == attribute]
+    low_quality = rows["human_label"] == LOW_QUALITY
+    human_clear = ~rows["human_label"].isin([LOW_QUALITY, OTHERS])
+    lost = rows[human_clear & (rows["status"] == Status.FILTERED)]
+    kept = rows[low_quality & (rows["status"] == Status.CLEAR)]
+    lost_reasons, kept_reasons = _by_size(lost, "detector_reason"), _by_size(kept, "human_reason")
+    table_rows = []
+    for detector in pd.unique(rows["detector"]):
+        own = rows["detector"] == detector
+        judged = own & (rows["status"] != Status.ERROR)
+        cells = [Cell(detector)]
+        for part, mask, reason_column, reasons in (
+            (lost, human_clear, "detector_reason", lost_reasons),
+            (kept, low_quality, "human_reason", kept_reasons),
+        ):
+            images = part[part["detector"] == detector]
+            by_reason = images.groupby(reason_column)["images"].sum()
+            cells.append(count_cell(float(rows.loc[judged & mask, "images"].sum())))
+            cells.append(count_cell(float(images["images"].sum())))
+            cells += [count_cell(float(by_reason.get(reason, 0))) for reason in reasons]
+        failed = float(rows.loc[own & (rows["status"] == Status.ERROR), "images"].sum())
+        notes = (f"labelled images without a verdict, left out: {whole(failed)}",) if failed else ()
+        table_rows.append(Row(detector, tuple(cells), notes))
+    return Table(
+        name="filter_errors",
+        caption=(
+            f"Filtering errors in images, perceived {attribute_in_words(attribute)}"
+            ": human-clear images that a detector filtered, by "
+            "the detector's reason, and human-low-quality images that it kept, by the human's reason."
+        ),
+        attribute=attribute,
+        columns=(
+            _DETECTOR,
+            *_reason_columns("clear", "Clear", "Lost", lost_reasons),
+            *_reason_columns("low_quality", "Low-quality", "Kept", kept_reasons),
+        ),
+        rows=tuple(table_rows),
+    )
+
+
+def _reason_columns(key: str, images: str, errors: str, reasons: Sequence[str]) -> list[Column]:
+    columns = [
+        Column(f"{key}_images", "Images", group=images, full_heading=f"{images}, images"),
+        Column(f"{key}_{errors.lower()}", errors, group=images, full_heading=f"{images}, {errors.lower()}"),
+    ]
+    for reason in reasons:
+        words = (in_words(reason) if reason else in_words(_NO_REASON)).lower()
+        name = (reason or _NO_REASON).replace(" ", "_")
+        columns.append(
+            Column(
+                f"{key}_{errors.lower()}_{name}",
+                words,
+                group=images,
+                full_heading=f"{images}, {errors.lower()}, {words}",
+            )
+        )
+    return columns
+
+
+def _by_size(rows: pd.DataFrame, column: str) -> list[str]:
+    """Reasons, the most frequent first; images without a reason come last."""
+    images = rows.groupby(column)["images"].sum()
+    return sorted(
+        (str(reason) for reason in images.index), key=lambda reason: (not reason, -images[reason], reason)
+    )
+
+
+def _models(rows: pd.DataFrame) -> list[str]:
+    """The T2I models, and "all" after them if there are several."""
+    models = [model for model in pd.unique(rows["t2i_model"]) if model != ALL]
+    return [*models, ALL] if len(models) > 1 else models
+
+
+def _model_name(model: str) -> str:
+    return "All" if model == ALL else model
+
+
+def _gaps(gaps: pd.DataFrame, *, attribute: str) -> dict[tuple[str, str], Mapping[Hashable, Any]]:
+    rows = gaps[(gaps["category"] == ALL) & (gaps["attribute"] == attribute)]
+    return {(row["t2i_model"], row["detector"]): row for row in rows.to_dict("records")}
+
+
+def _gap_in_words(attribute: str) -> str:
+    if attribute == "gender":
+        return "Accuracy gap: accuracy on men minus accuracy on women."
+    return "Accuracy gap: accuracy on the best recognised class minus that on the worst."
+
+
+def _n_clear_note(rows: pd.DataFrame) -> tuple[str, ...]:
+    used = [name for name in pd.unique(rows["n_clear"]) if name]
+    return tuple(f"Prompt bias scores are divided by n_clear: {name}." for name in used)
+
+
+def _notes(difference: Mapping[Hashable, Any], max_error_share: float) -> tuple[str, ...]:
+    notes = []
+    if failed := float(difference["images_without_verdict"]):
+        scored = "not split" if _could_not_run(difference, max_error_share) else "counted as the metrics do"
+        notes.append(f"no verdict on {whole(failed)} of {whole(float(difference['images']))} images, {scored}")
+        if scored == "not split":
+            return tuple(notes)
+    if difference["n_left_out"] > 0:
+        prompts = whole(difference["n"] + difference["n_left_out"])
+        notes.append(
+            f"{whole(difference['n_left_out'])} of {prompts} prompts left out of the difference, no score"
+        )
+    if math.isnan(difference["error"]):
+        notes.append(f"{DASH}: there is no score to split")
+    return tuple(notes)

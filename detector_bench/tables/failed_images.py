@@ -1,0 +1,109 @@
+"""Where a detector left too many images without a verdict for its scores of a T2I model to be shown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Self
+
+import pandas as pd
+
+from detector_bench.tables.metric_lookup import DEFAULT_MAX_ERROR_SHARE, MetricLookup
+from detector_bench.tables.wording import attribute_in_words, whole
+from detector_bench.vocabulary import ALL, GROUND_TRUTH
+
+_COUNTS_MISSING = ("bigbench_known_share", "biaspainter_undetected")
+"""Metrics of score systems whose `n_left_out` counts images, or pairs of photos, without a verdict."""
+
+_Place = tuple[str, str, str]
+"""Attribute, detector, T2I model."""
+
+
+@dataclass(frozen=True)
+class FailedImages:
+    """Failed images by attribute, detector and T2I model, and the rule of what is too many.
+
+    An attribute of the study has its own rows about failed images. For one that only a score system looks at,
+    the images without a verdict that its rows count stand in.
+    """
+
+    evaluated: Mapping[str, MetricLookup]
+    """By attribute of the study."""
+    t2i_models: tuple[str, ...]
+    max_error_share: float
+    _without_verdict: Mapping[_Place, tuple[float, float]]
+    """How many images without a verdict, and of how many; of attributes that the study does not evaluate."""
+
+    @classmethod
+    def of_table(cls, metrics: pd.DataFrame, *, max_error_share: float = DEFAULT_MAX_ERROR_SHARE) -> Self:
+        """Read a metric table (`schema.METRIC_COLUMNS`).
+
+        Raises:
+            ConfigError: the share is no fraction.
+        """
+        rows = metrics[(metrics["category"] == ALL) & (metrics["prompt_id"] == ALL)]
+        evaluated = {
+            str(name): MetricLookup.of_table(metrics, attribute=str(name), max_error_share=max_error_share)
+            for name in pd.unique(rows.loc[rows["metric"] == "images", "attribute"])
+        }
+        counts = rows[rows["metric"].isin(_COUNTS_MISSING)]
+        places = zip(*(counts[name].astype(str) for name in ("attribute", "detector", "t2i_model")), strict=True)
+        numbers = zip(*(counts[name].astype(float) for name in ("n", "n_left_out")), strict=True)
+        without = {
+            place: (left_out, n + left_out)
+            for place, (n, left_out) in zip(places, numbers, strict=True)
+            if place[0] not in evaluated
+        }
+        models = tuple(str(name) for name in pd.unique(rows["t2i_model"]) if name != ALL)
+        return cls(evaluated, models, max_error_share, without)
+
+    def could_not_run(self, attribute: str, detector: str, t2i_model: str = ALL) -> bool:
+        """Whether the detector left too many images of the T2I model, or of any of them, without a verdict."""
+        if detector == GROUND_TRUTH:
+            return False
+        models = self.t2i_models if t2i_model == ALL else (t2i_model,)
+        known = self.evaluated.get(attribute)
+        if known is not None:
+            return detector in known.detectors and any(known.could_not_run(detector, model) for model in models)
+        counts = [self._without_verdict.get((attribute, detector, model), (0.0, 0.0)) for model in models]
+        return any(without > self.max_error_share * images for without, images in counts)
+
+    def left_out(self, metrics: pd.DataFrame) -> pd.DataFrame:
+        """One score system's rows, the values of detectors that could not run replaced by NaN.
+
+        A row of all attributes loses its value if the detector could not run for one of those that it has in these
+        rows.
+        """
+        columns = ("attribute", "detector", "t2i_model")
+        places = list(zip(*(metrics[name].astype(str) for name in columns), strict=True))
+        attributes: dict[str, set[str]] = {}
+        for attribute, detector, _ in dict.fromkeys(places):
+            if attribute != ALL:
+                attributes.setdefault(detector, set()).add(attribute)
+        failed = {
+            (attribute, detector, model): any(
+                self.could_not_run(name, detector, model)
+                for name in (attributes.get(detector, ()) if attribute == ALL else (attribute,))
+            )
+            for attribute, detector, model in dict.fromkeys(places)
+        }
+        gone = [failed[place] for place in places]
+        numbers = ["value", "ci_low", "ci_high"]
+        kept = metrics.copy()
+        kept[numbers] = metrics[numbers].astype(float).mask(pd.Series(gone, index=metrics.index))
+        return kept
+
+    def notes(self, attributes: Iterable[str], detector: str, t2i_model: str) -> tuple[str, ...]:
+        """Why the detector has no scores of the T2I model, per attribute."""
+        notes = []
+        for attribute in attributes:
+            if not self.could_not_run(attribute, detector, t2i_model):
+                continue
+            if attribute in self.evaluated:
+                said = self.evaluated[attribute].no_verdict_notes(detector, [t2i_model])
+            else:
+                without, images = self._without_verdict[attribute, detector, t2i_model]
+                counted = f"{whole(without)} of {whole(images)} images or pairs"
+                said = [f"not scored on {t2i_model} (no verdict on {counted})"]
+            notes += [f"{attribute_in_words(attribute)}: {each}" for each in said]
+        return tuple(notes)
