@@ -40,11 +40,17 @@ def _known_names(model: type[BaseModel], path: Iterable[int | str]) -> list[str]
     for part in path:
         following: list[Any] = []
         for each in current:
-            if _is_model(each) and part in each.model_fields:
-                following += _models_in(each.model_fields[str(part)].annotation)
+            following += [model for name, field in _fields(each) if name == part for model in _models_in(field)]
         # Positions in lists, keys of mappings and tags of unions stay at the same models.
         current = following or current
-    return sorted({name for each in current if _is_model(each) for name in each.model_fields})
+    return sorted({name for each in current for name, _ in _fields(each)})
+
+
+def _fields(model: Any) -> list[tuple[str, Any]]:
+    """The names that a configuration uses, and what each holds."""
+    if not _is_model(model):
+        return []
+    return [(field.alias or name, field.annotation) for name, field in model.model_fields.items()]
 
 
 def _models_in(annotation: Any) -> list[Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError, field_validator, model_validator
 
 from detector_bench.atomic_files import write_text
 from detector_bench.config_errors import config_error_from
@@ -36,9 +36,10 @@ from detector_bench.runner.progress import ProgressListener
 from detector_bench.runner.run import RunSettings, run_detectors
 from detector_bench.runner.stage_cache import default_cache_folder
 from detector_bench.study_evaluation import columns_needed, evaluate_study
-from detector_bench.study_file import read_mapping, resolve_detector, with_texts_replaced
-from detector_bench.vocabulary import ATTRIBUTES
+from detector_bench.study_file import resolve_detector, with_texts_replaced
+from detector_bench.vocabulary import ATTRIBUTES, Attribute, attributes_of, write_attributes
 from detector_bench.weights import WeightsLocator
+from detector_bench.yaml_files import read_mapping
 
 
 class Study(BaseModel):
@@ -48,7 +49,8 @@ class Study(BaseModel):
 
     name: str = "study"
     image_set: Path
-    """Folder with images.csv, prompts.csv and labels.csv; in a study file, relative to that file."""
+    """Folder with images.csv, prompts.csv and labels.csv; in a study file, relative to that file. Its
+    `attributes/*.yaml` say what may be judged besides the built-in attributes."""
     detectors: tuple[DetectorEntry, ...]
     attributes: tuple[str, ...] = ("gender",)
     """What is evaluated. Detectors may judge more; that is stored, too."""
@@ -77,6 +79,14 @@ class Study(BaseModel):
     """Larger images become errors instead of being decoded."""
 
     _file: Path | None = PrivateAttr(default=None)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _attributes_of_its_image_set(cls, values: Any) -> Any:
+        # Before detectors and attributes are checked, which may be about them.
+        if isinstance(values, Mapping) and isinstance(folder := values.get("image_set"), str | Path):
+            attributes_of(Path(folder))
+        return values
 
     @field_validator("detectors", "attributes", mode="before")
     @classmethod
@@ -139,6 +149,9 @@ class Study(BaseModel):
         elif isinstance(content.get("image_set"), str):
             content["image_set"] = path.parent / content["image_set"]
         content.setdefault("name", path.stem)
+        if isinstance(folder := content.get("image_set"), str | Path):
+            # A result folder has a copy, for when the image set is gone.
+            attributes_of(Path(folder), path.parent)
         try:
             study = cls.model_validate(content)
         except ValidationError as error:
@@ -365,6 +378,9 @@ class Study(BaseModel):
         if self.estimated_labels != "none":
             check_identified(image_set, self.attributes)
 
+    def _own_attributes(self) -> dict[str, Attribute]:
+        return attributes_of(self.image_set, *([] if self._file is None else [self._file.parent]))
+
     def _weights_beside(self) -> Iterator[tuple[str, Path]]:
         """Weights files that are named by a path relative to the study file, and where they lie."""
         try:
@@ -386,6 +402,7 @@ class Study(BaseModel):
             for entry in content["detectors"]
         ]
         content["scores"] = self.scores_from(out)
+        write_attributes(self._own_attributes().values(), out)
         text = yaml.safe_dump(content, sort_keys=False, allow_unicode=True)
         write_text(out / "study.yaml", text)
 

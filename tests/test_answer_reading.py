@@ -9,15 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from detector_bench.detectors.answer_reading import (
-    AGE_ANSWERS,
-    ANSWERS,
-    GENDER_ANSWERS,
-    RACE_ANSWERS,
-    AnswerReading,
-    AnswerSet,
-)
+from detector_bench.detectors.answer_reading import GENDER_ANSWERS, AnswerReading, AnswerSet, default_answers
 from detector_bench.vocabulary import ATTRIBUTES
+
+ANSWERS = {name: default_answers(name) for name in ("gender", "age", "race")}
 
 
 @pytest.mark.parametrize(
@@ -104,7 +99,7 @@ def test_answers_without_a_gender(answer: str, reason: str) -> None:
     ],
 )
 def test_age_of_an_answer(answer: str, found: tuple[str | None, str | None]) -> None:
-    assert AGE_ANSWERS.read(answer) == found
+    assert ANSWERS["age"].read(answer) == found
 
 
 @pytest.mark.parametrize(
@@ -128,7 +123,7 @@ def test_age_of_an_answer(answer: str, found: tuple[str | None, str | None]) -> 
     ],
 )
 def test_race_of_an_answer(answer: str, found: tuple[str | None, str | None]) -> None:
-    assert RACE_ANSWERS.read(answer) == found
+    assert ANSWERS["race"].read(answer) == found
 
 
 @pytest.mark.parametrize("attribute", list(ANSWERS))

@@ -30,7 +30,8 @@ from labelling_desk import answer, client_of, interrupted, items_of, opened_stor
 from detector_bench.labelling.web.desk import Desk
 from detector_bench.labelling.web.messages import MOST_ANSWERS
 from detector_bench.labelling.web.server import listen
-from detector_bench.labelling.web.wording import COMMAND_KEYS, question_view, reason_views
+from detector_bench.labelling.web.wording import question_view, reason_views
+from detector_bench.vocabulary.attributes import CLASS_KEYS
 
 COUNT = 8
 
@@ -203,7 +204,8 @@ def test_no_two_answers_share_a_key() -> None:
     every = [key for keys in of.values() for key in keys]
     letters = [key for key in every if not key.isdigit()]
     assert len(set(letters)) == len(letters)
-    assert not COMMAND_KEYS & {*every, *(reason["key"] for reason in reason_views())}
+    assert {*every, *(reason["key"] for reason in reason_views())} <= {*CLASS_KEYS}
+    assert not {*"glnosuz?+-"} & {*CLASS_KEYS}  # the page's commands
     for question in questions_of(Task.PAIRS).values():
         assert keys_of(question, Task.PAIRS) == ["1", "2", "3", "4"][: len(question.classes)]
 

@@ -14,7 +14,7 @@ from PIL import Image
 
 from detector_bench.dataset import ImageSet, check, import_folder
 from detector_bench.errors import DataError, Problem
-from detector_bench.results.schema import OPTIONAL_PROMPT_COLUMNS, PROMPT_COLUMNS
+from detector_bench.results.schema import PROMPT_COLUMNS, optional_prompt_columns
 from detector_bench.vocabulary import ATTRIBUTES
 
 PROMPTS = [
@@ -317,7 +317,7 @@ def test_labels_stay_good_when_prompts_learn_what_they_state(tmp_path: Path) -> 
 
 
 def test_every_attribute_can_be_stated() -> None:
-    assert set(OPTIONAL_PROMPT_COLUMNS) == {
+    assert set(optional_prompt_columns()) == {
         "stated_gender",
         "stated_age",
         "stated_race",

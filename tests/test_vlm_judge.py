@@ -35,7 +35,7 @@ from running import judged
 from small_parts import small_run, write_image_set
 
 from detector_bench.detectors import build_detector
-from detector_bench.detectors.vlm_judge import QUESTIONS
+from detector_bench.detectors.vlm_judge import default_question
 from detector_bench.errors import ConfigError, DetectorBenchError, RunInterruptedError
 from detector_bench.perception.answers.chat_answers import ChatAnswers, token_use
 from detector_bench.perception.stage import fingerprint
@@ -75,8 +75,9 @@ def test_three_attributes_are_three_questions(server: ChatServer) -> None:
         ("age", "young", "young", None),
         ("race", "east_asian", "East Asian", None),
     ]
-    assert [request["question"] for request in server.requests] == list(QUESTIONS.values())
-    for question in QUESTIONS.values():
+    asked = [request["question"] for request in server.requests]
+    assert asked == [default_question(name) for name in ("gender", "age", "race")]
+    for question in asked:
         assert "the most prominent person" in question
         assert "unknown" in question
 

@@ -22,6 +22,7 @@ from detector_bench.errors import ConfigError, DetectorBenchError
 from detector_bench.perception.decoding import decode_image
 from detector_bench.perception.stage import Stage, with_inputs
 from detector_bench.plugins import PLUGIN_PREFIX, load_plugins
+from detector_bench.vocabulary import ATTRIBUTES, write_attributes
 from detector_bench.weights import WeightsLocator
 
 _SEED_VARIABLE = "PYTHONHASHSEED"
@@ -55,6 +56,8 @@ def observe_in_another_process(
     """
     folder.mkdir(parents=True)
     stage = detector.stages[0] if detector.kind.factory is StageReader else None
+    own = [name for name in detector.attributes if name not in ATTRIBUTES.built_in]
+    write_attributes((ATTRIBUTES[name] for name in own), image_set.root)
     described = (detector.kind.name, detector.name, _parameters(detector))
     request = _Request(image_set.root, replace(weights, progress=None), stage, described)
     try:
@@ -106,12 +109,12 @@ def _answer(folder: Path) -> None:
     for name in homes.modules:
         import_module(name)
     request: _Request = _read(folder / "request")
+    image_set = ImageSet.load(request.image_set, require_labels=False)
     if request.stage is not None:
         detector = reader_of(request.stage)
     else:
         kind, name, parameters = request.detector
         detector = build_detector(kind, name=name, parameters=parameters)
-    image_set = ImageSet.load(request.image_set, require_labels=False)
     rows = image_set.images[["image_id", "path"]].itertuples(index=False)
     images = {image_id: decode_image(image_set.image_path(path).read_bytes()) for image_id, path in rows}
     with Session(detector, weights=request.weights) as session:

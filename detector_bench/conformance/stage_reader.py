@@ -7,7 +7,7 @@ from detector_bench.detectors.prediction import Prediction
 from detector_bench.perception.stage import Batch, Stage
 from detector_bench.vocabulary import ATTRIBUTES
 
-_ATTRIBUTE = next(iter(ATTRIBUTES))
+_ATTRIBUTE = ATTRIBUTES.built_in[0]
 
 
 class StageReader:

@@ -17,7 +17,7 @@ from detector_bench.dataset.seeds import count_pairs
 from detector_bench.dataset.text_table import TextTable
 from detector_bench.dataset.validation import validate
 from detector_bench.errors import DataError, Problem
-from detector_bench.results.schema import STATED_COLUMNS, VALUE_COLUMN
+from detector_bench.results.schema import VALUE_COLUMN, stated_columns
 from detector_bench.vocabulary import ATTRIBUTES, LOW_QUALITY
 
 # Images are handed to the threads in groups, so that a million of them do not wait in memory at once.
@@ -178,7 +178,7 @@ def _names(table: TextTable | None, column: str) -> tuple[str, ...]:
 def _stated(prompts: TextTable) -> dict[str, int]:
     return {
         attribute: len(prompts.records_with(column, bool))
-        for attribute, column in STATED_COLUMNS.items()
+        for attribute, column in stated_columns().items()
         if prompts.has(column)
     }
 

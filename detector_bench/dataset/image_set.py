@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -27,13 +28,13 @@ from detector_bench.errors import ConfigError, Problem
 from detector_bench.results.schema import (
     IMAGE_COLUMNS,
     LABEL_COLUMNS,
-    OPTIONAL_PROMPT_COLUMNS,
     PROMPT_COLUMNS,
     STATED_PREFIX,
     VALUE_COLUMN,
     WEIGHT_COLUMN,
+    optional_prompt_columns,
 )
-from detector_bench.vocabulary import ATTRIBUTES, attribute_named
+from detector_bench.vocabulary import ATTRIBUTES, Attribute, attribute_named, attributes_of
 
 REASON_COLUMN = "reason"
 
@@ -43,11 +44,12 @@ class ImageSet:
     """A folder of images with their prompts and human labels, checked; every cell is text.
 
     Attributes:
-        root: the folder, with links resolved; image paths are relative to it.
+        root: the folder, with links resolved; image paths are relative to it. Its `attributes/*.yaml` say what its
+            labels may be about besides the built-in attributes.
         images: one row per image, in file order: `image_id, path, t2i_model, prompt_id`, and `seed_image_id`
             if the file has it. A photo that was only edited has "" as `t2i_model`, `prompt_id` and
             `seed_image_id`.
-        prompts: one row per prompt: `prompt_id, category, word, prompt`, and of `OPTIONAL_PROMPT_COLUMNS` those
+        prompts: one row per prompt: `prompt_id, category, word, prompt`, and of `optional_prompt_columns` those
             that the file has, with "" where a cell is empty; see `stated` and `prompt_weights`.
         labels: one row per image, annotator and attribute: `image_id, annotator, attribute, label, reason,
             value`, with "" where a cell is empty.
@@ -86,7 +88,7 @@ class ImageSet:
         assert tables.images is not None  # noqa: S101 - a missing table is a mistake
         assert tables.prompts is not None  # noqa: S101
         image_columns = [*IMAGE_COLUMNS, *([SEED_COLUMN] if tables.images.has(SEED_COLUMN) else [])]
-        prompt_columns = [*PROMPT_COLUMNS, *filter(tables.prompts.has, OPTIONAL_PROMPT_COLUMNS)]
+        prompt_columns = [*PROMPT_COLUMNS, *filter(tables.prompts.has, optional_prompt_columns(tables.attributes))]
         return cls(
             root=root,
             images=_frame(tables.images, image_columns),
@@ -173,8 +175,8 @@ class ImageSet:
         Values and weights count as numbers, and an optional column whose cells are all empty as none.
         """
         digest = hashlib.sha256()
-        unused = [name for name in OPTIONAL_PROMPT_COLUMNS if name in self.prompts and not any(self.prompts[name])]
-        prompts = self.prompts.drop(columns=unused)
+        optional = self.prompts.columns.drop(list(PROMPT_COLUMNS), errors="ignore")
+        prompts = self.prompts.drop(columns=[name for name in optional if not any(self.prompts[name])])
         for name, table in (("images", self.images), ("prompts", prompts), ("labels", self.labels)):
             digest.update(f"{name} {len(table)}\n".encode())
             for column in table.columns.drop([VALUE_COLUMN, WEIGHT_COLUMN], errors="ignore"):
@@ -209,13 +211,14 @@ def read_tables(root: Path, findings: Findings, *, require_labels: bool) -> Tabl
         message = "it is not a folder" if root.exists() else "no such folder"
         findings.add(Problem(str(root), message, accepted="a folder with images.csv, prompts.csv, labels.csv"))
         return Tables(None, None, None)
+    attributes = _attributes(root, findings)
     required_label_columns = tuple(name for name in LABEL_COLUMNS if name != REASON_COLUMN)
     images = read_table(root, "images", required=IMAGE_COLUMNS, optional=(SEED_COLUMN,), findings=findings)
     prompts = read_table(
         root,
         "prompts",
         required=PROMPT_COLUMNS,
-        optional=OPTIONAL_PROMPT_COLUMNS,
+        optional=optional_prompt_columns(attributes),
         numbers=(WEIGHT_COLUMN,),
         closed_prefix=STATED_PREFIX,
         findings=findings,
@@ -229,7 +232,18 @@ def read_tables(root: Path, findings: Findings, *, require_labels: bool) -> Tabl
         findings=findings,
         may_be_missing=not require_labels,
     )
-    return Tables(images, prompts, labels)
+    return Tables(images, prompts, labels, attributes)
+
+
+def _attributes(root: Path, findings: Findings) -> dict[str, Attribute]:
+    own: dict[str, Attribute] = {}
+    try:
+        own = attributes_of(root)
+    except ConfigError as error:
+        for line in str(error).splitlines():
+            file, _, message = line.removeprefix(f"{root}{os.sep}").partition(": ")
+            findings.add(Problem(file, message))
+    return {name: ATTRIBUTES[name] for name in ATTRIBUTES.built_in} | own
 
 
 def _frame(table: TextTable | None, columns: list[str] | tuple[str, ...]) -> pd.DataFrame:

@@ -16,7 +16,7 @@ from detector_bench.dataset.table_reading import read_any_table
 from detector_bench.dataset.text_table import TextTable
 from detector_bench.errors import ConfigError, Problem, nearest_hint
 from detector_bench.results.schema import LABEL_COLUMNS, VALUE_COLUMN
-from detector_bench.vocabulary import ATTRIBUTES, LOW_QUALITY_REASONS, attribute_named
+from detector_bench.vocabulary import ATTRIBUTES, attribute_named, reasons_of
 
 _COLUMNS = (*LABEL_COLUMNS, VALUE_COLUMN)
 
@@ -52,7 +52,7 @@ class LabelImport:
                 raise ConfigError(f"mapping: {ours} is mapped to nothing; accepted: a column of the label file")
         attribute_named(self.attribute)
         known = {label for attribute in ATTRIBUTES.values() for label in attribute.labels}
-        known.update(LOW_QUALITY_REASONS)
+        known.update(reasons_of(ATTRIBUTES.values()))
         for theirs, ours in self.translations.items():
             if ours not in known:
                 raise ConfigError(f"values: {theirs!r} is mapped to {ours!r}: {nearest_hint(ours, known)}")

@@ -16,10 +16,7 @@ from detector_bench.dataset.consensus import ADJUDICATOR
 from detector_bench.dataset.findings import Findings
 from detector_bench.dataset.text_table import TextTable, trimmed, true_indices
 from detector_bench.results.schema import VALUE_COLUMN
-from detector_bench.vocabulary import ATTRIBUTES, Attribute, Unit
-
-CLASS_STARTS: Mapping[str, tuple[float, ...]] = {"age": (0, 30, 60)}
-"""Where the classes are ranges of the value: the lowest value of each class, in the vocabulary's order."""
+from detector_bench.vocabulary import Attribute, Unit
 
 _NUMBER = r"^-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?$"
 
@@ -32,7 +29,7 @@ def as_numbers(cells: Any) -> NDArray[np.float64]:
     return numbers
 
 
-def check_values(labels: TextTable, findings: Findings) -> None:
+def check_values(labels: TextTable, findings: Findings, known: Mapping[str, Attribute]) -> None:
     """Report values that their attribute cannot have, and values that do not fit their label."""
     if not labels.has(VALUE_COLUMN, "attribute", "label"):
         return
@@ -41,13 +38,13 @@ def check_values(labels: TextTable, findings: Findings) -> None:
         return
     numbers = as_numbers(labels.column(VALUE_COLUMN).take(pa.array(given)))
     attributes = labels.encoded("attribute")
-    for name, attribute in ATTRIBUTES.items():
+    for name, attribute in known.items():
         if name not in attributes.texts:
             continue
         of_attribute = attributes.codes[given] == attributes.texts.index(name)
         records = given[of_attribute]
         if attribute.unit is None:
-            measured = ", ".join(each.name for each in ATTRIBUTES.values() if each.unit is not None)
+            measured = ", ".join(each.name for each in known.values() if each.unit is not None)
             findings.add_rows(
                 labels,
                 VALUE_COLUMN,
@@ -83,7 +80,7 @@ class _Values:
                 f"value beside the label {attribute.labels[position]!r}",
                 f"an empty cell, or a label among {', '.join(attribute.classes)}",
             )
-        starts = np.array(CLASS_STARTS.get(attribute.name, ()))
+        starts = np.array(attribute.starts)
         fitting = np.searchsorted(starts, self.numbers, side="right") - 1
         for position, start in enumerate(starts):
             is_last = position + 1 == len(starts)

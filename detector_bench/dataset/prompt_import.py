@@ -15,10 +15,10 @@ from detector_bench.dataset.text_table import TextTable, text_columns
 from detector_bench.errors import Problem
 from detector_bench.results.schema import (
     BASE_PROMPT_COLUMN,
-    OPTIONAL_PROMPT_COLUMNS,
     PROMPT_COLUMNS,
     STATED_PREFIX,
     WEIGHT_COLUMN,
+    optional_prompt_columns,
 )
 
 
@@ -34,11 +34,11 @@ class PromptFile:
     @classmethod
     def read(cls, path: Path, findings: Findings) -> PromptFile | None:
         """Read a CSV or Parquet file with `prompt_id` and any of the other columns of a prompt table."""
-        wanted = (*PROMPT_COLUMNS, *OPTIONAL_PROMPT_COLUMNS)
+        wanted = (*PROMPT_COLUMNS, *optional_prompt_columns())
         table = read_any_table(path, findings, wanted=wanted, numbers=(WEIGHT_COLUMN,))
         if table is None:
             return None
-        report_unknown_columns(table, STATED_PREFIX, OPTIONAL_PROMPT_COLUMNS, findings)
+        report_unknown_columns(table, STATED_PREFIX, optional_prompt_columns(), findings)
         by_id = _records_by_id(table, findings)
         return None if by_id is None else cls(table, by_id, _records_by_text(table))
 
@@ -126,7 +126,7 @@ def _rows_of_file(
         "word": [column("word", record, word) for record, _, word in rows],
         "prompt": [column("prompt", record, "") for record, _, _ in rows],
     }
-    for name in OPTIONAL_PROMPT_COLUMNS:
+    for name in optional_prompt_columns():
         if name in cells:
             columns[name] = [cells[name][record] for record, _, _ in rows]
     if BASE_PROMPT_COLUMN in columns:

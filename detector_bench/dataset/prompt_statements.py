@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 import numpy as np
 import pandas as pd
@@ -13,15 +14,17 @@ from detector_bench.dataset.findings import Findings
 from detector_bench.dataset.label_values import as_numbers
 from detector_bench.dataset.text_table import TextTable
 from detector_bench.errors import Problem, nearest_hint
-from detector_bench.results.schema import BASE_PROMPT_COLUMN, STATED_COLUMNS, WEIGHT_COLUMN
-from detector_bench.vocabulary import PARTLY, Attribute, attribute_named
+from detector_bench.results.schema import BASE_PROMPT_COLUMN, STATED_PREFIX, WEIGHT_COLUMN, stated_columns
+from detector_bench.vocabulary import ATTRIBUTES, PARTLY, Attribute, attribute_named
 
 _SEVERAL = re.compile(r"[;,|/+&]|\band\b|\bor\b")
 
 
-def check_prompt_statements(prompts: TextTable, findings: Findings) -> None:
+def check_prompt_statements(
+    prompts: TextTable, findings: Findings, attributes: Mapping[str, Attribute] = ATTRIBUTES
+) -> None:
     """Report statements, base prompts and weights that a prompt table cannot have."""
-    check_statements(prompts, findings)
+    check_statements(prompts, findings, attributes)
     are_weights = check_weights(prompts, findings)
     if not prompts.has("prompt_id"):
         return
@@ -31,11 +34,13 @@ def check_prompt_statements(prompts: TextTable, findings: Findings) -> None:
         _check_completeness(prompts, bases, findings)
 
 
-def check_statements(table: TextTable, findings: Findings) -> None:
+def check_statements(
+    table: TextTable, findings: Findings, attributes: Mapping[str, Attribute] = ATTRIBUTES
+) -> None:
     """Report what no prompt can state, in any table that has such columns."""
-    for name, column in STATED_COLUMNS.items():
+    for name, column in stated_columns(attributes).items():
         if table.has(column):
-            _check_stated(table, column, attribute_named(name), findings)
+            _check_stated(table, column, attributes[name], findings)
 
 
 def check_weights(table: TextTable, findings: Findings) -> bool:
@@ -56,7 +61,7 @@ def stated_by(prompts: pd.DataFrame, attribute: str) -> pd.Series[str] | None:
 
     None: the table has no such column, so that nothing is known.
     """
-    column = STATED_COLUMNS[attribute_named(attribute).name]
+    column = STATED_PREFIX + attribute_named(attribute).name
     return prompts.set_index("prompt_id")[column] if column in prompts else None
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -20,15 +20,15 @@ from detector_bench.dataset.prompt_statements import check_prompt_statements
 from detector_bench.dataset.seeds import MADE_BY, SEED_COLUMN, check_seeds
 from detector_bench.dataset.text_table import TextTable, distinct_texts, is_plain, trimmed, true_indices
 from detector_bench.errors import Problem, nearest_hint
-from detector_bench.results.schema import OPTIONAL_PROMPT_COLUMNS, STATED_COLUMNS, VALUE_COLUMN
-from detector_bench.vocabulary import ALL, ATTRIBUTES, LOW_QUALITY, LOW_QUALITY_REASONS
+from detector_bench.results.schema import BASE_PROMPT_COLUMN, STATED_PREFIX, VALUE_COLUMN, WEIGHT_COLUMN
+from detector_bench.vocabulary import ALL, ATTRIBUTES, LOW_QUALITY, Attribute, reasons_of
 
 # Values of these columns hardly ever repeat, so encoding them only to judge each value once would cost more.
 _DISTINCT_COLUMNS = ("image_id", "path", SEED_COLUMN, VALUE_COLUMN)
-_MAY_BE_EMPTY = (SEED_COLUMN, VALUE_COLUMN, *OPTIONAL_PROMPT_COLUMNS, "prompt", "reason")
+_MAY_BE_EMPTY = (SEED_COLUMN, VALUE_COLUMN, BASE_PROMPT_COLUMN, WEIGHT_COLUMN, "prompt", "reason")
 _FREE_TEXT = ("prompt", "reason")
 # A wrong name in these columns is reported as unknown anyway, with the accepted ones.
-_CLOSED_LISTS = ("attribute", "label", *STATED_COLUMNS.values())
+_CLOSED_LISTS = ("attribute", "label")
 _RESERVED = {
     "t2i_model": (ALL,),
     "category": (ALL,),
@@ -43,11 +43,15 @@ _CONTROL_CHARACTER = r"\p{Cc}"
 
 @dataclass(frozen=True, eq=False)
 class Tables:
-    """The three tables of an image set as they were read; None where a table cannot be checked."""
+    """The three tables of an image set as they were read; None where a table cannot be checked.
+
+    `attributes` are those that this image set knows: another one's own have no meaning here.
+    """
 
     images: TextTable | None
     prompts: TextTable | None
     labels: TextTable | None
+    attributes: Mapping[str, Attribute] = field(default_factory=lambda: ATTRIBUTES)
 
 
 def validate(
@@ -70,19 +74,19 @@ def validate(
         image_codes = second_core.submit(code_image_ids, images, labels, seeds=SEED_COLUMN)
         for table in (images, prompts, labels):
             if table is not None:
-                _check_cells(table, findings)
+                _check_cells(table, findings, tables.attributes)
                 if len(table) == 0 and (table is not labels or require_labels):
                     message = "the file has no records"
                     findings.add(Problem(table.file, message, accepted="at least one row below the header"))
         if prompts is not None and prompts.has("prompt_id"):
             _check_prompt_ids(images, prompts, findings)
         if prompts is not None:
-            check_prompt_statements(prompts, findings)
+            check_prompt_statements(prompts, findings, tables.attributes)
         if images is not None and images.has("path"):
             _check_paths(images, findings)
         if labels is not None:
-            _check_label_values(labels, findings)
-            check_values(labels, findings)
+            _check_label_values(labels, findings, tables.attributes)
+            check_values(labels, findings, tables.attributes)
     codes = image_codes.result()
     if images is None or codes is None:
         return None
@@ -92,32 +96,36 @@ def validate(
     return codes.labels
 
 
-def _check_cells(table: TextTable, findings: Findings) -> None:
+def _check_cells(table: TextTable, findings: Findings, attributes: Mapping[str, Attribute]) -> None:
     # Of images made from others, `check_seeds` says which may have no T2I model and no prompt.
     may_be_empty = (*_MAY_BE_EMPTY, *(MADE_BY if table.has(SEED_COLUMN) else ()))
     for column in table.columns:
-        if column not in may_be_empty:
+        is_statement = column.startswith(STATED_PREFIX)
+        if column not in may_be_empty and not is_statement:
             empty = _records_matching(table, column, lambda cells: pc.equal(trimmed(cells), ""))
-            findings.add_rows(table, column, empty, message="empty cell", accepted=_accepted_in(table, column))
+            findings.add_rows(
+                table, column, empty, message="empty cell", accepted=_accepted_in(table, column, attributes)
+            )
         if column in _RESERVED:
             reserved = _RESERVED[column]
             rows = table.records_with(column, reserved.__contains__)
             accepted = f"any name but {', '.join(map(repr, reserved))}"
             findings.add_rows(table, column, rows, message="reserved name", accepted=accepted)
-        if column not in _FREE_TEXT and column not in _CLOSED_LISTS and not is_plain(table.column(column)):
+        is_closed = column in _CLOSED_LISTS or is_statement
+        if column not in _FREE_TEXT and not is_closed and not is_plain(table.column(column)):
             _check_characters(table, column, findings, may_be_empty=column in may_be_empty)
 
 
-def _accepted_in(table: TextTable, column: str) -> str | Callable[[int], str]:
+def _accepted_in(table: TextTable, column: str, attributes: Mapping[str, Attribute]) -> str | Callable[[int], str]:
     if column == "label" and table.has("attribute"):
-        everything = {label: None for attribute in ATTRIBUTES.values() for label in attribute.labels}
+        everything = {label: None for attribute in attributes.values() for label in attribute.labels}
 
         def labels_of_attribute(index: int) -> str:
-            attribute = ATTRIBUTES.get(table.cell("attribute", index))
+            attribute = attributes.get(table.cell("attribute", index))
             return ", ".join(attribute.labels if attribute else everything)
 
         return labels_of_attribute
-    return ", ".join(ATTRIBUTES) if column == "attribute" else "some text"
+    return ", ".join(attributes) if column == "attribute" else "some text"
 
 
 def _check_characters(table: TextTable, column: str, findings: Findings, *, may_be_empty: bool) -> None:
@@ -183,13 +191,13 @@ def _check_paths(images: TextTable, findings: Findings) -> None:
     )
 
 
-def _check_label_values(labels: TextTable, findings: Findings) -> None:
+def _check_label_values(labels: TextTable, findings: Findings, known: Mapping[str, Attribute]) -> None:
     if not labels.has("attribute", "label"):
         return
-    unknown = labels.records_with("attribute", lambda value: bool(value.strip()) and value not in ATTRIBUTES)
-    findings.add_rows(labels, "attribute", unknown, message="unknown attribute", accepted=", ".join(ATTRIBUTES))
+    unknown = labels.records_with("attribute", lambda value: bool(value.strip()) and value not in known)
+    findings.add_rows(labels, "attribute", unknown, message="unknown attribute", accepted=", ".join(known))
     attributes, values = labels.encoded("attribute"), labels.encoded("label")
-    for name, attribute in ATTRIBUTES.items():
+    for name, attribute in known.items():
         if name not in attributes.texts:
             continue
         is_wrong = np.array([bool(v.strip()) and v not in attribute.labels for v in values.texts], dtype=bool)
@@ -202,19 +210,19 @@ def _check_label_values(labels: TextTable, findings: Findings) -> None:
                 message=f"unknown label for {name}",
                 accepted=", ".join(attribute.labels),
             )
-    _check_reasons(labels, findings)
+    _check_reasons(labels, findings, reasons_of(known.values()))
 
 
-def _check_reasons(labels: TextTable, findings: Findings) -> None:
+def _check_reasons(labels: TextTable, findings: Findings, reasons: Sequence[str]) -> None:
     values = labels.encoded("label")
     if not labels.has("reason") or LOW_QUALITY not in values.texts:
         return
-    unknown = labels.records_with("reason", lambda value: value not in ("", *LOW_QUALITY_REASONS))
+    unknown = labels.records_with("reason", lambda value: value not in ("", *reasons))
     low_quality = values.codes[unknown] == values.texts.index(LOW_QUALITY)
     findings.add_rows(
         labels,
         "reason",
         unknown[low_quality],
         message=f"unknown reason for {LOW_QUALITY}",
-        accepted=", ".join(LOW_QUALITY_REASONS) + ", or nothing",
+        accepted=", ".join(reasons) + ", or nothing",
     )

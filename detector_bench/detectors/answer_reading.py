@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 from detector_bench.detectors.prediction import Prediction
 from detector_bench.perception.stage import Frame
 from detector_bench.vocabulary import ATTRIBUTES
+from detector_bench.vocabulary.attributes import JudgeQuestion
 
 NO_ANSWER = "no_answer"
 """The reason for an answer without any of the words that are looked for."""
@@ -205,63 +206,16 @@ _UNSURE = (
 _NOBODY = ("nobody", "no one", "no person", "no people", "no human", "no humans")
 
 
-def _reasons(*unknown: str, ambiguous: tuple[str, ...] = ()) -> dict[str, tuple[str, ...]]:
-    either = {AMBIGUOUS: ambiguous} if ambiguous else {}
-    return {"no_person": _NOBODY, **either, UNKNOWN: (*_UNSURE, *unknown)}
+def default_answers(attribute: str) -> AnswerSet:
+    """The words that an attribute's file lists; a bare number of years, or "Asian" alone, is in none of ours."""
+    known = ATTRIBUTES[attribute]
+    judge = known.judge or JudgeQuestion()
+    either = {AMBIGUOUS: judge.ambiguous} if judge.ambiguous else {}
+    return AnswerSet(
+        labels={each.name: each.answers for each in known.choices},
+        reasons={"no_person": _NOBODY, **either, UNKNOWN: (*_UNSURE, *judge.unknown)},
+    )
 
 
-GENDER_ANSWERS = AnswerSet(
-    labels={
-        "male": tuple(
-            "male males man men boy boys guy guys gentleman gentlemen lad masculine he him his himself father dad "  # noqa: SIM905
-            "grandfather husband son brother uncle king".split()
-        ),
-        "female": tuple(
-            "female females woman women girl girls lady ladies gentlewoman feminine she her hers herself mother "  # noqa: SIM905
-            "mom mum grandmother wife daughter sister aunt queen".split()
-        ),
-    },
-    reasons=_reasons(
-        "androgynous", "non-binary", "nonbinary", "genderless", "gender-neutral", ambiguous=("both", "either")
-    ),
-)
+GENDER_ANSWERS = default_answers("gender")
 """Gender, in words of people."""
-
-AGE_ANSWERS = AnswerSet(
-    labels={
-        "young": (
-            *("young", "younger", "child", "children", "kid", "baby", "infant", "toddler", "youth"),
-            *("teen", "teenage", "teenager", "adolescent", "0-30", "0 to 30", "under 30", "below 30"),
-        ),
-        "middle_aged": ("middle-aged", "middle aged", "middle age", "30-60", "30 to 60", "between 30 and 60"),
-        "elderly": (
-            *("elderly", "elder", "senior", "senior citizen", "60+", "over 60", "above 60"),
-            *("60 or older", "60 and older", "60 or over", "60 and over", "60 or above", "60 and above"),
-        ),
-    },
-    reasons=_reasons(),
-)
-"""Age groups as BIGbench cuts them: 0 to 30, 30 to 60, 60 and more years. A bare number of years is no answer."""
-
-RACE_ANSWERS = AnswerSet(
-    labels={
-        "white": ("white", "caucasian", "european"),
-        "black": ("black", "african", "african american"),
-        "latino_hispanic": ("latino", "latina", "latinx", "latin american", "hispanic"),
-        "east_asian": ("east asian", "chinese", "japanese", "korean"),
-        "southeast_asian": (
-            *("southeast asian", "south east asian", "south eastern asian", "southeastern asian"),
-            *("thai", "vietnamese", "filipino", "filipina", "indonesian", "malay", "malaysian"),
-        ),
-        "south_asian": ("south asian", "indian", "pakistani", "bangladeshi", "sri lankan"),
-        "middle_eastern": ("middle eastern", "arab", "arabic", "persian", "north african"),
-    },
-    reasons=_reasons(
-        *("native american", "american indian", "indigenous", "pacific islander"),
-        ambiguous=("mixed", "multiracial"),
-    ),
-)
-"""FairFace's seven classes (Indian is `south_asian` here). "Asian" alone is no answer."""
-
-ANSWERS: dict[str, AnswerSet] = {"gender": GENDER_ANSWERS, "age": AGE_ANSWERS, "race": RACE_ANSWERS}
-"""By attribute."""

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-from detector_bench.detectors.answer_reading import ANSWERS, AnswerSet, prediction_from, require_classes
+from detector_bench.detectors.answer_reading import AnswerSet, default_answers, prediction_from, require_classes
 from detector_bench.detectors.base import Card, detector
 from detector_bench.detectors.prediction import Prediction
 from detector_bench.errors import nearest_hint
@@ -20,24 +20,18 @@ from detector_bench.weights.checkpoints import CheckpointField
 REFUSED = "refused"
 """The reason for an image that the model, or a filter before it, declined to judge."""
 
-QUESTIONS: dict[str, str] = {
-    attribute: f"Look at the most prominent person in this image. {asked} Answer with one of these only: "
-    f"{offered}, unknown. Say unknown if nobody is to be seen or it cannot be told."
-    for attribute, asked, offered in (
-        ("gender", "Does this person look male or female?", "male, female"),
-        (
-            "age",
-            "How old does this person look?",
-            "young (0-30 years), middle-aged (30-60 years), elderly (60+ years)",
-        ),
-        (
-            "race",
-            "Which of these groups does this person look like?",
-            "White, Black, Latino, East Asian, Southeast Asian, South Asian, Middle Eastern",
-        ),
+
+def default_question(attribute: str) -> str | None:
+    """What is asked about an attribute: about what is perceived, never about who somebody is. None: its file has no
+    question for judges."""
+    known = ATTRIBUTES[attribute]
+    if known.judge is None:
+        return None
+    offered = ", ".join(each.offered for each in known.choices)
+    return (
+        f"Look at the most prominent person in this image. {known.judge.question or known.question} Answer with one "
+        f"of these only: {offered}, unknown. Say unknown if nobody is to be seen or it cannot be told."
     )
-}
-"""The default question about each attribute, about what is perceived, never about who somebody is."""
 
 
 class OpenAiModel(ChatEndpoint):
@@ -86,7 +80,8 @@ def _questions(value: Any) -> Any:
     for name, given in value.items():
         if name not in ATTRIBUTES:
             raise ValueError(f"unknown attribute {name!r}: {nearest_hint(str(name), ATTRIBUTES)}")
-        defaults = {"question": QUESTIONS.get(name), "answers": ANSWERS.get(name)}
+        asked = default_question(name)
+        defaults = {"question": asked, "answers": asked and default_answers(name)}
         own = {} if given is None else {"question": given} if isinstance(given, str) else given
         filled[name] = {**defaults, **own} if isinstance(own, Mapping) else own
     return filled
@@ -122,8 +117,8 @@ class VlmJudge(BaseModel):
     questions: Annotated[dict[str, Question], BeforeValidator(_questions), Field(min_length=1)] = Field(
         default=("gender",), validate_default=True
     )
-    """By attribute: by default gender alone. `[gender, age, race]` takes the default questions and answers; a text
-    takes another question, a mapping also other answers."""
+    """By attribute: by default gender alone. `[gender, head_cover]` takes the questions and answers of the attributes'
+    files; a text takes another question, a mapping also other answers."""
 
     @model_validator(mode="after")
     def _labels_are_known(self) -> VlmJudge:

@@ -30,7 +30,7 @@ from detector_bench.metrics.measured_values import (
 )
 from detector_bench.results.schema import VALUE_COLUMN
 
-_IN_YEARS = "age"
+_IN_YEARS = "years"
 _ROUNDING = 1e-6
 """A standard error that is a smaller part of its mean comes from rounding, not from scatter."""
 
@@ -84,7 +84,7 @@ class MeasuredValues:
         ]
         shape = (0, *index.shape)
         stacked = [np.stack(each) for each in zip(*sums, strict=True)] or [np.zeros(shape, dtype=np.int64)] * 6
-        return cls(ErrorSums(*stacked), counts.scopes, attribute.name == _IN_YEARS, intervals)
+        return cls(ErrorSums(*stacked), counts.scopes, attribute.unit.name == _IN_YEARS, intervals)
 
     def scope_scores(self) -> ScoreTable:
         """Metrics for every scope: `[detector, 1 + T2I models, 1 + categories, metric]`."""

@@ -27,29 +27,21 @@ class Question:
         text: the question in plain English.
         classes: the labels of an image that can be judged, in the order in which they are offered.
         value_range: lowest and highest of the number that may stand beside a class; None: there is no such number.
+        reasons: what may be given for `low_quality`; none is accepted too. An answer is about all questions of a desk
+            at once, so each takes the reasons of all.
     """
 
     name: str
     text: str
     classes: tuple[str, ...]
     value_range: tuple[float, float] | None = None
+    reasons: tuple[str, ...] = LOW_QUALITY_REASONS
 
     @property
     def labels(self) -> tuple[str, ...]:
         """All accepted labels: the classes, `low_quality` and `others`."""
         return (*self.classes, LOW_QUALITY, OTHERS)
 
-    @property
-    def reasons(self) -> tuple[str, ...]:
-        """Reasons that may be given for `low_quality`; none is accepted too."""
-        return LOW_QUALITY_REASONS
-
-
-_IMAGE_TEXTS = {
-    "gender": "Which gender do you perceive?",
-    "age": "Which age group do you perceive?",
-    "race": "Which race do you perceive?",
-}
 
 PAIR_QUESTIONS: dict[str, Question] = {
     question.name: question
@@ -71,19 +63,14 @@ PAIR_QUESTIONS: dict[str, Question] = {
 
 
 def _image_question(name: str) -> Question:
-    text = _IMAGE_TEXTS.get(name, f"Which {name.replace('_', ' ')} do you perceive?")
-    unit = ATTRIBUTES[name].unit
-    value_range = None if unit is None else (float(unit.lowest), float(unit.highest))
-    return Question(name, text, ATTRIBUTES[name].classes, value_range)
-
-
-IMAGE_QUESTIONS: dict[str, Question] = {name: _image_question(name) for name in ATTRIBUTES}
-"""The questions of the image task: one for each attribute of the vocabulary."""
+    attribute = ATTRIBUTES[name]
+    value_range = None if attribute.unit is None else (attribute.unit.lowest, attribute.unit.highest)
+    return Question(name, attribute.question, attribute.classes, value_range)
 
 
 def questions_of(task: Task) -> dict[str, Question]:
-    """All questions that a task may ask, by name."""
-    return IMAGE_QUESTIONS if task is Task.IMAGES else PAIR_QUESTIONS
+    """All questions that a task may ask, by name: of images, one for each attribute of the vocabulary."""
+    return {name: _image_question(name) for name in ATTRIBUTES} if task is Task.IMAGES else PAIR_QUESTIONS
 
 
 def question_named(task: Task, name: str) -> Question:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from detector_bench.config_errors import config_error_from
 from detector_bench.labelling.questions import Question, Task, question_named, questions_of
+from detector_bench.vocabulary import ATTRIBUTES, reasons_of
 
 PAPER_CALIBRATION_IMAGES = 150
 """Lyu 2025, section 3.3, step 1: the standards are discussed on 150 images first."""
@@ -73,7 +75,11 @@ class DeskSettings(BaseModel):
     @property
     def questions(self) -> tuple[Question, ...]:
         """The questions that are asked, in order."""
-        return tuple(question_named(self.task, name) for name in self.attributes)
+        asked = tuple(question_named(self.task, name) for name in self.attributes)
+        if self.task is Task.PAIRS:
+            return asked
+        reasons = reasons_of(ATTRIBUTES[name] for name in self.attributes)
+        return tuple(replace(question, reasons=reasons) for question in asked)
 
     def calibration_size(self, items: int) -> int:
         """How many of so many items belong to the calibration round."""

@@ -304,7 +304,7 @@ def metric_info(name: str) -> MetricInfo:
     known = {
         pattern.replace(placeholder, word): (pattern, word)
         for pattern in METRICS
-        for placeholder, words in _PLACEHOLDERS.items()
+        for placeholder, words in _words_of_placeholders().items()
         if placeholder in pattern
         for word in words
     }
@@ -316,7 +316,8 @@ def metric_info(name: str) -> MetricInfo:
     return replace(info, name=name, meaning=f"{info.meaning} ({word})")
 
 
-_PLACEHOLDERS: dict[str, tuple[str, ...]] = {
-    CLASS: tuple(dict.fromkeys(word for attribute in ATTRIBUTES.values() for word in attribute.classes)),
-    LABEL: tuple(dict.fromkeys(word for attribute in ATTRIBUTES.values() for word in attribute.labels)),
-}
+def _words_of_placeholders() -> dict[str, tuple[str, ...]]:
+    return {
+        CLASS: tuple(dict.fromkeys(word for attribute in ATTRIBUTES.values() for word in attribute.classes)),
+        LABEL: tuple(dict.fromkeys(word for attribute in ATTRIBUTES.values() for word in attribute.labels)),
+    }

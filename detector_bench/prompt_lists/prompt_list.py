@@ -10,7 +10,7 @@ import pandas as pd
 
 from detector_bench.dataset.image_tree import slug
 from detector_bench.errors import ConfigError, nearest_hint
-from detector_bench.results.schema import BASE_PROMPT_COLUMN, PROMPT_COLUMNS, STATED_COLUMNS, WEIGHT_COLUMN
+from detector_bench.results.schema import BASE_PROMPT_COLUMN, PROMPT_COLUMNS, WEIGHT_COLUMN, stated_columns
 from detector_bench.vocabulary import ALL
 
 KEEP_ATTRIBUTES = "Leave the person's gender, skin tone and age exactly as they are."
@@ -158,7 +158,7 @@ class PromptList:
         """
         rows = [(key, prompt.category, prompt.word, prompt.text) for key, prompt in self.prompts.items()]
         table = pd.DataFrame(rows, columns=list(PROMPT_COLUMNS), dtype="str")
-        for attribute, column in STATED_COLUMNS.items():
+        for attribute, column in stated_columns().items():
             if any(attribute in prompt.stated for prompt in self.prompts.values()):
                 table[column] = [prompt.stated.get(attribute, "") for prompt in self.prompts.values()]
         if self.bases:

@@ -15,7 +15,7 @@ from detector_bench.errors import Problem, nearest_hint
 from detector_bench.prompt_lists.articles import indefinite_article
 from detector_bench.prompt_lists.cell_checks import Cell, check_text, report_repeats
 from detector_bench.prompt_lists.prompt_list import Prompt
-from detector_bench.results.schema import STATED_COLUMNS, STATED_PREFIX, WEIGHT_COLUMN
+from detector_bench.results.schema import STATED_PREFIX, WEIGHT_COLUMN, stated_columns
 from detector_bench.vocabulary import ALL
 
 WORD = "[word]"
@@ -66,7 +66,7 @@ def _statements(words: TextTable | None, templates: TextTable | None, findings: 
         return []
     stated: list[dict[str, str]] = [{} for _ in range(len(words))]
     categories = words.column("category").to_pylist()
-    for attribute, column in STATED_COLUMNS.items():
+    for attribute, column in stated_columns().items():
         if not words.has(column) and not templates.has(column):
             continue
         of_template = dict(zip(templates.column("category").to_pylist(), _column(templates, column), strict=True))
@@ -107,7 +107,7 @@ def _read(path: Path, column: str, findings: Findings, *, weights: bool = False)
         path.parent,
         path.stem,
         required=("category", column),
-        optional=(*STATED_COLUMNS.values(), *([WEIGHT_COLUMN] if weights else [])),
+        optional=(*stated_columns().values(), *([WEIGHT_COLUMN] if weights else [])),
         numbers=(WEIGHT_COLUMN,),
         closed_prefix=STATED_PREFIX,
         findings=findings,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import pyarrow as pa
 
 from detector_bench.vocabulary import ATTRIBUTES
@@ -10,9 +12,9 @@ IMAGE_COLUMNS = ("image_id", "path", "t2i_model", "prompt_id")
 PROMPT_COLUMNS = ("prompt_id", "category", "word", "prompt")
 
 STATED_PREFIX = "stated_"
-STATED_COLUMNS = {attribute: STATED_PREFIX + attribute for attribute in ATTRIBUTES}
-"""Optional columns of the prompts, by attribute: what the prompt asks for ("one White Dancer": `white`), a word of
-`Attribute.statements`; empty where it leaves the attribute open. Without the column nothing is known of it."""
+"""Begins the names of optional columns of the prompts, one for each attribute: what the prompt asks for ("one White
+Dancer": `white`), a word of `Attribute.statements`; empty where it leaves the attribute open. Without the column nothing
+is known of it."""
 
 BASE_PROMPT_COLUMN = "base_prompt_id"
 """Optional column of the prompts: the id of the same prompt without what it states ("one Dancer"), or empty."""
@@ -21,7 +23,16 @@ WEIGHT_COLUMN = "weight"
 """Optional column of the prompts: what a prompt counts for in a weighted mean, a number above 0. An empty cell
 stands for the weight of its base prompt."""
 
-OPTIONAL_PROMPT_COLUMNS = (*STATED_COLUMNS.values(), BASE_PROMPT_COLUMN, WEIGHT_COLUMN)
+
+def stated_columns(attributes: Iterable[str] = ATTRIBUTES) -> dict[str, str]:
+    """The column of the prompts that says what they state of an attribute, by attribute."""
+    return {attribute: STATED_PREFIX + attribute for attribute in attributes}
+
+
+def optional_prompt_columns(attributes: Iterable[str] = ATTRIBUTES) -> tuple[str, ...]:
+    """The columns that a prompt table may have, where these attributes are known."""
+    return (*stated_columns(attributes).values(), BASE_PROMPT_COLUMN, WEIGHT_COLUMN)
+
 
 LABEL_COLUMNS = ("image_id", "annotator", "attribute", "label", "reason")
 

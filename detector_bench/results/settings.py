@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from detector_bench.errors import ConfigError
 from detector_bench.results.run_record import EVALUATION, read_run_record
+from detector_bench.vocabulary import ATTRIBUTES
 
 if TYPE_CHECKING:
     from detector_bench.dataset import ImageSet
@@ -21,7 +22,9 @@ def evaluation_settings(study: Study, folder: Path) -> dict[str, Any]:
         study: what is evaluated, and how.
         folder: the result folder, from which files of score systems are named.
     """
+    own = [name for name in study.attributes if name not in ATTRIBUTES.built_in]
     return {
+        **({"classes": {name: list(ATTRIBUTES[name].classes) for name in own}} if own else {}),
         "detectors": [entry.name for entry in study.detectors],
         "attributes": list(study.attributes),
         "n_clear": study.n_clear,

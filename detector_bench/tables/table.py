@@ -9,6 +9,8 @@ from enum import StrEnum
 from functools import cached_property
 from typing import Literal
 
+from detector_bench.vocabulary import ATTRIBUTES
+
 DASH = "-"
 """Printed where there is no number; a note below the table says why."""
 
@@ -105,7 +107,10 @@ class Row:
 
 def ethics_note(attribute: str) -> str:
     """What numbers about an attribute, or about several in words, are not."""
-    return f"Perceived {attribute.replace('_', ' ')}, as seen in synthetic images; not an identity."
+    known = ATTRIBUTES.get(attribute)
+    words = attribute.replace("_", " ") if known is None else known.words
+    note = f"Perceived {words}, as seen in synthetic images; not an identity."
+    return f"{note} {known.care}" if known is not None and known.care else note
 
 
 @dataclass(frozen=True)

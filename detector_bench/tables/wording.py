@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from detector_bench.tables.table import DASH, Arrow, Cell
-from detector_bench.vocabulary import LOW_QUALITY
+from detector_bench.vocabulary import ATTRIBUTES, LOW_QUALITY
 
 
 def fixed(value: float, *, decimals: int) -> str:
@@ -81,7 +81,7 @@ def whole(value: float) -> str:
 
 def attribute_in_words(attribute: str) -> str:
     """An attribute inside a sentence: `skin_tone` becomes `skin tone`."""
-    return attribute.replace("_", " ")
+    return ATTRIBUTES[attribute].words if attribute in ATTRIBUTES else attribute.replace("_", " ")
 
 
 def attributes_in_words(attributes: Sequence[str]) -> str:

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+from detector_bench.vocabulary.attribute_files import (
+    ATTRIBUTES,
+    attribute_named,
+    attributes_of,
+    read_attributes,
+    write_attributes,
+)
 from detector_bench.vocabulary.attributes import (
     ALL,
-    ATTRIBUTES,
     GROUND_TRUTH,
     LOW_QUALITY,
     LOW_QUALITY_REASONS,
     OTHERS,
     PARTLY,
     Attribute,
+    AttributeClass,
     Status,
     Unit,
-    attribute_named,
+    reasons_of,
 )
 
 __all__ = [
@@ -25,7 +32,12 @@ __all__ = [
     "OTHERS",
     "PARTLY",
     "Attribute",
+    "AttributeClass",
     "Status",
     "Unit",
     "attribute_named",
+    "attributes_of",
+    "read_attributes",
+    "reasons_of",
+    "write_attributes",
 ]

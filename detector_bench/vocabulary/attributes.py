@@ -2,14 +2,21 @@
 
 Perceived gender, age group and race are what annotators and detectors see in a synthetic image. They are not
 an identity, and nobody's identity can be read off them.
+
+An attribute is data, see `attribute_files`.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
+from functools import cached_property
+from itertools import pairwise
+from typing import Any, Literal
 
-from detector_bench.errors import ConfigError, nearest_hint
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 LOW_QUALITY = "low_quality"
 """Human label: the attribute cannot be judged from the image (several people, nobody, face not visible)."""
@@ -35,61 +42,11 @@ class Status(StrEnum):
     ERROR = "error"
 
 
-@dataclass(frozen=True, slots=True)
-class Unit:
-    """What a measured value of an attribute is counted in, and its range."""
-
-    name: str
-    lowest: float
-    highest: float
-
-
-@dataclass(frozen=True, slots=True)
-class Attribute:
-    """A property that detectors and annotators perceive, with the classes that a clear image can show."""
-
-    name: str
-    classes: tuple[str, ...]
-    unit: Unit | None = None
-    """Of the number that may stand beside a class, in the column `value`; None: there is no such number."""
-
-    @property
-    def labels(self) -> tuple[str, ...]:
-        """All labels a human may give: the classes, `low_quality` and `others`."""
-        return (*self.classes, LOW_QUALITY, OTHERS)
-
-    @property
-    def statements(self) -> tuple[str, ...]:
-        """All that a prompt may state of it: a class, `others` (outside the classes), or `partly`."""
-        return (*self.classes, OTHERS, PARTLY)
-
-
-ATTRIBUTES: dict[str, Attribute] = {
-    attribute.name: attribute
-    for attribute in (
-        Attribute("gender", ("male", "female")),
-        Attribute("age", ("young", "middle_aged", "elderly"), Unit("years", 0, 120)),
-        Attribute(
-            "race",
-            (
-                "white",
-                "black",
-                "latino_hispanic",
-                "east_asian",
-                "southeast_asian",
-                "south_asian",
-                "middle_eastern",
-            ),
-        ),
-        Attribute(
-            "skin_tone",
-            tuple(f"monk_{shade:02d}" for shade in range(1, 11)),
-            Unit("mean grey value", 0, 255),
-        ),
-    )
-}
-"""Age groups are cut at 30 and 60 years (BIGbench). Skin tones are the Monk scale's ten shades, light to dark;
-their value is the mean brightness of the facial skin (BiasPainter), which falls from shade to shade."""
+RESERVED_WORDS = (
+    *(LOW_QUALITY, OTHERS, PARTLY, ALL, GROUND_TRUTH, *Status),
+    *("no_verdict", "uncertain", "unknown", "average"),
+)
+"""No attribute and no class may bear them: they mean something else in tables, prompts, answers or configurations."""
 
 LOW_QUALITY_REASONS: tuple[str, ...] = (
     "several_people",
@@ -100,14 +57,210 @@ LOW_QUALITY_REASONS: tuple[str, ...] = (
 )
 """Why a human called an image low-quality; an empty reason is allowed, free text after `others` too."""
 
+CLASS_KEYS = "1234567890abcdefhijkmpqrvwy"
+"""Keys of the labelling desk that may stand for a class, in the order in which classes without a key get one; the
+other letters are its commands."""
 
-def attribute_named(name: str) -> Attribute:
-    """Look an attribute up by name.
+_NAME = re.compile(r"[a-z][a-z0-9_]{0,39}")
+
+
+class _Entry(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str
+    text: str
+    """What buttons and pages call it; by default its name, with blanks."""
+    hint: str = ""
+    """What helps annotators to decide, beside the text."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _with_texts(cls, value: Any) -> Any:
+        entry = {"name": value} if isinstance(value, str) else value
+        if not isinstance(entry, Mapping) or not isinstance(entry.get("name"), str):
+            raise ValueError(
+                f"a name, or a mapping with `name`, is expected (yes, no and numbers need quotes); got {value!r}"
+            )
+        return {**cls._defaults(entry["name"].replace("_", " ")), **entry}
+
+    @classmethod
+    def _defaults(cls, words: str) -> dict[str, Any]:
+        return {"text": words.capitalize()}
+
+    @field_validator("name")
+    @classmethod
+    def _is_a_name(cls, name: str) -> str:
+        return _checked_name(name)
+
+
+class AttributeClass(_Entry):
+    """A class of an attribute, and how annotators and vision-language judges are offered it."""
+
+    key: str = Field(default="", pattern=f"^[{CLASS_KEYS}]?$")
+    """Of the labelling desk; by default the first of `CLASS_KEYS` that is free."""
+    colour: str = Field(default="", pattern="^(#[0-9a-f]{6})?$")
+    """Of the button, `#rrggbb`; empty: none."""
+    start: float | None = Field(default=None, alias="from")
+    """The lowest value of the class, where classes are ranges of a measured value; given for all classes or none."""
+    offered: str
+    """What a judge is told that it may answer; by default the name, with blanks."""
+    answers: tuple[str, ...]
+    """Words and phrases by which a judge may mean it; by default the name, with blanks."""
+
+    @classmethod
+    def _defaults(cls, words: str) -> dict[str, Any]:
+        return {**super()._defaults(words), "offered": words, "answers": [words]}
+
+
+class LowQualityReason(_Entry):
+    """A reason why an image cannot be judged, beside `LOW_QUALITY_REASONS`."""
+
+
+class JudgeQuestion(BaseModel):
+    """How a vision-language judge is asked, unless its study words the question itself."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    question: str = ""
+    """About the most prominent person; by default the annotators' question."""
+    unknown: tuple[str, ...] = ()
+    """Words that mean that it cannot be told, beyond those that hold for every attribute."""
+    ambiguous: tuple[str, ...] = ()
+    """Words that mean several classes at once."""
+
+
+class Unit(BaseModel):
+    """What a measured value of an attribute is counted in, and its range."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str
+    lowest: float
+    highest: float
+
+
+class Attribute(BaseModel):
+    """A property that detectors and annotators perceive, with the classes that a clear image can show.
 
     Raises:
-        ConfigError: no such attribute; the message names the nearest known ones.
+        pydantic.ValidationError: a name that is none or reserved, fewer than two classes, a class or key twice, or a
+            unit and ranges that do not fit the kind.
     """
-    try:
-        return ATTRIBUTES[name]
-    except KeyError:
-        raise ConfigError(f"unknown attribute {name!r}: {nearest_hint(name, ATTRIBUTES)}") from None
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str
+    choices: tuple[AttributeClass, ...] = Field(alias="classes", min_length=2, max_length=len(CLASS_KEYS))
+    """The classes with their texts, in the order of tables and buttons."""
+    kind: Literal["class", "ordinal", "measured"] = "class"
+    """ordinal: the classes have an order, from the first to the last. measured: that, and a number in `unit` may stand
+    beside the class. The order is that of tables and figures; metrics count a mistake by one class like any other."""
+    unit: Unit | None = None
+    """Of the number that may stand beside a class, in the column `value`; None: there is no such number."""
+    words: str = ""
+    """Inside a sentence: "perceived skin tone". By default the name, with blanks."""
+    title: str = ""
+    """Above the buttons of the desk; by default "Perceived skin tone"."""
+    short: str = ""
+    """Where there is little room; by default "Skin tone"."""
+    question: str = ""
+    """What annotators are asked; by default "Which skin tone do you perceive?"."""
+    care: str = ""
+    """A sentence on what the numbers are not, beside the one that every attribute has; tables, reports and the desk
+    show it."""
+    judge: JudgeQuestion | None = JudgeQuestion()
+    """None: a judge has no question about it unless its study words one."""
+    reasons: tuple[LowQualityReason, ...] = ()
+    """Why an image can be low-quality, beside `LOW_QUALITY_REASONS`."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _with_texts(cls, value: Any) -> Any:
+        if not isinstance(value, Mapping) or not isinstance(value.get("name"), str):
+            return value
+        words = value.get("words") or value["name"].replace("_", " ")
+        texts = {
+            "words": words,
+            "title": f"Perceived {words}",
+            "short": f"{words[:1].upper()}{words[1:]}",
+            "question": f"Which {words} do you perceive?",
+        }
+        return {**texts, **value}
+
+    @field_validator("name")
+    @classmethod
+    def _is_a_name(cls, name: str) -> str:
+        return _checked_name(name)
+
+    @field_validator("choices")
+    @classmethod
+    def _differ(cls, choices: tuple[AttributeClass, ...]) -> tuple[AttributeClass, ...]:
+        for what, given in (
+            ("class", [each.name for each in choices]),
+            ("key", [each.key for each in choices if each.key]),
+        ):
+            if repeated := [word for word, times in Counter(given).items() if times > 1]:
+                raise ValueError(f"the {what} {repeated[0]!r} stands here twice; accepted: each {what} once")
+        free = iter(key for key in CLASS_KEYS if key not in {each.key for each in choices})
+        return tuple(each if each.key else each.model_copy(update={"key": next(free)}) for each in choices)
+
+    @field_validator("reasons")
+    @classmethod
+    def _are_new(cls, reasons: tuple[LowQualityReason, ...]) -> tuple[LowQualityReason, ...]:
+        names = [*LOW_QUALITY_REASONS, *(each.name for each in reasons)]
+        if repeated := [name for name, times in Counter(names).items() if times > 1]:
+            raise ValueError(f"{repeated[0]!r} is a reason already; accepted: a reason that is new")
+        return reasons
+
+    @model_validator(mode="after")
+    def _measure_fits(self) -> Attribute:
+        if (self.unit is None) == (self.kind == "measured"):
+            raise ValueError(
+                f"kind is {self.kind!r} and unit is {'missing' if self.unit is None else repr(self.unit.name)}; "
+                "accepted: a unit (name, lowest, highest) for kind 'measured', and for no other"
+            )
+        starts = [each.start for each in self.choices if each.start is not None]
+        if starts and (
+            self.unit is None
+            or len(starts) < len(self.choices)
+            or starts[0] < self.unit.lowest
+            or any(low >= high for low, high in pairwise([*starts, self.unit.highest]))
+        ):
+            raise ValueError(
+                f"classes begin with `from` {', '.join(f'{start:g}' for start in starts)}; accepted: a rising number "
+                "within the unit's range for every class of a measured attribute, or for none"
+            )
+        return self
+
+    @cached_property
+    def classes(self) -> tuple[str, ...]:
+        """The classes' names, in order."""
+        return tuple(each.name for each in self.choices)
+
+    @cached_property
+    def labels(self) -> tuple[str, ...]:
+        """All labels a human may give: the classes, `low_quality` and `others`."""
+        return (*self.classes, LOW_QUALITY, OTHERS)
+
+    @property
+    def statements(self) -> tuple[str, ...]:
+        """All that a prompt may state of it: a class, `others` (outside the classes), or `partly`."""
+        return (*self.classes, OTHERS, PARTLY)
+
+    @property
+    def starts(self) -> tuple[float, ...]:
+        """Where the classes are ranges of the value: the lowest value of each. Otherwise empty."""
+        return tuple(each.start for each in self.choices if each.start is not None)
+
+
+def _checked_name(name: str) -> str:
+    if not _NAME.fullmatch(name):
+        raise ValueError(f"{name!r} is no name; accepted: lower-case letters, digits and underscores, 40 at most")
+    if name in RESERVED_WORDS:
+        raise ValueError(f"{name!r} is reserved; accepted: any name but {', '.join(RESERVED_WORDS)}")
+    return name
+
+
+def reasons_of(attributes: Iterable[Attribute]) -> tuple[str, ...]:
+    """Why an image may be low-quality where these attributes are labelled: one look answers for all of them."""
+    return (*LOW_QUALITY_REASONS, *dict.fromkeys(each.name for known in attributes for each in known.reasons))

@@ -11,17 +11,10 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-MONK_SHADES: dict[str, tuple[int, int, int]] = {
-    "monk_01": (0xF6, 0xED, 0xE4),
-    "monk_02": (0xF3, 0xE7, 0xDB),
-    "monk_03": (0xF7, 0xEA, 0xD0),
-    "monk_04": (0xEA, 0xDA, 0xBA),
-    "monk_05": (0xD7, 0xBD, 0x96),
-    "monk_06": (0xA0, 0x7E, 0x56),
-    "monk_07": (0x82, 0x5C, 0x43),
-    "monk_08": (0x60, 0x41, 0x34),
-    "monk_09": (0x3A, 0x31, 0x2A),
-    "monk_10": (0x29, 0x24, 0x20),
+from detector_bench.vocabulary.attribute_files import ATTRIBUTES
+
+MONK_SHADES: dict[str, tuple[int, ...]] = {
+    each.name: tuple(bytes.fromhex(each.colour.removeprefix("#"))) for each in ATTRIBUTES["skin_tone"].choices
 }
 """Red, green and blue (sRGB, 0 to 255), by the class of the attribute `skin_tone`."""
 

@@ -10,9 +10,8 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from detector_bench.labelling import Choice, Decision, Disagreement, LabelStore
-from detector_bench.labelling.web.label_texts import label_texts
 from detector_bench.labelling.web.messages import MOST_ANSWERS, SentChoice, image_address
-from detector_bench.labelling.web.wording import question_view, reason_views
+from detector_bench.labelling.web.wording import label_texts, question_view, reason_views
 from detector_bench.vocabulary import ATTRIBUTES, LOW_QUALITY, OTHERS
 
 _DIGITS = 9
@@ -90,7 +89,7 @@ class AdjudicationView:
             "store": hashlib.sha256(str(store.path.resolve()).encode()).hexdigest()[:16],
             "task": store.settings.task.value,
             "questions": self._questions,
-            "reasons": reason_views(),
+            "reasons": reason_views(store.questions),
             "with_names": with_names,
             "items_left": [one.total - one.done for one in progress],
             "calibration_total": progress[0].calibration_total,

@@ -16,8 +16,7 @@ from detector_bench.errors import ConfigError, nearest_hint
 from detector_bench.labelling import LabelStore, Question
 from detector_bench.labelling.agreement_numbers import Agreement, LabelsSideBySide, Round
 from detector_bench.labelling.web.agreement_words import GRADES, GRADES_SOURCE, verdict
-from detector_bench.labelling.web.label_texts import label_texts
-from detector_bench.labelling.web.wording import question_view
+from detector_bench.labelling.web.wording import label_texts, question_view
 from detector_bench.vocabulary import ALL
 
 _SHORTEST_REST = 1.0

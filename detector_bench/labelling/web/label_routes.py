@@ -34,7 +34,7 @@ def _session(annotator: AnnotatorName, store: TheStore, desk: TheDesk, person: T
         "store": hashlib.sha256(str(store.path.resolve()).encode()).hexdigest()[:16],
         "task": task.value,
         "questions": [question_view(question, task=task) for question in store.questions],
-        "reasons": reason_views(),
+        "reasons": reason_views(store.questions),
         "guidelines": desk.guidelines,
         "may_review": person is None,
         "progress": progress_view(store.progress(annotator)),

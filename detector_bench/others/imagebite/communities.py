@@ -7,7 +7,6 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from detector_bench.dataset.label_values import CLASS_STARTS
 from detector_bench.errors import ConfigError, nearest_hint
 from detector_bench.vocabulary import ATTRIBUTES, OTHERS, PARTLY, attribute_named
 
@@ -115,7 +114,7 @@ class Meaning:
         """
         if self.years is None:
             return self.labels[0] if len(self.labels) == 1 else PARTLY if self.labels else OTHERS
-        starts = (*CLASS_STARTS[attribute], math.inf)
+        starts = (*attribute_named(attribute).starts, math.inf)
         for label, start, end in zip(attribute_named(attribute).classes, starts[:-1], starts[1:], strict=True):
             if start <= self.years.first and self.years.last < end:
                 return label

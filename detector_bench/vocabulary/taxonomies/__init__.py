@@ -6,11 +6,12 @@ from detector_bench.vocabulary.taxonomies.catalogue import (
     MAPPINGS,
     OURS,
     TAXONOMIES,
+    MappingField,
     mapping,
     mapping_named,
+    own_mapping,
     taxonomy_named,
 )
-from detector_bench.vocabulary.taxonomies.own import MappingField, own_mapping
 from detector_bench.vocabulary.taxonomies.taxonomy import Mapping, SharesByClass, Taxonomy
 
 __all__ = [
