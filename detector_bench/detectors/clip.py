@@ -11,9 +11,13 @@ from detector_bench.detectors.filters import Filter, first_reason
 from detector_bench.detectors.prediction import Prediction
 from detector_bench.detectors.reading import UNCERTAIN, ClassReading, Verdict
 from detector_bench.errors import nearest_hint
-from detector_bench.perception.clip.encoders import ClipEncoder, TransformersClip
-from detector_bench.perception.clip.similarities import ClipImageEmbeddings, ClipSimilarities
-from detector_bench.perception.crop import Crop
+from detector_bench.perception.boxes import Crop
+from detector_bench.perception.clip.stages import (
+    ClipEncoder,
+    ClipImageEmbeddings,
+    ClipSimilarities,
+    TransformersClip,
+)
 from detector_bench.perception.stage import Batch, Frame, Stage
 from detector_bench.vocabulary import ATTRIBUTES
 

@@ -18,7 +18,7 @@ from detector_bench.detectors.clip import (
 )
 from detector_bench.detectors.filters import FaceFilter
 from detector_bench.detectors.prediction import Prediction
-from detector_bench.perception.clip.encoders import ClipEncoder, TransformersClip
+from detector_bench.perception.clip.stages import ClipEncoder, TransformersClip
 from detector_bench.perception.faces.yunet import YuNetFaces
 from detector_bench.perception.stage import Batch, Stage, StageField
 

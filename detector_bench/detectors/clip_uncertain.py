@@ -16,8 +16,12 @@ from detector_bench.detectors.clip import (
     prompt_reading,
 )
 from detector_bench.detectors.prediction import Prediction
-from detector_bench.perception.clip.encoders import ClipEncoder, TransformersClip
-from detector_bench.perception.clip.similarities import ClipImageEmbeddings, ClipSimilarities
+from detector_bench.perception.clip.stages import (
+    ClipEncoder,
+    ClipImageEmbeddings,
+    ClipSimilarities,
+    TransformersClip,
+)
 from detector_bench.perception.stage import Batch, Stage
 
 PERSON_PROMPT = "a photo of a person"

@@ -25,9 +25,10 @@ from detector_bench.perception.torch_settings import (
     chosen_device,
     chosen_precision,
     exact_convolutions,
+    from_folder,
     shorten_products,
+    silenced,
 )
-from detector_bench.perception.transformers_loading import from_folder, silenced
 from detector_bench.weights import Checkpoint, Weights, WeightsLocator
 from detector_bench.weights.catalogue import CLIP_VIT_LARGE_PATCH14
 from detector_bench.weights.checkpoints import CheckpointField

@@ -11,7 +11,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_valida
 
 from detector_bench.errors import ConfigError, MissingExtraError, WeightsError
 from detector_bench.extras import is_installed, require
-from detector_bench.perception.transformers_loading import silenced
+from detector_bench.perception.torch_settings import silenced
 from detector_bench.weights import Weights, WeightsLocator
 from detector_bench.weights.catalogue import MIVOLO_IMDB, MIVOLO_V2
 from detector_bench.weights.checkpoints import CheckpointField

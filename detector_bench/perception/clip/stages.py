@@ -1,18 +1,50 @@
-"""CLIP as two stages, so that a changed prompt costs no look at an image."""
+"""CLIP as two stages, so that a changed prompt costs no look at an image, with any of three packages.
+
+The field `encoder` of the stages and of CLIP's detectors says which network, and what runs it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Annotated, ClassVar
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
-from pydantic import Field, StringConstraints
+from pydantic import BeforeValidator, Field, StringConstraints
 
 from detector_bench.errors import ConfigError
-from detector_bench.perception.clip.encoders import ClipEncoder, TransformersClip
-from detector_bench.perception.crop import Crop
+from detector_bench.perception.boxes import Crop
+from detector_bench.perception.clip.onnx_backend import ClipInput, OnnxClip
+from detector_bench.perception.clip.open_clip_backend import OpenClip
+from detector_bench.perception.clip.transformers_backend import TransformersClip
 from detector_bench.perception.stage import Arrays, Frame, Stage, StageFunction
 from detector_bench.weights import Weights, WeightsLocator
+
+__all__ = [
+    "ClipEncoder",
+    "ClipImageEmbeddings",
+    "ClipInput",
+    "ClipSimilarities",
+    "OnnxClip",
+    "OpenClip",
+    "TransformersClip",
+]
+
+
+def _with_backend(value: Any) -> Any:
+    if isinstance(value, str | Path):
+        return {"backend": "transformers", "checkpoint": str(value)}
+    if isinstance(value, Mapping) and "backend" not in value:
+        return {"backend": "transformers", **value}
+    return value
+
+
+ClipEncoder = Annotated[
+    Annotated[TransformersClip | OpenClip | OnnxClip, Field(discriminator="backend")],
+    BeforeValidator(_with_backend),
+]
+"""A CLIP network in a configuration: `{backend: open_clip, ...}`, `{backend: onnx, ...}`, or for transformers (the
+default backend) `{checkpoint: ...}` or the checkpoint alone."""
 
 
 class ClipImageEmbeddings(Stage):

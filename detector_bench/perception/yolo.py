@@ -17,7 +17,7 @@ from detector_bench.perception.boxes import boxes
 from detector_bench.perception.networks.onnx_session import open_session, session_device
 from detector_bench.perception.stage import Arrays, Frame, Stage, StageFunction
 from detector_bench.perception.torch_settings import OF_THE_FILE, exact_convolutions
-from detector_bench.perception.yolo.ultralytics_loading import device_of_ultralytics, load_network
+from detector_bench.perception.ultralytics_loading import device_of_ultralytics, load_network
 from detector_bench.weights import WeightsFile, WeightsLocator
 from detector_bench.weights.catalogue import YOLOV8N_PERSONS
 from detector_bench.weights.files import WeightsField
@@ -322,3 +322,23 @@ def _result(
         "classes": classes.astype(np.int64),
         "known": np.array([position in known for position in range(len(CLASSES))]),
     }
+
+
+class YoloPersons(YoloView):
+    """Persons found by a YOLO network; how, and with which parameters: see `YoloBoxes`.
+
+    A network that knows no class `person` is refused.
+    """
+
+    kind: ClassVar[str] = "yolo_persons"
+    name: ClassVar[str] = "person"
+
+
+class YoloFaces(YoloView):
+    """Faces found by a YOLO network that was trained to find them, as MiVOLO's own; see `YoloBoxes`.
+
+    A network that knows no class `face`, as those of COCO, is refused.
+    """
+
+    kind: ClassVar[str] = "yolo_faces"
+    name: ClassVar[str] = "face"

@@ -1,20 +1,24 @@
-"""Requests to a service that costs money: paced, patient while it is busy, and silent about its key."""
+"""What services that are sent images share: safe addresses, image files, patient requests, hidden keys."""
 
 from __future__ import annotations
 
+import io
+import logging
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
 from math import isfinite
 from threading import Lock
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
+from urllib.parse import SplitResult, urlsplit
 from weakref import finalize
 
 import httpx
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_exponential, wait_random
-
-from detector_bench.perception.answers.hidden_secrets import Secrets
 
 T = TypeVar("T")
 
@@ -160,3 +164,102 @@ def retry_after(headers: Mapping[str, str]) -> float:
         except ValueError:
             return 0.0
     return max(seconds, 0.0) if isfinite(seconds) else 0.0
+
+
+_HIDDEN = "(hidden)"
+_SHORTEST_SECRET = 8  # a shorter text also stands in answers by chance
+
+
+@dataclass(frozen=True)
+class Secrets:
+    """Texts that nobody may see; they do not show when this is printed."""
+
+    values: tuple[str, ...] = field(repr=False)
+
+    def hidden_in(self, text: str) -> str:
+        """The text without the secrets, should a server repeat them."""
+        for secret in sorted(self.values, key=len, reverse=True):
+            if len(secret) >= _SHORTEST_SECRET:
+                text = text.replace(secret, _HIDDEN)
+        return text
+
+    def hide_in_logs_of(self, *loggers: str) -> None:
+        """Keep them out of what these loggers write: at their most talkative they repeat what a server says."""
+        for name in loggers:
+            logger = logging.getLogger(name)
+            if not any(isinstance(each, _Hiding) and each.secrets == self for each in logger.filters):
+                logger.addFilter(_Hiding(self))
+
+
+class _Hiding(logging.Filter):
+    def __init__(self, secrets: Secrets) -> None:
+        super().__init__()
+        self.secrets = secrets
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        record.msg, record.args = self.secrets.hidden_in(record.getMessage()), None
+        return True
+
+
+_LOOPBACK = ("127.0.0.1", "::1", "localhost")
+
+
+def require_safe_address(address: str, *, allow_http: bool = False) -> None:
+    """Refuse an address that would give a key away.
+
+    Args:
+        address: as it stands in a configuration.
+        allow_http: also without encryption, and not only on this machine.
+
+    Raises:
+        ValueError: no web address, an unencrypted one, or one that holds a user name, query or fragment.
+    """
+    parts = _parts(address)
+    if parts is None or parts.scheme not in ("https", "http"):
+        raise ValueError("an endpoint is an address that begins with https://")
+    if parts.scheme == "http" and not is_on_this_machine(address) and not allow_http:
+        raise ValueError("an endpoint begins with https://, for the key would travel readable by anyone")
+    if parts.username is not None or parts.query or parts.fragment:
+        raise ValueError("an endpoint has no user name, query or fragment; the key comes from the environment")
+
+
+def is_on_this_machine(address: str) -> bool:
+    """Whether the address is one of this machine's own."""
+    parts = _parts(address)
+    return parts is not None and parts.hostname in _LOOPBACK
+
+
+def _parts(address: str) -> SplitResult | None:
+    try:
+        parts = urlsplit(address)
+        return parts if parts.hostname and (parts.port is None or parts.port > 0) else None
+    except ValueError:  # brackets or a port that are none
+        return None
+
+
+ImageFormat = Literal["jpeg", "png"]
+"""PNG is exact; JPEG takes fewer bytes."""
+
+
+def encoded(
+    pixels: NDArray[np.uint8],
+    *,
+    image_format: ImageFormat,
+    jpeg_quality: int,
+    size: tuple[int, int] | None = None,
+) -> bytes:
+    """The content of an image file.
+
+    Args:
+        pixels: (height, width, 3), RGB.
+        image_format: the kind of file.
+        jpeg_quality: 1 to 100; colours keep their full resolution.
+        size: width and height to resize to.
+    """
+    image = Image.fromarray(pixels)
+    if size is not None and size != image.size:
+        image = image.resize(size, Image.Resampling.LANCZOS)
+    options: dict[str, Any] = {"quality": jpeg_quality, "subsampling": 0} if image_format == "jpeg" else {}
+    stream = io.BytesIO()
+    image.save(stream, format=image_format, **options)
+    return stream.getvalue()
