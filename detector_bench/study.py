@@ -32,8 +32,7 @@ from detector_bench.perception.stage import with_inputs
 from detector_bench.results.run_record import write_evaluation_record, write_run_record
 from detector_bench.results.settings import draws, evaluation_settings
 from detector_bench.results.study_result import StudyResult
-from detector_bench.runner.progress import ProgressListener
-from detector_bench.runner.run import RunSettings, run_detectors
+from detector_bench.runner.run import ProgressListener, RunSettings, run_detectors
 from detector_bench.runner.stage_cache import default_cache_folder
 from detector_bench.study_evaluation import columns_needed, evaluate_study
 from detector_bench.study_file import read_mapping, resolve_detector, with_texts_replaced

@@ -26,9 +26,6 @@ from PIL import Image
 from running import Pixels, frames_of, judged
 from small_parts import counted, small_run
 
-import detector_bench.detectors.clip
-import detector_bench.detectors.clip_prob
-import detector_bench.detectors.clip_uncertain  # noqa: F401 - importing them registers them
 from detector_bench.detectors import Detector, Prediction, build_detector
 from detector_bench.errors import ConfigError
 from detector_bench.perception.boxes import boxes

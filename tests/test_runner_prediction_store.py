@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from detector_bench.detectors.prediction import Prediction
+from detector_bench.detectors.base import Prediction
 from detector_bench.errors import DetectorBenchError
 from detector_bench.results.schema import PREDICTIONS
 from detector_bench.runner import prediction_store

@@ -29,7 +29,7 @@ from detector_bench.evaluation.intervals import Intervals
 from detector_bench.figures import FinishedStudy
 from detector_bench.results.provenance import environment, git_commit
 from detector_bench.results.schema import LABEL_COLUMNS
-from detector_bench.runner.progress import RunProgress
+from detector_bench.runner.run import RunProgress
 from detector_bench.study import DetectorEntry, Study
 from detector_bench.weights.files import sha256_of
 

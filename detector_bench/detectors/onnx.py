@@ -7,9 +7,8 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from detector_bench.detectors.base import Card, detector
+from detector_bench.detectors.base import Card, Prediction, detector
 from detector_bench.detectors.filters import Filter, first_reason
-from detector_bench.detectors.prediction import Prediction
 from detector_bench.detectors.reading import Reading
 from detector_bench.errors import nearest_hint
 from detector_bench.perception.boxes import Crop

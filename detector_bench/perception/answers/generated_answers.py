@@ -25,7 +25,7 @@ from detector_bench.perception.torch_settings import (
     silenced,
 )
 from detector_bench.weights import Checkpoint, WeightsLocator
-from detector_bench.weights.checkpoints import CheckpointField
+from detector_bench.weights.files import CheckpointField
 
 
 class Generation(TorchSettings):

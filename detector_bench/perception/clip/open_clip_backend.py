@@ -32,8 +32,7 @@ from detector_bench.perception.torch_settings import (
     shorten_products,
 )
 from detector_bench.weights import Weights, WeightsLocator
-from detector_bench.weights.checkpoints import CheckpointField
-from detector_bench.weights.files import WeightsField
+from detector_bench.weights.files import CheckpointField, WeightsField
 
 _SETTINGS = "open_clip_config.json"
 _PREFERRED_WEIGHTS = "open_clip_model.safetensors"

@@ -31,7 +31,7 @@ from detector_bench.perception.torch_settings import (
 )
 from detector_bench.weights import Checkpoint, Weights, WeightsLocator
 from detector_bench.weights.catalogue import CLIP_VIT_LARGE_PATCH14
-from detector_bench.weights.checkpoints import CheckpointField
+from detector_bench.weights.files import CheckpointField
 
 _TOKENIZER_FILES = (("tokenizer.json",), ("vocab.json", "merges.txt"))
 
