@@ -15,11 +15,17 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError, field_validator
 
 from detector_bench.atomic_files import write_text
-from detector_bench.config_errors import config_error_from
 from detector_bench.dataset import ImageSet
+from detector_bench.dataset.decoding import DEFAULT_MAX_PIXELS
 from detector_bench.detector_entry import DetectorEntry, full_entry
 from detector_bench.detectors.base import Detector, build_detector
-from detector_bench.errors import ConfigError, DetectorBenchError, IncompletePredictionsError, nearest_hint
+from detector_bench.errors import (
+    ConfigError,
+    DetectorBenchError,
+    IncompletePredictionsError,
+    config_error_from,
+    nearest_hint,
+)
 from detector_bench.evaluation import read_predictions
 from detector_bench.evaluation.estimated_labels import check_identified
 from detector_bench.evaluation.files import predictions_folder
@@ -27,7 +33,6 @@ from detector_bench.evaluation.intervals import Intervals
 from detector_bench.evaluation.label_doubt import Estimate
 from detector_bench.evaluation.tolerance import Tolerance
 from detector_bench.others.study_scores import AnyScoreSystem
-from detector_bench.perception.decoding import DEFAULT_MAX_PIXELS
 from detector_bench.perception.stage import with_inputs
 from detector_bench.results.run_record import write_evaluation_record, write_run_record
 from detector_bench.results.settings import draws, evaluation_settings

@@ -23,14 +23,12 @@ from detector_bench.errors import ConfigError, DetectorBenchError
 from detector_bench.evaluation.out_of_sample import threshold_choices
 from detector_bench.evaluation.sweeps import even_thresholds, sweep_counts
 from detector_bench.figures import FIGURES, WIDTHS, FinishedStudy, draw_figure, write_figures
-from detector_bench.figures.drawing import caption
-from detector_bench.figures.filter_plane import recall_for
-from detector_bench.figures.placement import Box, place_labels
+from detector_bench.figures.drawing import GREEN, caption
+from detector_bench.figures.filter_plane import Box, place_labels, recall_for
 from detector_bench.figures.prompt_bias_histogram import histogram
-from detector_bench.figures.style import GREEN
-from detector_bench.results.schema import METRIC_COLUMNS
 from detector_bench.tables import filtering_and_accuracy
 from detector_bench.vocabulary import GROUND_TRUTH
+from detector_bench.vocabulary.columns import METRIC_COLUMNS
 
 matplotlib = pytest.importorskip("matplotlib")
 

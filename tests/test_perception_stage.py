@@ -30,7 +30,7 @@ from detector_bench.perception.stage import (
     with_inputs,
 )
 from detector_bench.perception.yolo import YoloPersons
-from detector_bench.plugin_source import source_fingerprint
+from detector_bench.plugins import source_fingerprint
 from detector_bench.weights import WeightsFile, WeightsLocator
 
 SHA256 = hashlib.sha256(b"one").hexdigest()

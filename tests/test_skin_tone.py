@@ -27,9 +27,9 @@ from detector_bench.perception.faces.dlib_faces import DlibHogFaces, DlibLandmar
 from detector_bench.perception.faces.yunet import YuNetFaces
 from detector_bench.perception.skin_tones import SkinTones, mean_skin_tone
 from detector_bench.perception.stage import Batch, Frame
-from detector_bench.results.schema import IMAGE_COLUMNS, LABEL_COLUMNS, PROMPT_COLUMNS
 from detector_bench.runner.run import RunSettings, run_detectors
 from detector_bench.vocabulary import Status
+from detector_bench.vocabulary.columns import IMAGE_COLUMNS, LABEL_COLUMNS, PROMPT_COLUMNS
 from detector_bench.vocabulary.monk_scale import MONK_SHADES
 from detector_bench.weights import WeightsLocator
 from detector_bench.weights.catalogue import FACE_LANDMARKS_5, FACE_LANDMARKS_68

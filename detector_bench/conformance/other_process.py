@@ -16,9 +16,9 @@ from pydantic import BaseModel
 
 from detector_bench.conformance.comparison import Observation, Session
 from detector_bench.dataset import ImageSet
+from detector_bench.dataset.decoding import decode_image
 from detector_bench.detectors.base import Detector, DetectorType, Prediction, build_detector
 from detector_bench.errors import ConfigError, DetectorBenchError
-from detector_bench.perception.decoding import decode_image
 from detector_bench.perception.stage import Batch, Stage, with_inputs
 from detector_bench.plugins import PLUGIN_PREFIX, load_plugins
 from detector_bench.vocabulary import ATTRIBUTES

@@ -14,17 +14,17 @@ from PIL import Image
 
 from detector_bench.conformance.comparison import Observation, Pixels, StageResult
 from detector_bench.dataset import ImageSet
+from detector_bench.dataset.decoding import ImageError, decode_image
 from detector_bench.dataset.image_tree import IMAGE_SUFFIXES
 from detector_bench.detectors.base import Detector, Prediction
 from detector_bench.errors import ConfigError, RunInterruptedError
-from detector_bench.perception.decoding import ImageError, decode_image
 from detector_bench.perception.stage import fingerprint, with_inputs
 from detector_bench.quickstart import RECIPES, SamplePictures
-from detector_bench.results.schema import IMAGE_COLUMNS, PROMPT_COLUMNS
 from detector_bench.runner.loading import hash_files
 from detector_bench.runner.run import RunProgress, RunRecord, RunSettings, run_detectors
 from detector_bench.runner.stage_cache import StageCache
 from detector_bench.vocabulary import Status
+from detector_bench.vocabulary.columns import IMAGE_COLUMNS, PROMPT_COLUMNS
 from detector_bench.weights import WeightsLocator
 
 SAMPLE = (

@@ -22,9 +22,8 @@ from pydantic import (
     model_serializer,
 )
 
-from detector_bench.config_errors import config_error_from
-from detector_bench.errors import ConfigError
-from detector_bench.plugin_source import source_fingerprint
+from detector_bench.errors import ConfigError, config_error_from
+from detector_bench.plugins import source_fingerprint
 from detector_bench.registry import Registry
 from detector_bench.weights import Checkpoint, Weights, WeightsFile, WeightsLocator
 

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from detector_bench.errors import ConfigError, WeightsError
-from detector_bench.extras import is_installed, require
+from detector_bench.installation import is_installed, require
 from detector_bench.perception.stage import DESCRIPTIVE
 
 Device = Annotated[Literal["auto", "cpu", "cuda", "mps"], Field(json_schema_extra=DESCRIPTIVE)]

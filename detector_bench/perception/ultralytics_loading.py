@@ -10,7 +10,7 @@ import numpy as np
 from platformdirs import user_cache_path
 
 from detector_bench.errors import WeightsError
-from detector_bench.extras import require
+from detector_bench.installation import require
 from detector_bench.perception.torch_settings import device_name
 
 _THREADS = "OMP_NUM_THREADS"

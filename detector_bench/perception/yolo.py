@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from detector_bench.errors import ConfigError
-from detector_bench.extras import require
+from detector_bench.installation import require
 from detector_bench.perception.boxes import boxes
 from detector_bench.perception.networks.onnx_session import open_session, session_device
 from detector_bench.perception.stage import Arrays, Frame, Stage, StageFunction

@@ -20,8 +20,8 @@ import pyarrow.parquet as pq
 from detector_bench.atomic_files import replacing
 from detector_bench.detectors.base import Prediction
 from detector_bench.errors import DetectorBenchError
-from detector_bench.results.schema import PREDICTIONS
 from detector_bench.vocabulary import Status
+from detector_bench.vocabulary.columns import PREDICTIONS
 
 JOINED_NAME = "predictions.parquet"
 """The file that a finished run leaves."""

@@ -17,6 +17,7 @@ import pyarrow as pa
 from filelock import FileLock, Timeout
 
 from detector_bench.dataset import ImageSet
+from detector_bench.dataset.decoding import DEFAULT_MAX_PIXELS
 from detector_bench.detectors.base import Detector
 from detector_bench.errors import (
     ConfigError,
@@ -25,7 +26,6 @@ from detector_bench.errors import (
     RunInterruptedError,
     WeightsError,
 )
-from detector_bench.perception.decoding import DEFAULT_MAX_PIXELS
 from detector_bench.perception.stage import Frame, Stage, fingerprint, with_inputs
 from detector_bench.runner.execution import StageExecution, errors_for, judge
 from detector_bench.runner.loading import ImageFile, LoadedImage, LoadingRules, ahead, hash_files, loaded_batches

@@ -10,7 +10,7 @@ import httpx
 from filelock import FileLock
 
 from detector_bench.errors import WeightsError
-from detector_bench.extras import is_installed, require
+from detector_bench.installation import is_installed, require
 from detector_bench.weights.files import Checkpoint, WeightsFile, sha256_of
 
 Progress = Callable[[int, int | None], None]

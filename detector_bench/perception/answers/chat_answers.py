@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, field_validator, model_validator
 
 from detector_bench.errors import ConfigError
-from detector_bench.extras import require
+from detector_bench.installation import require
 from detector_bench.perception.answers.service_requests import (
     ImageFormat,
     encoded,

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, Field, FiniteFloat, ValidationError, field_validator
 
-from detector_bench.extras import require
+from detector_bench.installation import require
 from detector_bench.perception.answers.facepp_client import Credentials, missing_credentials
 from detector_bench.perception.answers.service_requests import ImageFormat, encoded, require_safe_address
 from detector_bench.perception.boxes import boxes, largest

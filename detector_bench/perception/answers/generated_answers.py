@@ -13,7 +13,7 @@ from PIL import Image
 from pydantic import Field
 
 from detector_bench.errors import ConfigError, WeightsError
-from detector_bench.extras import require
+from detector_bench.installation import require
 from detector_bench.perception.stage import DESCRIPTIVE, Arrays, Frame, Stage, StageFunction, text_array, text_in
 from detector_bench.perception.torch_settings import (
     Precision,

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from detector_bench.errors import ConfigError, WeightsError
-from detector_bench.extras import require
+from detector_bench.installation import require
 from detector_bench.perception.clip.embeddings import (
     ImageEncoder,
     Pixels,

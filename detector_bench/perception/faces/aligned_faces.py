@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from detector_bench.extras import require
+from detector_bench.installation import require
 from detector_bench.perception.boxes import largest
 from detector_bench.perception.faces.dlib_cnn_stages import DlibCnnOnnxFaces
 from detector_bench.perception.faces.dlib_resizing import LongestSide, resize_to_longest, scaled

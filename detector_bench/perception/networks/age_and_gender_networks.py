@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from detector_bench.extras import require
+from detector_bench.installation import require
 from detector_bench.perception.faces.aligned_faces import aligned_chips
 from detector_bench.perception.faces.dlib_faces import DlibHogFaces
 from detector_bench.perception.networks.onnx_session import open_session

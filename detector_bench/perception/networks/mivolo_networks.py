@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from detector_bench.errors import ConfigError, MissingExtraError, WeightsError
-from detector_bench.extras import is_installed, require
+from detector_bench.installation import is_installed, require
 from detector_bench.perception.torch_settings import silenced
 from detector_bench.weights import Weights, WeightsLocator
 from detector_bench.weights.catalogue import MIVOLO_IMDB, MIVOLO_V2

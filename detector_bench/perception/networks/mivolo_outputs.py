@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from detector_bench.errors import ConfigError
-from detector_bench.extras import require
+from detector_bench.installation import require
 from detector_bench.perception.boxes import largest
 from detector_bench.perception.networks.mivolo_networks import (
     GENDERS,

@@ -1,4 +1,4 @@
-"""The tables that the stages of a study hand to each other: column names, types and their meaning."""
+"""The columns of the tables that the rooms hand to each other: names, types and their meaning."""
 
 from __future__ import annotations
 

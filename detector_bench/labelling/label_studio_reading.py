@@ -11,11 +11,11 @@ from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from detector_bench.dataset import ImageSet
-from detector_bench.dataset.findings import Findings, shorten
+from detector_bench.dataset.text_table import Findings, shorten
 from detector_bench.errors import DataError, Problem
-from detector_bench.labelling.exchange.incoming import Imported, IncomingLabel, bring_in
-from detector_bench.labelling.exchange.label_studio import ANNOTATOR, NOTE, REASON, VALUE
+from detector_bench.labelling.incoming import Imported, IncomingLabel, bring_in
 from detector_bench.labelling.items import DeskItem
+from detector_bench.labelling.label_studio import ANNOTATOR, NOTE, REASON, VALUE
 from detector_bench.labelling.records import Choice
 from detector_bench.labelling.store import LabelStore
 from detector_bench.vocabulary import LOW_QUALITY

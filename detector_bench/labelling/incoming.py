@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from detector_bench.dataset.consensus import ADJUDICATOR
-from detector_bench.dataset.findings import Findings
+from detector_bench.dataset.text_table import Findings
 from detector_bench.errors import ConfigError, Problem
-from detector_bench.labelling.answer_checks import annotator_name, checked_choice
 from detector_bench.labelling.questions import Question
 from detector_bench.labelling.records import Answer, Choice, RefusedAnswerError
 from detector_bench.labelling.store import LabelStore
+from detector_bench.labelling.writing import annotator_name, checked_choice
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,17 +8,16 @@ import pandas as pd
 import pyarrow as pa
 
 from detector_bench.dataset import ImageSet
-from detector_bench.dataset.findings import Findings
 from detector_bench.dataset.table_reading import read_any_table
-from detector_bench.dataset.text_table import TextTable
+from detector_bench.dataset.text_table import Findings, TextTable
 from detector_bench.dataset.validation import Tables, validate
 from detector_bench.errors import ConfigError, Problem, nearest_hint
-from detector_bench.labelling.exchange.incoming import Imported, IncomingLabel, bring_in
+from detector_bench.labelling.incoming import Imported, IncomingLabel, bring_in
 from detector_bench.labelling.questions import PAIR_QUESTIONS, Task
 from detector_bench.labelling.records import Choice
 from detector_bench.labelling.store import LabelStore
-from detector_bench.results.schema import LABEL_COLUMNS, VALUE_COLUMN
 from detector_bench.vocabulary import LOW_QUALITY
+from detector_bench.vocabulary.columns import LABEL_COLUMNS, VALUE_COLUMN
 
 PAIR_COLUMNS = ("seed_image_id", "image_id", "annotator", "question", "answer", "label", "reason")
 """One row per pair, annotator and question. `question` is gender, age or skin_tone; `answer` is the letter of

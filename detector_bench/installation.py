@@ -1,12 +1,13 @@
-"""Optional packages: imported only when used, and named in one line when they are missing."""
+"""What this installation has: optional packages, imported only when used, and files that are no code."""
 
 from __future__ import annotations
 
 from importlib import import_module
 from importlib.util import find_spec
+from pathlib import Path
 from types import ModuleType
 
-from detector_bench.errors import MissingExtraError
+from detector_bench.errors import DetectorBenchError, MissingExtraError
 
 
 def missing_message(module: str, *, extra: str | None) -> str:
@@ -38,3 +39,20 @@ def is_installed(module: str) -> bool:
         return find_spec(module) is not None
     except (ModuleNotFoundError, ValueError):  # a parent is missing, or a module made by hand has no spec
         return False
+
+
+def resource(relative: str) -> Path:
+    """Find a file or folder under `configs` or `labels`, in an installed package or in a checkout.
+
+    Args:
+        relative: the path as in the repository, with slashes: "configs/quickstart.yaml".
+
+    Raises:
+        DetectorBenchError: the installation lacks it.
+    """
+    package = Path(__file__).parent
+    # A wheel carries the folders inside the package; an editable installation reads them from the repository.
+    for place in (package / "resources", package.parent):
+        if (place / relative).exists():
+            return place / relative
+    raise DetectorBenchError(f"{relative} is missing from this installation of detector-bench; install it again")
