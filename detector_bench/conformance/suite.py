@@ -1,24 +1,74 @@
-"""The suite: one detector or stage, the same images on every way, and what differs."""
+"""The suite: one detector or stage, the same images on every way, what differs, and how that is said."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import NamedTuple
 
-from detector_bench.conformance.comparison import prediction_difference, stage_difference
-from detector_bench.conformance.findings import Conformance, Finding, Way
-from detector_bench.conformance.observation import Observation, Pixels, Session
-from detector_bench.conformance.other_process import observe_in_another_process
+from detector_bench.conformance.comparison import (
+    Observation,
+    Pixels,
+    Session,
+    prediction_difference,
+    stage_difference,
+)
+from detector_bench.conformance.other_process import observe_in_another_process, reader_of
 from detector_bench.conformance.runs import RunsOfOneSet, write_image_set
-from detector_bench.conformance.stage_reader import reader_of
 from detector_bench.detectors.base import Detector
 from detector_bench.errors import ConfigError, DetectorBenchError
 from detector_bench.perception.stage import Stage, StageFailure, with_inputs
 from detector_bench.runner.readiness import require_ready
 from detector_bench.vocabulary import Status
 from detector_bench.weights import WeightsLocator
+
+
+class Way(StrEnum):
+    """A way to go about the same images. Whichever is taken, the verdicts must be the same."""
+
+    ONE_BY_ONE = "one by one"
+    THREE_BATCHES = "in three batches of 1, 2 and more images"
+    OTHER_ORDER = "in another order, after them"
+    RESUMED = "interrupted and resumed"
+    FROM_KEPT_RESULTS = "from kept stage results"
+    OTHER_PROCESS = "in another process"
+
+
+class Finding(NamedTuple):
+    """One thing that is not as it must be: on which way, where (an image; a stage or an attribute), and what."""
+
+    way: Way
+    place: str
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.way}: {self.place}: {self.message}"
+
+
+@dataclass(frozen=True)
+class Conformance:
+    """What the suite found.
+
+    Attributes:
+        ways: the ways that were taken.
+        findings: what is not as it must be; empty if all is well.
+        verdicts: how many verdicts of each status there were, one by one. Without a clear one, the check says
+            nothing about what comes behind the filter.
+    """
+
+    ways: tuple[Way, ...]
+    findings: tuple[Finding, ...]
+    verdicts: Mapping[Status, int]
+
+    @property
+    def passed(self) -> bool:
+        """Whether nothing was found."""
+        return not self.findings
+
 
 DEFAULT_TOLERANCE = 1e-4
 """How far numbers may differ, relative to the larger of 1 and the largest of them: float32 adds up in another

@@ -9,9 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from detector_bench.detectors.base import Card, detector
+from detector_bench.detectors.base import Card, Prediction, detector
 from detector_bench.detectors.filters import Filter, first_reason
-from detector_bench.detectors.prediction import Prediction
 from detector_bench.detectors.reading import Verdict, read_words, softmax
 from detector_bench.perception.faces.aligned_faces import AlignedFaces
 from detector_bench.perception.faces.dlib_cnn_stages import DlibCnnOnnxFaces

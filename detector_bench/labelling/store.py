@@ -12,16 +12,20 @@ import pandas as pd
 
 from detector_bench.dataset import ImageSet
 from detector_bench.dataset.consensus import ADJUDICATOR
-from detector_bench.labelling.answer_checks import annotator_name
-from detector_bench.labelling.disagreements import choices_of, decision_from, disagreements
 from detector_bench.labelling.history import Entry
-from detector_bench.labelling.image_changes import changes
+from detector_bench.labelling.image_marks import changes
 from detector_bench.labelling.items import DeskItem, order_for
-from detector_bench.labelling.label_table import GivenLabel, given_labels, label_table
-from detector_bench.labelling.ledger import Ledger
-from detector_bench.labelling.opening import Opened, open_file
+from detector_bench.labelling.label_table import (
+    GivenLabel,
+    choices_of,
+    decision_from,
+    disagreements,
+    given_labels,
+    label_table,
+)
+from detector_bench.labelling.opening import Ledger, Opened, open_file
 from detector_bench.labelling.progress import Desk, is_on_other_content
-from detector_bench.labelling.questions import Question
+from detector_bench.labelling.questions import DeskSettings, Question
 from detector_bench.labelling.records import (
     Answer,
     Calibration,
@@ -36,8 +40,7 @@ from detector_bench.labelling.records import (
     StoredAnswer,
     Undone,
 )
-from detector_bench.labelling.settings import DeskSettings
-from detector_bench.labelling.writing import Writer
+from detector_bench.labelling.writing import Writer, annotator_name
 
 
 class LabelStore:

@@ -59,8 +59,8 @@ class Judgements:
     values: Mapping[str, NDArray[np.float64]]
     """By attribute, `[judge, image]`: the measured value (age in years, grey value of skin); NaN without one."""
     prompts: pd.DataFrame = field(default_factory=pd.DataFrame)
-    """The prompt table in the order of `prompt_ids`, with those of `schema.optional_prompt_columns` that it has;
-    `dataset.prompt_statements` reads them. No columns where nothing but the ids is known."""
+    """The prompt table in the order of `prompt_ids`, with those of `columns.optional_prompt_columns` that it has;
+    `dataset.prompts` reads them. No columns where nothing but the ids is known."""
 
     @classmethod
     def of(

@@ -2,7 +2,7 @@
 
 A file's name begins with the sha256 of the image's content, so a repeated report makes only what is missing, and
 no name out of the image set becomes a path. Pixels are those that annotators and detectors saw
-(`perception.decoding`); metadata is left behind.
+(`dataset.decoding`); metadata is left behind.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from urllib.parse import quote
 
 from PIL import Image, ImageFilter
 
-from detector_bench.dataset.image_files import FileInspector
+from detector_bench.dataset.decoding import DEFAULT_MAX_PIXELS, ImageError, decode_image, read_image_file
+from detector_bench.dataset.validation import FileInspector
 from detector_bench.errors import ConfigError, DetectorBenchError
-from detector_bench.perception.decoding import DEFAULT_MAX_PIXELS, ImageError, decode_image, read_image_file
 
 PictureMode: TypeAlias = Literal["copy", "blur", "link", "none"]
 PICTURE_MODES: tuple[PictureMode, ...] = get_args(PictureMode)

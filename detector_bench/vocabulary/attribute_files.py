@@ -9,8 +9,7 @@ import yaml
 from pydantic import ValidationError
 
 from detector_bench.atomic_files import write_text
-from detector_bench.config_errors import config_error_from
-from detector_bench.errors import ConfigError, nearest_hint
+from detector_bench.errors import ConfigError, config_error_from, nearest_hint
 from detector_bench.vocabulary.attributes import Attribute
 from detector_bench.yaml_files import read_mapping
 
@@ -21,8 +20,8 @@ _BUILT_IN = Path(__file__).with_name("built_in")
 
 
 class KnownAttributes(Mapping[str, Attribute]):
-    """The built-in attributes, and users' own since they were read. A name means one thing as long as a process lives:
-    two image sets may share an attribute, but never its name alone."""
+    """The built-in attributes, and users' own since they were read. A name means one thing as long as a process
+    lives: two image sets may share an attribute, but never its name alone."""
 
     def __init__(self) -> None:
         self._known: dict[str, Attribute] = {}
@@ -88,10 +87,11 @@ def read_attributes(files: Iterable[Path]) -> dict[str, Attribute]:
 
 
 def attributes_of(*folders: Path) -> dict[str, Attribute]:
-    """The attributes that image sets or result folders define in `attributes/*.yaml`, by name; they are then known.
+    """The attributes that folders define in `attributes/*.yaml`, by name; they are then known.
 
     Args:
-        folders: the first one that defines a name counts: an image set goes before the copy in a result folder.
+        folders: image sets or result folders. The first that defines a name counts: an image set goes before the
+            copy in a result folder.
 
     Raises:
         ConfigError: as `read_attributes`.
@@ -122,15 +122,14 @@ def _read(path: Path) -> Attribute:
 def _difference(one: Attribute, other: Attribute) -> str:
     if one.classes != other.classes:
         return f"classes {', '.join(one.classes)} there, {', '.join(other.classes)} here"
-    return (
-        f"`{next(name for name in Attribute.model_fields if getattr(one, name) != getattr(other, name))}` differs"
-    )
+    fields = [name for name in Attribute.model_fields if getattr(one, name) != getattr(other, name)]
+    return f"`{Attribute.model_fields[fields[0]].alias or fields[0]}` differs"
 
 
 ATTRIBUTES = KnownAttributes()
-"""By name, in the order of tables. Age groups are cut at 30 and 60 years (BIGbench). Skin tones are the Monk scale's ten
-shades, light to dark; their value is the mean brightness of the facial skin (BiasPainter), which falls from shade to
-shade."""
+"""By name, in the order of tables. Age groups are cut at 30 and 60 years (BIGbench). Skin tones are the Monk
+scale's ten shades, light to dark; their value is the mean brightness of the facial skin (BiasPainter), which falls
+from shade to shade."""
 
 
 def attribute_named(name: str) -> Attribute:

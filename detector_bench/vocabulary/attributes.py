@@ -46,7 +46,7 @@ RESERVED_WORDS = (
     *(LOW_QUALITY, OTHERS, PARTLY, ALL, GROUND_TRUTH, *Status),
     *("no_verdict", "uncertain", "unknown", "average"),
 )
-"""No attribute and no class may bear them: they mean something else in tables, prompts, answers or configurations."""
+"""No attribute and no class may bear them: they mean something else in tables, prompts, answers or study files."""
 
 LOW_QUALITY_REASONS: tuple[str, ...] = (
     "several_people",
@@ -101,7 +101,7 @@ class AttributeClass(_Entry):
     colour: str = Field(default="", pattern="^(#[0-9a-f]{6})?$")
     """Of the button, `#rrggbb`; empty: none."""
     start: float | None = Field(default=None, alias="from")
-    """The lowest value of the class, where classes are ranges of a measured value; given for all classes or none."""
+    """The lowest value of the class, where classes are ranges of a measured value; for all classes or none."""
     offered: str
     """What a judge is told that it may answer; by default the name, with blanks."""
     answers: tuple[str, ...]
@@ -143,8 +143,8 @@ class Attribute(BaseModel):
     """A property that detectors and annotators perceive, with the classes that a clear image can show.
 
     Raises:
-        pydantic.ValidationError: a name that is none or reserved, fewer than two classes, a class or key twice, or a
-            unit and ranges that do not fit the kind.
+        pydantic.ValidationError: a name that is none or reserved, fewer than two classes, a class or key twice, or
+            a unit and ranges that do not fit the kind.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -153,8 +153,9 @@ class Attribute(BaseModel):
     choices: tuple[AttributeClass, ...] = Field(alias="classes", min_length=2, max_length=len(CLASS_KEYS))
     """The classes with their texts, in the order of tables and buttons."""
     kind: Literal["class", "ordinal", "measured"] = "class"
-    """ordinal: the classes have an order, from the first to the last. measured: that, and a number in `unit` may stand
-    beside the class. The order is that of tables and figures; metrics count a mistake by one class like any other."""
+    """ordinal: the classes have an order, from the first to the last. measured: that, and a number in `unit` may
+    stand beside the class. The order is that of tables, figures and buttons; metrics and kappas do not use it: a
+    mistake by one class counts like one by two. Only the mean error of a measured value says how far off it is."""
     unit: Unit | None = None
     """Of the number that may stand beside a class, in the column `value`; None: there is no such number."""
     words: str = ""
@@ -166,8 +167,8 @@ class Attribute(BaseModel):
     question: str = ""
     """What annotators are asked; by default "Which skin tone do you perceive?"."""
     care: str = ""
-    """A sentence on what the numbers are not, beside the one that every attribute has; tables, reports and the desk
-    show it."""
+    """What the numbers are not: a sentence after the one that every attribute has, in tables, reports and at the
+    desk."""
     judge: JudgeQuestion | None = JudgeQuestion()
     """None: a judge has no question about it unless its study words one."""
     reasons: tuple[LowQualityReason, ...] = ()
@@ -227,8 +228,8 @@ class Attribute(BaseModel):
             or any(low >= high for low, high in pairwise([*starts, self.unit.highest]))
         ):
             raise ValueError(
-                f"classes begin with `from` {', '.join(f'{start:g}' for start in starts)}; accepted: a rising number "
-                "within the unit's range for every class of a measured attribute, or for none"
+                f"classes begin with `from` {', '.join(f'{start:g}' for start in starts)}; accepted: a rising "
+                "number within the unit's range for every class of a measured attribute, or for none"
             )
         return self
 

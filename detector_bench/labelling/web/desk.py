@@ -10,10 +10,11 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from functools import cached_property
 from ipaddress import ip_address
+from pathlib import Path
 from urllib.parse import quote, urlsplit
 
 from detector_bench.errors import ConfigError
-from detector_bench.labelling.answer_checks import annotator_name
+from detector_bench.labelling.writing import annotator_name
 
 SECRET_VARIABLE = "DETECTOR_BENCH_LABEL_SECRET"  # noqa: S105 - the variable's name
 SHORTEST_SECRET = 16
@@ -199,3 +200,6 @@ def _is_ip_address(name: str) -> bool:
 
 def _is_loopback(name: str) -> bool:
     return _is_ip_address(name) and ip_address(name).is_loopback
+
+
+STATIC = Path(__file__).parent / "static"

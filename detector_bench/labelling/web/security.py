@@ -18,8 +18,7 @@ from starlette.requests import cookie_parser
 from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from detector_bench.labelling.web.desk import Desk, Person
-from detector_bench.labelling.web.static_files import STATIC
+from detector_bench.labelling.web.desk import STATIC, Desk, Person
 
 logger = logging.getLogger(__name__)
 

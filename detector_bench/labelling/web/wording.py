@@ -1,8 +1,8 @@
 """The words and keys of the labelling page: what each label is called, and which key gives it.
 
-What attributes and their classes are called stands in their files. Labels of gender and age have a letter of their own,
-so that they can be given in any order. Where several questions have a key (race and skin tone, or the questions about a
-pair, which have digits), it answers the one that is marked.
+What attributes and their classes are called stands in their files. Labels of gender and age have a letter of
+their own, so that they can be given in any order. A key that several questions have (race and skin tone, or the
+questions about a pair, have digits) answers the one that is marked.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _REASONS = {
 
 
 def question_view(question: Question, *, task: Task) -> dict[str, Any]:
-    """A question for the page: `name, title, short, text, care`, and `choices`: `label, text, hint, key, colour`."""
+    """A question for the page: `name, title, short, text, care`; `choices`: `label, text, hint, key, colour`."""
     view = {"name": question.name, "text": question.text}
     if task is Task.IMAGES:
         attribute = ATTRIBUTES[question.name]

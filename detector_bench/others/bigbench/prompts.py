@@ -9,11 +9,9 @@ import re
 from pathlib import Path
 from typing import Any
 
-from detector_bench.dataset.findings import Findings
+from detector_bench.dataset.text_table import Findings
 from detector_bench.errors import ConfigError, Problem
-from detector_bench.prompt_lists.cell_checks import Cell, check_text
-from detector_bench.prompt_lists.json_reading import read_json_object
-from detector_bench.prompt_lists.prompt_list import Prompt
+from detector_bench.prompt_lists.prompt_list import Cell, Prompt, check_text, read_json_object
 
 REFERENCE_ATTRIBUTES = frozenset({"gender", "age", "race"})
 IMAGEBITE_KEYS = frozenset({"requirements", "ethical_concerns", "dimensions"})

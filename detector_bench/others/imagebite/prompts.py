@@ -15,14 +15,11 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from detector_bench.config_errors import config_error_from
-from detector_bench.dataset.findings import Findings, shorten
-from detector_bench.errors import DataError, Problem, nearest_hint
+from detector_bench.dataset.text_table import Findings, shorten
+from detector_bench.errors import DataError, Problem, config_error_from, nearest_hint
 from detector_bench.others.imagebite.communities import attribute_of, meaning_of, statement_in
-from detector_bench.prompt_lists.articles import indefinite_article
-from detector_bench.prompt_lists.cell_checks import Cell, check_text, report_repeats
-from detector_bench.prompt_lists.json_reading import read_json_object
-from detector_bench.prompt_lists.prompt_list import Prompt
+from detector_bench.prompt_lists.prompt_list import Cell, Prompt, check_text, read_json_object, report_repeats
+from detector_bench.prompt_lists.word_lists import indefinite_article
 from detector_bench.vocabulary import ALL, ATTRIBUTES, PARTLY
 
 TEMPLATE_COLUMNS = ("prompt_id", "target_ethical_concerns", "template", "ethical_concern", "dimension")

@@ -1,5 +1,5 @@
-"""The taxonomies and mappings that come with the project, which `docs/taxonomies.md` shows as tables; and mappings in a
-configuration: named, or written out by the user."""
+"""The taxonomies and mappings that come with the project, and mappings in a configuration: named, or written out by
+the user. `docs/taxonomies.md` shows those that come with the project as tables."""
 
 from __future__ import annotations
 
