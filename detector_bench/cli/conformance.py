@@ -9,6 +9,7 @@ import typer
 from rich.markup import escape
 
 from detector_bench.cli.console import errors, output
+from detector_bench.cli.image_sets import AttributeFiles
 from detector_bench.plugins import load_plugins
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ def conformance(
     most: Annotated[int, typer.Option("--most", min=6, help="How many of that folder's images.")] = 12,
     weights_dir: Annotated[Path | None, typer.Option("--weights-dir", metavar="DIR")] = None,
     plugin: Annotated[list[Path] | None, typer.Option("--plugin", metavar="FILE.py")] = None,
+    attribute_file: AttributeFiles = None,
 ) -> None:
     """Check that a detector's verdicts do not depend on how a run goes: batches, order, resuming, process.
 
@@ -43,8 +45,10 @@ def conformance(
     `detector-bench conformance my-network --study study.yaml --images my_images`
     """
     from detector_bench.conformance import check_detector, pictures_in, sample_pictures
+    from detector_bench.vocabulary import read_attributes
 
     load_plugins(plugin or [])
+    read_attributes(attribute_file or ())
     detector, weights = _found(name, study_file=study_file, weights_dir=weights_dir)
     pictures = sample_pictures() if images is None else pictures_in(images, at_most=most)
     with errors.status("checking"):

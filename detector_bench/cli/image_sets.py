@@ -10,6 +10,11 @@ import typer
 from detector_bench.cli.console import errors, output
 from detector_bench.errors import ConfigError
 
+AttributeFiles = Annotated[
+    list[Path] | None,
+    typer.Option("--attribute-file", metavar="FILE.yaml", help="An attribute of your own; may be repeated."),
+]
+
 
 def check(
     image_set: Annotated[Path, typer.Argument(metavar="IMAGE_SET", help="Folder with images.csv, ...")],
@@ -51,6 +56,7 @@ def import_(
     ] = None,
     attribute: Annotated[str, typer.Option("--attribute", help="What the labels are about.")] = "gender",
     annotator: Annotated[str, typer.Option("--annotator", help="Whose labels they are.")] = "imported",
+    attribute_file: AttributeFiles = None,
     prompts: Annotated[
         Path | None, typer.Option("--prompts", metavar="FILE", help="CSV: prompt_id, word, ...")
     ] = None,
@@ -78,6 +84,7 @@ def import_(
         values=_pairs(value, option="--value"),
         attribute=attribute,
         annotator=annotator,
+        attribute_files=attribute_file or (),
         prompts=prompts,
         category=category,
         link="hardlink" if hardlink else "copy",

@@ -39,7 +39,7 @@ def label(
     ] = None,
     attributes: Annotated[
         str | None,
-        typer.Option("--attributes", metavar="NAMES", help="What is asked: gender,age,race; by default gender."),
+        typer.Option("--attributes", metavar="NAMES", help="What is asked: gender,age,...; by default gender."),
     ] = None,
     calibration: Annotated[
         int | None,
@@ -85,7 +85,9 @@ def label(
     from detector_bench.dataset import ImageSet
     from detector_bench.labelling.web.app import listen, make_app, serve
     from detector_bench.labelling.web.desk import SECRET_VARIABLE, Desk
+    from detector_bench.vocabulary import attributes_of
 
+    attributes_of(image_set)
     settings = _settings(task=task, attributes=attributes, calibration_images=calibration, seed=seed)
     # Checked before anything is opened: a wrong name or address costs no waiting.
     plan = Desk(

@@ -208,10 +208,9 @@ def _opened(
     folder = image_set or (where if is_folder else where.parent)
     if not path.exists() and (read_only or not is_folder):
         raise ConfigError(f"there is no labelling store {str(path)!r}; `detector-bench label` makes one")
+    images = ImageSet.load(folder, require_labels=False)
     settings = None if path.exists() else DeskSettings.checked(task=kind, attributes=attributes)
-    return LabelStore.open(
-        path, ImageSet.load(folder, require_labels=False), settings=settings, read_only=read_only
-    )
+    return LabelStore.open(path, images, settings=settings, read_only=read_only)
 
 
 def _measured(labels: LabelsSideBySide) -> Iterator[DeskAgreement]:

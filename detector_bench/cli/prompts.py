@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from detector_bench.cli.console import output, print_record
+from detector_bench.cli.image_sets import AttributeFiles
 from detector_bench.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -50,6 +51,7 @@ def prompts(
         Path | None,
         typer.Option("--weights", metavar="FILE", help="What prompts weigh: prompt_id, weight; or weight.json."),
     ] = None,
+    attribute_file: AttributeFiles = None,
     suffix: Annotated[
         str | None, typer.Option("--suffix", metavar="TEXT", help="Text after every prompt.")
     ] = None,
@@ -75,7 +77,9 @@ def prompts(
     from detector_bench.atomic_files import write_text
     from detector_bench.others.bigbench.prompt_weights import with_weights
     from detector_bench.prompt_lists import read_prompts
+    from detector_bench.vocabulary import read_attributes
 
+    read_attributes(attribute_file or ())
     if list_:
         _show_builtin_lists()
         return

@@ -240,7 +240,7 @@ def _attributes(root: Path, findings: Findings) -> dict[str, Attribute]:
         for line in str(error).splitlines():
             file, _, message = line.removeprefix(f"{root}{os.sep}").partition(": ")
             findings.add(Problem(file, message))
-    return {name: ATTRIBUTES[name] for name in ATTRIBUTES.built_in} | own
+    return ATTRIBUTES.only_built_in() | own
 
 
 def _frame(table: TextTable | None, columns: list[str] | tuple[str, ...]) -> pd.DataFrame:

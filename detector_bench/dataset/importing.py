@@ -5,7 +5,7 @@ from __future__ import annotations
 import filecmp
 import shutil
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -22,6 +22,7 @@ from detector_bench.dataset.table_reading import SUFFIXES
 from detector_bench.dataset.text_table import Findings, TextTable, text_columns
 from detector_bench.dataset.validation import Tables, validate
 from detector_bench.errors import ConfigError, Problem
+from detector_bench.vocabulary import ATTRIBUTES, attributes_of, read_attributes, write_attributes
 from detector_bench.vocabulary.columns import IMAGE_COLUMNS
 
 IMAGE_FOLDER = "images"
@@ -56,6 +57,7 @@ def import_folder(
     values: Mapping[str, str] | None = None,
     attribute: str = "gender",
     annotator: str = "imported",
+    attribute_files: Iterable[Path | str] = (),
     prompts: Path | str | None = None,
     category: str = "unknown",
     link: Literal["copy", "hardlink"] = "copy",
@@ -82,6 +84,7 @@ def import_folder(
         values: their label or reason to ours.
         attribute: what the labels are about, where no column says so.
         annotator: whose labels they are, where no column says so.
+        attribute_files: YAML files of attributes that are not built in; they get into `attributes/` of the image set.
         prompts: a CSV or Parquet file with `prompt_id` (the prompt folder's name, or its id) and any of
             `category`, `word`, `prompt` and `columns.optional_prompt_columns`. A folder may also bear the sentence
             in the column `prompt`. Base prompts come along, though they have no images. None: the word is the
@@ -97,6 +100,8 @@ def import_folder(
         ConfigError: a mapping, value or option is not valid.
         DataError: mistakes in the tree or the tables, all of them at once.
     """
+    there = attributes_of(Path(destination))
+    own = {**there, **read_attributes(map(Path, attribute_files))}
     settings = LabelImport(mapping or {}, values or {}, attribute, annotator)
     settings.check()
     folders = _Folders.resolve(source, destination, seeds)
@@ -109,6 +114,7 @@ def import_folder(
         images=_image_table(images, has_seeds=seeds is not None),
         prompts=import_prompts(prompt_ids, listed, category=category, findings=findings),
         labels=_label_table(images, _path(labels), settings, findings),
+        attributes={**ATTRIBUTES.only_built_in(), **own},
     )
     if found:
         validate(tables, findings, require_labels=False, require_pairs=False)
@@ -121,6 +127,7 @@ def import_folder(
     destination.mkdir(parents=True, exist_ok=True)
     for image in moved:
         _bring(image.origin, destination / image.path, link=link)
+    write_attributes((each for name, each in own.items() if name not in there), destination)
     _write_tables(destination, tables)
     return ImageSet.load(destination, require_labels=False)
 

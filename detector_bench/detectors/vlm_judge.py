@@ -122,8 +122,8 @@ class VlmJudge(BaseModel):
     questions: Annotated[dict[str, Question], BeforeValidator(_questions), Field(min_length=1)] = Field(
         default=("gender",), validate_default=True
     )
-    """By attribute: by default gender alone. `[gender, age]` takes questions and answers of the attributes' files; a
-    text takes another question, a mapping also other answers."""
+    """By attribute: by default gender alone. `[gender, age]` takes questions and answers of the attributes' files;
+    a text takes another question, a mapping also other answers."""
 
     @model_validator(mode="after")
     def _labels_are_known(self) -> VlmJudge:

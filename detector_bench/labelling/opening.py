@@ -10,14 +10,17 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from pydantic import ValidationError
+
 from detector_bench.dataset import ImageSet
-from detector_bench.errors import ConfigError
+from detector_bench.errors import ConfigError, config_error_from
 from detector_bench.labelling.connection import Database, check_file, is_empty, make_tables
 from detector_bench.labelling.history import COLUMNS, Entry, History, Kind, entry_from
 from detector_bench.labelling.image_marks import ImageMarks, Mark
 from detector_bench.labelling.items import DeskItem, images_text, item_from, items_in, new_items
 from detector_bench.labelling.questions import DeskSettings, Task
 from detector_bench.labelling.records import AnswerConflictError, StoreError
+from detector_bench.vocabulary import ATTRIBUTES
 
 _NEWER = f"SELECT {COLUMNS} FROM log WHERE sequence > ? ORDER BY sequence"  # noqa: S608 - our own column names
 _INSERT = (
@@ -214,7 +217,16 @@ def _make(database: Database, path: Path, image_set: ImageSet, settings: DeskSet
 
 
 def _settings(database: Database, path: Path, wanted: DeskSettings | None) -> DeskSettings:
-    stored = DeskSettings.model_validate_json(database.read("SELECT settings FROM desk")[0][0])
+    try:
+        stored = DeskSettings.model_validate_json(database.read("SELECT settings FROM desk")[0][0])
+    except ValidationError as error:
+        raise config_error_from(error, place=str(path), model=DeskSettings) from error
+    for name, classes in stored.own_classes.items():
+        if (now := ATTRIBUTES[name].classes) != classes:
+            raise ConfigError(
+                f"the labelling store {str(path)!r} holds labels of {name!r} with the classes "
+                f"{', '.join(classes)}, not {', '.join(now)}; set the attribute's file back, or name another file with --store"
+            )
     if wanted is None or wanted == stored:
         return stored
     given, made = wanted.model_dump(mode="json"), stored.model_dump(mode="json")

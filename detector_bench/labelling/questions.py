@@ -105,6 +105,7 @@ class DeskSettings(BaseModel):
         seed: of the calibration round and of every annotator's own random order.
         calibration_images: how many items every annotator labels first, to be discussed; 0 for none. Never more
             than a tenth of the items (rounded up), so that a small set keeps a part for independent labels.
+        own_classes: by attribute of the image set's own, the classes that labels stand for.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -113,6 +114,7 @@ class DeskSettings(BaseModel):
     attributes: tuple[str, ...] = ()
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
     calibration_images: Annotated[int, Field(ge=0)] = PAPER_CALIBRATION_IMAGES
+    own_classes: dict[str, tuple[str, ...]] = {}
 
     @classmethod
     def checked(cls, **values: Any) -> DeskSettings:
@@ -139,6 +141,9 @@ class DeskSettings(BaseModel):
         if isinstance(values, dict) and not values.get("attributes"):
             is_pairs = values.get("task") == Task.PAIRS
             values = {**values, "attributes": tuple(questions_of(Task.PAIRS)) if is_pairs else ("gender",)}
+        if isinstance(values, dict) and "own_classes" not in values and values.get("task") != Task.PAIRS:
+            own = {*values["attributes"]} & {*ATTRIBUTES} - {*ATTRIBUTES.built_in}
+            values = {**values, "own_classes": {name: ATTRIBUTES[name].classes for name in sorted(own)}}
         return values
 
     @model_validator(mode="after")

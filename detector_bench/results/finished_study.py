@@ -24,7 +24,7 @@ from detector_bench.tables.metric_lookup import DEFAULT_MAX_ERROR_SHARE, MetricL
 from detector_bench.tables.wording import attribute_in_words
 from detector_bench.vocabulary.columns import METRIC_COLUMNS
 from detector_bench.study import Study
-from detector_bench.vocabulary import ALL, GROUND_TRUTH
+from detector_bench.vocabulary import ALL, GROUND_TRUTH, attributes_of
 
 _NUMBERS = ("value", "ci_low", "ci_high", "n", "n_left_out")
 
@@ -88,6 +88,8 @@ class FinishedStudy:
         study = Study.from_yaml(folder / "study.yaml") if (folder / "study.yaml").is_file() else None
         if study is not None:
             require_settings_of_evaluation(study, folder)
+        else:
+            attributes_of(folder)
         if attribute is None:
             attribute = study.attributes[0] if study else str(metrics["attribute"].iloc[0])
         return cls(folder, attribute, rows_of_attribute(metrics, attribute=attribute), study)

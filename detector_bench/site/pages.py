@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
@@ -23,6 +23,7 @@ from detector_bench.errors import ConfigError, DetectorBenchError
 from detector_bench.site.verdict import ModelVerdict, bounded
 from detector_bench.tables.metric_lookup import Number
 from detector_bench.tables.table import Cell, Table, group_headings, is_missing, printable
+from detector_bench.vocabulary import ATTRIBUTES, attribute_named
 
 CONTENT_POLICY = (
     # `file:` stands beside 'self' because browsers differ on what 'self' is for a page that lies on a disk.
@@ -31,17 +32,24 @@ CONTENT_POLICY = (
     "require-trusted-types-for 'script'; trusted-types 'none'"
 )
 
-CARE = (
-    "Perceived gender, age group and race are what people and detectors see in a synthetic image. They are not an "
-    "identity, and nobody's identity can be read off a picture. Labels that fit none of the classes are kept as "
-    "“others”, and never dropped in silence. Use this report to question detectors and text-to-image models, not "
-    "to classify people."
-)
 
-SHORT_CARE = (
-    "Perceived gender, age group and race, as seen in synthetic images; not an identity. The report says more."
-)
-"""Where the page has to leave room for images."""
+def care(attributes: Iterable[str], *, short: bool = False) -> str:
+    """What the numbers about these attributes are not; short: where the page has to leave room for images."""
+    own = [attribute_named(name) for name in attributes if name not in ATTRIBUTES.built_in]
+    *first, last = ["gender", "age group", "race", *(each.words for each in own)]
+    about = f"{', '.join(first)} and {last}"
+    if short:
+        return f"Perceived {about}, as seen in synthetic images; not an identity. The report says more."
+    return " ".join(
+        [
+            f"Perceived {about} are what people and detectors see in a synthetic image. They are not an identity, "
+            "and nobody's identity can be read off a picture. Labels that fit none of the classes are kept as "
+            "“others”, and never dropped in silence. Use this report to question detectors and text-to-image models, "
+            "not to classify people.",
+            *(each.care for each in own if each.care),
+        ]
+    )
+
 
 _NOTHING = "\N{EN DASH}"
 _NO_BREAK = "\N{NO-BREAK SPACE}"
@@ -113,7 +121,7 @@ def write_page(path: Path, template: str, content: Mapping[str, Any]) -> None:
     Raises:
         DetectorBenchError: the disk is full, read-only or the like.
     """
-    shared = {"policy": CONTENT_POLICY, "care": CARE, "version": __version__, "says": Says}
+    shared = {"policy": CONTENT_POLICY, "version": __version__, "says": Says}
     write_text(path, _environment().get_template(template).render({**shared, **content}))
 
 

@@ -18,6 +18,7 @@ from detector_bench.evaluation.tolerance import Tolerance
 from detector_bench.results.finished_study import FinishedStudy
 from detector_bench.site.error_counts import Judged
 from detector_bench.site.image_columns import PREDICTION_COLUMNS, Truth, Verdicts
+from detector_bench.tables.wording import attribute_in_words
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,7 +37,7 @@ class AttributePart:
     @property
     def words(self) -> str:
         """The attribute's name for people."""
-        return self.name.replace("_", " ")
+        return attribute_in_words(self.name)
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,6 +13,7 @@ from detector_bench.metrics import metric_info
 from detector_bench.site.verdict import Evidence, ModelVerdict, Standing, Verdict, bounded
 from detector_bench.tables.label_doubt_lookup import Band, LabelDoubtLookup
 from detector_bench.tables.metric_lookup import MetricLookup, Number
+from detector_bench.tables.wording import attribute_in_words
 from detector_bench.vocabulary import ALL
 
 _MOST_PROMPTS_NAMED = 5
@@ -301,7 +302,7 @@ def _labellings(names: Sequence[str]) -> str:
 
 
 def _perceived(attribute: str) -> str:
-    return f"perceived {attribute.replace('_', ' ')}"
+    return f"perceived {attribute_in_words(attribute)}"
 
 
 _SAID = {

@@ -40,6 +40,10 @@ class KnownAttributes(Mapping[str, Attribute]):
     def __len__(self) -> int:
         return len(self._known)
 
+    def only_built_in(self) -> dict[str, Attribute]:
+        """Those that every image set knows."""
+        return {name: self[name] for name in self.built_in}
+
     def add(self, attribute: Attribute, *, place: Path | str) -> None:
         """Make a user's attribute known.
 

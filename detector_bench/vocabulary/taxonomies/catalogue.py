@@ -1,5 +1,5 @@
-"""The taxonomies and mappings that come with the project, and mappings in a configuration: named, or written out by
-the user. `docs/taxonomies.md` shows those that come with the project as tables."""
+"""The taxonomies and mappings that come with the project, as `docs/taxonomies.md` shows them; and mappings in a
+configuration: named, or written out by the user."""
 
 from __future__ import annotations
 
