@@ -84,7 +84,7 @@ def import_folder(
         values: their label or reason to ours.
         attribute: what the labels are about, where no column says so.
         annotator: whose labels they are, where no column says so.
-        attribute_files: YAML files of attributes that are not built in; they get into `attributes/` of the image set.
+        attribute_files: YAML files of attributes that are not built in; they get into the image set.
         prompts: a CSV or Parquet file with `prompt_id` (the prompt folder's name, or its id) and any of
             `category`, `word`, `prompt` and `columns.optional_prompt_columns`. A folder may also bear the sentence
             in the column `prompt`. Base prompts come along, though they have no images. None: the word is the

@@ -225,7 +225,8 @@ def _settings(database: Database, path: Path, wanted: DeskSettings | None) -> De
         if (now := ATTRIBUTES[name].classes) != classes:
             raise ConfigError(
                 f"the labelling store {str(path)!r} holds labels of {name!r} with the classes "
-                f"{', '.join(classes)}, not {', '.join(now)}; set the attribute's file back, or name another file with --store"
+                f"{', '.join(classes)}, not {', '.join(now)}; set the attribute's file back, or name another file "
+                "with --store"
             )
     if wanted is None or wanted == stored:
         return stored

@@ -44,8 +44,8 @@ def care(attributes: Iterable[str], *, short: bool = False) -> str:
         [
             f"Perceived {about} are what people and detectors see in a synthetic image. They are not an identity, "
             "and nobody's identity can be read off a picture. Labels that fit none of the classes are kept as "
-            "“others”, and never dropped in silence. Use this report to question detectors and text-to-image models, "
-            "not to classify people.",
+            "“others”, and never dropped in silence. Use this report to question detectors and text-to-image "
+            "models, not to classify people.",
             *(each.care for each in own if each.care),
         ]
     )
