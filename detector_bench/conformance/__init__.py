@@ -4,7 +4,7 @@ from detector_bench.conformance.runs import pictures_in, sample_pictures
 from detector_bench.conformance.suite import (
     DEFAULT_TOLERANCE,
     Conformance,
-    Finding,
+    Nonconformity,
     Way,
     check_detector,
     check_stage,
@@ -13,7 +13,7 @@ from detector_bench.conformance.suite import (
 __all__ = [
     "DEFAULT_TOLERANCE",
     "Conformance",
-    "Finding",
+    "Nonconformity",
     "Way",
     "check_detector",
     "check_stage",

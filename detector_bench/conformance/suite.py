@@ -38,7 +38,7 @@ class Way(StrEnum):
     OTHER_PROCESS = "in another process"
 
 
-class Finding(NamedTuple):
+class Nonconformity(NamedTuple):
     """One thing that is not as it must be: on which way, where (an image; a stage or an attribute), and what."""
 
     way: Way
@@ -61,7 +61,7 @@ class Conformance:
     """
 
     ways: tuple[Way, ...]
-    findings: tuple[Finding, ...]
+    findings: tuple[Nonconformity, ...]
     verdicts: Mapping[Status, int]
 
     @property
@@ -156,7 +156,7 @@ class _Suite:
         self._runs = RunsOfOneSet(self._image_set, detector, folder / "runs", weights=weights)
         self._session = session
 
-    def findings(self, way: Way) -> Iterator[Finding]:
+    def findings(self, way: Way) -> Iterator[Nonconformity]:
         """Take one way."""
         ids = list(self._images)
         if way is Way.THREE_BATCHES:
@@ -167,7 +167,7 @@ class _Suite:
         elif way is Way.RESUMED:
             found, judged = self._runs.interrupted_and_resumed()
             if judged == len(ids):
-                yield Finding(way, "all images", "what was judged before the interruption was judged again")
+                yield Nonconformity(way, "all images", "what was judged before the interruption was judged again")
             yield from self._compared(way, found)
         elif way is Way.FROM_KEPT_RESULTS:
             yield from self._compared(way, self._runs.from_kept_results())
@@ -177,39 +177,39 @@ class _Suite:
                     self._detector, self._image_set, self._folder / "process", weights=self._weights
                 )
             except DetectorBenchError as error:
-                yield Finding(way, "all images", str(error))
+                yield Nonconformity(way, "all images", str(error))
             else:
                 yield from self._compared(way, found, all_stages=True)
 
-    def _compared(self, way: Way, found: Observation, *, all_stages: bool = False) -> Iterator[Finding]:
+    def _compared(self, way: Way, found: Observation, *, all_stages: bool = False) -> Iterator[Nonconformity]:
         for image_id in found.changed_pixels:
-            yield Finding(way, image_id, "the pixels, which other stages see, too, are changed")
+            yield Nonconformity(way, image_id, "the pixels, which other stages see, too, are changed")
         if all_stages:
             labels = {stage for stage, _ in self._reference.results}
             for stage in sorted(labels - {stage for stage, _ in found.results}):
-                yield Finding(way, f"stage {stage}", "it has another fingerprint there")
+                yield Nonconformity(way, f"stage {stage}", "it has another fingerprint there")
         for key, expected in self._reference.results.items():
             stage, image_id = key
             if key in found.results:
                 message = stage_difference(expected, found.results[key], tolerance=self._tolerance)
                 if message is not None:
-                    yield Finding(way, f"{image_id}, stage {stage}", message)
+                    yield Nonconformity(way, f"{image_id}, stage {stage}", message)
         for (image_id, attribute), wanted in self._reference.predictions.items():
             given = found.predictions.get((image_id, attribute))
             message = (
                 "no verdict" if given is None else prediction_difference(wanted, given, tolerance=self._tolerance)
             )
             if message is not None:
-                yield Finding(way, f"{image_id}, {attribute}", message)
+                yield Nonconformity(way, f"{image_id}, {attribute}", message)
 
 
-def _failures(reference: Observation) -> Iterator[Finding]:
+def _failures(reference: Observation) -> Iterator[Nonconformity]:
     for image_id in reference.changed_pixels:
-        yield Finding(Way.ONE_BY_ONE, image_id, "the pixels, which other stages see, too, are changed")
+        yield Nonconformity(Way.ONE_BY_ONE, image_id, "the pixels, which other stages see, too, are changed")
     for (stage, image_id), result in reference.results.items():
         if isinstance(result, StageFailure):
-            yield Finding(Way.ONE_BY_ONE, f"{image_id}, stage {stage}", f"{result.reason}: {result.detail}")
+            yield Nonconformity(Way.ONE_BY_ONE, f"{image_id}, stage {stage}", f"{result.reason}: {result.detail}")
     for prediction in reference.predictions.values():
         if prediction.status is Status.ERROR:
             place = f"{prediction.image_id}, {prediction.attribute}"
-            yield Finding(Way.ONE_BY_ONE, place, f"{prediction.reason}")
+            yield Nonconformity(Way.ONE_BY_ONE, place, f"{prediction.reason}")

@@ -38,7 +38,7 @@ UNLABELLED = -1
 UNRESOLVED = -2
 
 
-class Decision(NamedTuple):
+class AgreedCodes(NamedTuple):
     """The outcome per group (an image and an attribute), as codes.
 
     Attributes:
@@ -121,7 +121,7 @@ def decide(
     has_adjudicator: bool,
     has_reason: NDArray[np.bool_],
     n_groups: int,
-) -> Decision:
+) -> AgreedCodes:
     """Apply the consensus rule to codes; the arrays have one entry per row, in any order.
 
     Args:
@@ -142,7 +142,7 @@ def decide(
     last_rank_first = stated[np.argsort(-rank[stated], kind="stable")]
     reason_row = np.full(n_groups, -1, dtype=np.int64)
     reason_row[group[last_rank_first]] = last_rank_first
-    return Decision(decided, reason_row)
+    return AgreedCodes(decided, reason_row)
 
 
 _NUMBER = r"^-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?$"

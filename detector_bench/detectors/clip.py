@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from detector_bench.detectors.base import Card, Prediction, detector
 from detector_bench.detectors.filters import FaceFilter, Filter, first_reason
-from detector_bench.detectors.reading import UNCERTAIN, ClassReading, Verdict
+from detector_bench.detectors.reading import UNCERTAIN, ClassReading, NetworkVerdict
 from detector_bench.errors import nearest_hint
 from detector_bench.perception.boxes import Crop
 from detector_bench.perception.clip.stages import (
@@ -128,7 +128,7 @@ def prompt_reading(prompts: Mapping[str, str], *, min_score: float = 0.0) -> Cla
     return ClassReading(output="logits", classes=tuple(prompts), activation="softmax", min_score=min_score)
 
 
-def prediction_of(frame: Frame, attribute: str, verdict: Verdict) -> Prediction:
+def prediction_of(frame: Frame, attribute: str, verdict: NetworkVerdict) -> Prediction:
     """A clear prediction, or one filtered as `uncertain`."""
     if verdict.uncertain:
         return Prediction.filtered(frame, attribute, UNCERTAIN, score=verdict.score)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
@@ -64,11 +64,12 @@ class TransformersModel(Generation):
         return GeneratedAnswers(**how, checkpoint=self.checkpoint, question=question, chat=self.chat)
 
 
-class Question(BaseModel):
+class JudgeQuestion(BaseModel):
     """What is asked about an attribute, and how the answer is read."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
+    kind: ClassVar[str] = "Question"  # its name in fingerprints, under which predictions are stored
     question: str = Field(min_length=1)
     answers: AnswerSet
 
@@ -119,7 +120,7 @@ class VlmJudge(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     model: Annotated[OpenAiModel | TransformersModel, Field(discriminator="kind")]
-    questions: Annotated[dict[str, Question], BeforeValidator(_questions), Field(min_length=1)] = Field(
+    questions: Annotated[dict[str, JudgeQuestion], BeforeValidator(_questions), Field(min_length=1)] = Field(
         default=("gender",), validate_default=True
     )
     """By attribute: by default gender alone. `[gender, age]` takes questions and answers of the attributes' files;

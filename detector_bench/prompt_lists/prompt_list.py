@@ -221,7 +221,7 @@ def read_json_object(path: Path) -> dict[str, Any]:
     return content
 
 
-class Cell(NamedTuple):
+class ListCell(NamedTuple):
     """A text and where it stands; `row` is None in a JSON file, where `column` is the path of keys."""
 
     file: str
@@ -235,7 +235,7 @@ class Cell(NamedTuple):
         return Problem(self.file, message, self.row, self.column, shown, accepted)
 
 
-def check_text(cell: Cell, findings: Findings) -> bool:
+def check_text(cell: ListCell, findings: Findings) -> bool:
     """Report an empty text, blanks around it, and control characters; True if it is fine."""
     if not cell.text.strip():
         findings.add(cell.problem("empty text", accepted="some text"))
@@ -248,9 +248,9 @@ def check_text(cell: Cell, findings: Findings) -> bool:
     return False
 
 
-def report_repeats(cells: Iterable[tuple[Hashable, Cell]], findings: Findings, *, what: str) -> None:
+def report_repeats(cells: Iterable[tuple[Hashable, ListCell]], findings: Findings, *, what: str) -> None:
     """Report every cell whose key an earlier one has."""
-    first: dict[Hashable, Cell] = {}
+    first: dict[Hashable, ListCell] = {}
     repeats = []
     for key, cell in cells:
         if key in first:

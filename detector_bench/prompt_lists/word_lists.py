@@ -12,7 +12,7 @@ from detector_bench.dataset.prompts import check_statements, check_weights
 from detector_bench.dataset.table_reading import SUFFIXES, read_table
 from detector_bench.dataset.text_table import Findings, TextTable
 from detector_bench.errors import Problem, nearest_hint
-from detector_bench.prompt_lists.prompt_list import Cell, Prompt, check_text, report_repeats
+from detector_bench.prompt_lists.prompt_list import ListCell, Prompt, check_text, report_repeats
 from detector_bench.vocabulary import ALL
 from detector_bench.vocabulary.columns import STATED_PREFIX, WEIGHT_COLUMN, stated_columns
 
@@ -119,14 +119,14 @@ def _read(path: Path, column: str, findings: Findings, *, weights: bool = False)
     return table
 
 
-def _cells(table: TextTable, column: str) -> list[Cell]:
+def _cells(table: TextTable, column: str) -> list[ListCell]:
     return [
-        Cell(table.file, table.row(index), column, text)
+        ListCell(table.file, table.row(index), column, text)
         for index, text in enumerate(table.column(column).to_pylist())
     ]
 
 
-def _checked_pairs(table: TextTable, column: str, findings: Findings) -> list[tuple[Cell, Cell]]:
+def _checked_pairs(table: TextTable, column: str, findings: Findings) -> list[tuple[ListCell, ListCell]]:
     pairs = list(zip(_cells(table, "category"), _cells(table, column), strict=True))
     kept = []
     for category, cell in pairs:
@@ -138,14 +138,14 @@ def _checked_pairs(table: TextTable, column: str, findings: Findings) -> list[tu
     return kept
 
 
-def _word_cells(table: TextTable, findings: Findings) -> list[tuple[Cell, Cell]]:
+def _word_cells(table: TextTable, findings: Findings) -> list[tuple[ListCell, ListCell]]:
     pairs = _checked_pairs(table, "word", findings)
     repeats = (((category.text, cell.text.casefold()), cell) for category, cell in pairs)
     report_repeats(repeats, findings, what="word in its category")
     return pairs
 
 
-def _sentences(table: TextTable | None, findings: Findings) -> dict[str, Cell]:
+def _sentences(table: TextTable | None, findings: Findings) -> dict[str, ListCell]:
     if table is None:
         return {}
     pairs = _checked_pairs(table, "template", findings)
@@ -155,7 +155,7 @@ def _sentences(table: TextTable | None, findings: Findings) -> dict[str, Cell]:
     return {category.text: cell for category, cell in pairs}
 
 
-def _check_sentence(cell: Cell, findings: Findings) -> None:
+def _check_sentence(cell: ListCell, findings: Findings) -> None:
     found = _PLACEHOLDER.findall(cell.text)
     unknown = [text for text in found if text != WORD]
     for text in unknown:

@@ -66,7 +66,7 @@ class ProgressListener(Protocol):
         """Show where the run stands."""
 
 
-class SilentProgress:
+class SilentListener:
     """Shows nothing."""
 
     def update(self, progress: RunProgress) -> None:
@@ -161,7 +161,7 @@ def run_detectors(
     try:
         run = _Run(image_set, detectors, folder, weights=weights, settings=settings or RunSettings())
         with closing(run.cache):
-            return run.go(progress or SilentProgress())
+            return run.go(progress or SilentListener())
     finally:
         lock.release()
 

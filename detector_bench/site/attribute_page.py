@@ -28,7 +28,7 @@ from detector_bench.site.error_counts import (
 from detector_bench.site.pages import Scale, with_groups
 from detector_bench.site.ranks import ReportRanks
 from detector_bench.site.report_study import AttributePart, ReportStudy
-from detector_bench.site.thumbnails import Pictures
+from detector_bench.site.thumbnails import ReportPictures
 from detector_bench.site.verdict import DIFFERENCE, Verdict, judge_detectors
 from detector_bench.site.verdict_words import headline, label_doubt_words, rule, sentences
 from detector_bench.tables import Table
@@ -74,7 +74,9 @@ def _prompts_without_score(lookup: MetricLookup, detector: str) -> list[str]:
     ]
 
 
-def left_out_of_pictures(pictures: Pictures, changed: int, boxes: Sequence[str], why_no_boxes: str) -> list[str]:
+def left_out_of_pictures(
+    pictures: ReportPictures, changed: int, boxes: Sequence[str], why_no_boxes: str
+) -> list[str]:
     """How pictures are shown, which ones cannot be, and whether boxes are drawn.
 
     Args:

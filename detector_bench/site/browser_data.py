@@ -24,7 +24,7 @@ from detector_bench.site.image_columns import (
 )
 from detector_bench.site.pages import ReportFolder
 from detector_bench.site.report_study import ReportStudy
-from detector_bench.site.thumbnails import Pictures
+from detector_bench.site.thumbnails import ReportPictures
 from detector_bench.study import Study
 from detector_bench.weights import WeightsLocator
 
@@ -154,7 +154,7 @@ SCRIPTS = (*_LIBRARY, *_PAGE, "browser", "tables", "folds")
 
 
 def write_browser_data(
-    folder: ReportFolder, study: ReportStudy, pictures: Pictures, boxes: list[StoredBoxes]
+    folder: ReportFolder, study: ReportStudy, pictures: ReportPictures, boxes: list[StoredBoxes]
 ) -> tuple[list[str], int]:
     """Write the columns that the page of images reads.
 
@@ -188,7 +188,7 @@ def write_browser_data(
     return [*assets, *first, "assets/browser.js", "data/boxes.js", "data/answers.js"], int(changed.sum())
 
 
-def _picture_columns(pictures: Pictures, changed: Any) -> dict[str, Any]:
+def _picture_columns(pictures: ReportPictures, changed: Any) -> dict[str, Any]:
     found = pictures.pictures
     return {
         "mode": pictures.mode,

@@ -25,7 +25,7 @@ from detector_bench.site.table_sets import DrawnFigure, TableSets, draw_figures,
 from detector_bench.site.thumbnails import (
     LARGE_SIDE,
     PictureMode,
-    Pictures,
+    ReportPictures,
     check_picture_settings,
     make_pictures,
 )
@@ -208,7 +208,7 @@ class _Writer:
         write_page(self.folder / BROWSER_PAGE, "images.html", content)
         return left_out_of_pictures(pictures, changed, [each.stage.replace("_", " ") for each in boxes], why_not)
 
-    def _boxes(self, pictures: Pictures) -> tuple[list[StoredBoxes], str]:
+    def _boxes(self, pictures: ReportPictures) -> tuple[list[StoredBoxes], str]:
         configuration = self.study.first.study
         if pictures.mode == "none" or configuration is None:
             return [], ""

@@ -129,7 +129,7 @@ class Truth:
 
 
 @dataclass(frozen=True, eq=False)
-class Verdicts:
+class DetectorVerdicts:
     """One detector's verdicts on one attribute; every array is `[image]`."""
 
     detector: str
@@ -144,7 +144,9 @@ class Verdicts:
     image_sha256: pa.ChunkedArray
 
     @classmethod
-    def of(cls, images: pd.Index[Any], table: pa.Table, *, detector: str, attribute: Attribute) -> Verdicts | None:
+    def of(
+        cls, images: pd.Index[Any], table: pa.Table, *, detector: str, attribute: Attribute
+    ) -> DetectorVerdicts | None:
         """Lay a detector's predictions out by image; None if it does not judge the attribute.
 
         Args:
@@ -226,7 +228,7 @@ def annotators_disagree(image_set: ImageSet, attribute: str) -> NDArray[np.int8]
     return np.where(several, (summary["labels"].fillna(0) > 1).to_numpy(), -1).astype(np.int8)
 
 
-def changed_images(verdicts: Sequence[Verdicts], sha256: Sequence[str | None]) -> NDArray[np.bool_]:
+def changed_images(verdicts: Sequence[DetectorVerdicts], sha256: Sequence[str | None]) -> NDArray[np.bool_]:
     """Images whose file is another one now than when some detector judged it; False where either is not known."""
     now = pa.chunked_array([pa.array(sha256, pa.string())])
     changed = np.zeros(len(sha256), dtype=bool)
@@ -236,7 +238,7 @@ def changed_images(verdicts: Sequence[Verdicts], sha256: Sequence[str | None]) -
     return changed
 
 
-def raw_answers(verdicts: Mapping[str, Sequence[Verdicts]]) -> dict[str, Any]:
+def raw_answers(verdicts: Mapping[str, Sequence[DetectorVerdicts]]) -> dict[str, Any]:
     """The detectors' answers before they were parsed, for those that keep them; by attribute, then detector."""
     return {
         "answers": [

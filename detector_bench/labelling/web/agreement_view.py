@@ -38,7 +38,7 @@ GRADES_SOURCE = (
 )
 
 
-class Verdict(NamedTuple):
+class AgreementInWords(NamedTuple):
     """What a kappa says.
 
     Attributes:
@@ -59,26 +59,26 @@ def grade(kappa: float) -> str:
     return next(name for limit, name in GRADES[1:] if kappa <= limit)
 
 
-def verdict(found: Agreement, *, annotators: int) -> Verdict:
+def verdict(found: Agreement, *, annotators: int) -> AgreementInWords:
     """Put agreement into words; `annotators` is how many were compared."""
     if annotators < 2:
         who = "Only one person has" if annotators else "Nobody has"
-        return Verdict("Nothing to compare yet", f"{who} labelled a picture so far.", "")
+        return AgreementInWords("Nothing to compare yet", f"{who} labelled a picture so far.", "")
     who = "both" if annotators == 2 else f"all {annotators} annotators"
     if found.compared == 0:
-        return Verdict("Nothing to compare yet", f"No picture was labelled by {who}.", "")
+        return AgreementInWords("Nothing to compare yet", f"No picture was labelled by {who}.", "")
     pictures = f"{found.compared:,} {'picture' if found.compared == 1 else 'pictures'}"
     same = (
         f"On {pictures} that {'both' if annotators == 2 else 'two or more'} labelled, {_share(found, annotators)}."
     )
     if math.isnan(found.kappa):
-        return Verdict(
+        return AgreementInWords(
             "No kappa yet", same, "Everybody gave one and the same label, so chance alone explains all of it."
         )
     name = "Cohen's" if annotators == 2 else "Fleiss'"
     if math.isnan(found.low):
         rest = "" if found.percent < 1 else _unseen(found.images)
-        return Verdict(
+        return AgreementInWords(
             f"{grade(found.kappa).capitalize()} agreement" if found.percent < 1 else "No disagreement so far",
             f"{same} {name} kappa is {found.kappa:.2f}.",
             f"No interval can be given. {rest}".strip(),
@@ -89,7 +89,7 @@ def verdict(found: Agreement, *, annotators: int) -> Verdict:
         title = f"{lowest.capitalize()} to {highest} agreement"
     interval = f"95\N{NO-BREAK SPACE}% interval {number(found.low)} to {number(found.high)}"
     few = f"With fewer than {FEW_IMAGES} pictures the interval is rough." if found.images < FEW_IMAGES else ""
-    return Verdict(title, f"{same} {name} kappa is {number(found.kappa)} ({interval}).", few)
+    return AgreementInWords(title, f"{same} {name} kappa is {number(found.kappa)} ({interval}).", few)
 
 
 def number(value: float) -> str:

@@ -8,10 +8,12 @@ import secrets
 import socket
 from collections.abc import Collection
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from ipaddress import ip_address
 from pathlib import Path
 from urllib.parse import quote, urlsplit
+
+from jinja2 import Environment, PackageLoader
 
 from detector_bench.errors import ConfigError
 from detector_bench.labelling.writing import annotator_name
@@ -203,3 +205,19 @@ def _is_loopback(name: str) -> bool:
 
 
 STATIC = Path(__file__).parent / "static"
+"""Where the desk's scripts and styles lie."""
+
+
+def page(name: str, **values: str) -> str:
+    """One of the desk's pages as HTML; values are escaped.
+
+    Args:
+        name: a template: "home", "label", "agreement", "adjudication", "sign-in" or "message".
+        values: what the template shows.
+    """
+    return _pages().get_template(f"{name}.html").render(**values)
+
+
+@cache
+def _pages() -> Environment:
+    return Environment(loader=PackageLoader("detector_bench.labelling.web"), autoescape=True, trim_blocks=True)

@@ -11,7 +11,7 @@ from dataclasses import asdict
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query
-from fastapi.responses import FileResponse, Response
+from fastapi.responses import HTMLResponse, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from detector_bench.labelling import (
@@ -25,7 +25,7 @@ from detector_bench.labelling import (
 from detector_bench.labelling.label_studio import label_studio_tasks
 from detector_bench.labelling.labels_csv import labels_csv
 from detector_bench.labelling.web.agreement_view import AgreementQuery, RecentLabels, agreement_view
-from detector_bench.labelling.web.desk import STATIC, Desk
+from detector_bench.labelling.web.desk import Desk, page
 from detector_bench.labelling.web.messages import MOST_ANSWERS, SentChoice, SentUndo, image_address
 from detector_bench.labelling.web.wording import label_texts, question_view, reason_views
 from detector_bench.vocabulary import ATTRIBUTES, LOW_QUALITY, OTHERS
@@ -174,8 +174,8 @@ def _agreement_router(store: LabelStore, desk: Desk) -> APIRouter:
     labels = RecentLabels(store)
 
     @router.get("/agreement")
-    def page() -> FileResponse:
-        return FileResponse(STATIC / "agreement.html")
+    def whole_page() -> HTMLResponse:
+        return HTMLResponse(page("agreement"))
 
     @router.get("/api/agreement")
     def agreement(query: Annotated[AgreementQuery, Query()]) -> dict[str, Any]:
@@ -196,8 +196,8 @@ def _adjudication_router(store: LabelStore, desk: Desk) -> APIRouter:
     view = AdjudicationView(store)
 
     @router.get("/adjudication")
-    def page() -> FileResponse:
-        return FileResponse(STATIC / "adjudication.html")
+    def whole_page() -> HTMLResponse:
+        return HTMLResponse(page("adjudication"))
 
     @router.get("/api/adjudication")
     def disagreements(names: Annotated[Literal["shown", "hidden"], Query()] = "shown") -> dict[str, Any]:

@@ -7,11 +7,11 @@ from http import HTTPStatus
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query, Request
-from fastapi.responses import FileResponse, JSONResponse, RedirectResponse, Response
+from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 from starlette.exceptions import HTTPException
 
 from detector_bench.labelling import AnswerConflictError, LabelStore, RefusedAnswerError
-from detector_bench.labelling.web.desk import STATIC, Desk, Person, page_of
+from detector_bench.labelling.web.desk import Desk, Person, page, page_of
 from detector_bench.labelling.web.messages import (
     SentAnswer,
     SentAnswers,
@@ -70,7 +70,7 @@ def _start(desk: TheDesk, person: ThePerson) -> Response:
         return RedirectResponse(page_of(None if person.is_coordinator else person.name))
     if len(desk.annotators) == 1:
         return RedirectResponse(page_of(desk.annotators[0]))
-    return FileResponse(STATIC / "home.html")
+    return HTMLResponse(page("home"))
 
 
 @router.get("/api/desk")
@@ -119,8 +119,8 @@ MOST_ITEMS = 200
 
 
 @router.get("/label/{annotator}", dependencies=[Depends(known_annotator)])
-def _page() -> FileResponse:
-    return FileResponse(STATIC / "label.html")
+def _page() -> HTMLResponse:
+    return HTMLResponse(page("label"))
 
 
 @router.get("/api/{annotator}/session")

@@ -35,7 +35,7 @@ async function start() {
   }
   document.title = `${session.image_set} – Labelling desk`;
   byId("annotator").textContent = session.annotator;
-  byId("care").append(...session.questions.map(({ care }) => (care === "" ? "" : ` ${care}`)));
+  document.querySelector("footer.care").append(...session.questions.map(({ care }) => (care === "" ? "" : ` ${care}`)));
   byId("guidelines").replaceChildren(...renderMarkdown(session.guidelines));
   work = new Work({ session, base, show: { picture, answers, waiting, notice, state, saved, takenBack, refused } });
   panel = new Panel(byId("panel"), session, {
