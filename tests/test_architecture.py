@@ -15,7 +15,7 @@ PACKAGE = Path(detector_bench.__file__).parent
 
 ORDER = (
     ("errors",),
-    ("atomic_files", "installation", "registry"),
+    ("atomic_files", "installation", "registry", "yaml_files"),
     ("plugins", "quickstart"),
     ("vocabulary",),
     ("dataset", "weights"),
@@ -39,7 +39,7 @@ ORDER = (
 """The rooms and single modules of the package, the lowest first; those of one line do not know each other."""
 
 ONLY = {
-    "vocabulary": {"errors"},
+    "vocabulary": {"errors", "atomic_files", "yaml_files"},
     "metrics": {"errors", "registry", "plugins", "vocabulary"},
     "labelling": {"errors", "atomic_files", "installation", "vocabulary", "dataset", "metrics"},
     "prompt_lists": {"errors", "atomic_files", "installation", "registry", "vocabulary", "dataset", "metrics"},

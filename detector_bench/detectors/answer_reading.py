@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 from detector_bench.detectors.base import Prediction
 from detector_bench.perception.stage import Frame
 from detector_bench.vocabulary import ATTRIBUTES
-from detector_bench.vocabulary.attributes import JudgeQuestion
+from detector_bench.vocabulary.attributes import JudgeWording
 
 NO_ANSWER = "no_answer"
 """The reason for an answer without any of the words that are looked for."""
@@ -209,7 +209,7 @@ _NOBODY = ("nobody", "no one", "no person", "no people", "no human", "no humans"
 def default_answers(attribute: str) -> AnswerSet:
     """The words that an attribute's file lists; a bare number of years, or "Asian" alone, is in none of ours."""
     known = ATTRIBUTES[attribute]
-    judge = known.judge or JudgeQuestion()
+    judge = known.judge or JudgeWording()
     either = {AMBIGUOUS: judge.ambiguous} if judge.ambiguous else {}
     return AnswerSet(
         labels={each.name: each.answers for each in known.choices},

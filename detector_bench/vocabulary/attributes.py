@@ -116,7 +116,7 @@ class LowQualityReason(_Entry):
     """A reason why an image cannot be judged, beside `LOW_QUALITY_REASONS`."""
 
 
-class JudgeQuestion(BaseModel):
+class JudgeWording(BaseModel):
     """How a vision-language judge is asked, unless its study words the question itself."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -169,7 +169,7 @@ class Attribute(BaseModel):
     care: str = ""
     """What the numbers are not: a sentence after the one that every attribute has, in tables, reports and at the
     desk."""
-    judge: JudgeQuestion | None = JudgeQuestion()
+    judge: JudgeWording | None = JudgeWording()
     """None: a judge has no question about it unless its study words one."""
     reasons: tuple[LowQualityReason, ...] = ()
     """Why an image can be low-quality, beside `LOW_QUALITY_REASONS`."""
