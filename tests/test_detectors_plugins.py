@@ -61,9 +61,9 @@ def test_files_of_one_name_are_different_plugins(tmp_path: Path) -> None:
         ("raise ValueError('two\\nlines')", 1, "ValueError: two lines"),
         ("import sys\nsys.exit('no arguments')", 2, "SystemExit: no arguments"),
         (
-            "import detector_bench as db\n\n@db.detector('tried-gendre', attributes=['gendre'])\nclass A: ...",
+            "import detector_bench as db\n\n@db.detector('tried-empty', attributes=[])\nclass A: ...",
             3,
-            "detector 'tried-gendre': unknown attribute 'gendre': did you mean 'gender'?",
+            "detector 'tried-empty': `attributes` lists at least one attribute; got []",
         ),
     ],
 )

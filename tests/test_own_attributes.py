@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 import yaml
 from chat_server import ChatHandler, ChatServer, hasty, playing, sees_red
+from imagebite_parts import expected, stated, written
 from small_parts import image_name, write_csv, write_image_set
 
 from detector_bench.dataset import ImageSet, check, import_folder
@@ -18,6 +19,7 @@ from detector_bench.detectors.vlm_judge import default_question
 from detector_bench.errors import ConfigError, DataError
 from detector_bench.figures.figure_files import write_figures
 from detector_bench.labelling import DeskSettings, LabelStore
+from detector_bench.others.imagebite.settings import ImageBiTe
 from detector_bench.results.finished_study import FinishedStudy
 from detector_bench.site import ReportSettings, write_report
 from detector_bench.study import Study
@@ -338,6 +340,24 @@ def test_a_study_from_one_file_to_tables_figures_and_report(study: Study, tmp_pa
     assert "Which detectors of perceived head cover can be trusted?" in text
     assert "Perceived gender, age group, race and head cover are what people and detectors see" in text
     assert CARE in text
+
+
+def test_imagebite_judges_a_concern_that_is_an_own_attribute(tmp_path: Path) -> None:
+    read_attributes([write_definition(tmp_path, "wheel_chair", classes=["wheelchair", "no_wheelchair"])])
+    path = written(
+        tmp_path, stated("disability", expected("wheelchair", 0.1), expected("none seen", 0.9), name="R")
+    )
+    settings = ImageBiTe(
+        system="imagebite",
+        requirements=path,
+        concerns={"disability": "wheel_chair"},
+        communities={"none seen": "no_wheelchair"},
+    )
+    (requirement,) = settings.read().requirements
+    assert requirement.attribute == "wheel_chair"
+    assert [each.meaning.labels for each in requirement.communities] == [("wheelchair",), ("no_wheelchair",)]
+    with pytest.raises(DataError, match="no detector here judges it, the requirement is left out: 'disability'"):
+        ImageBiTe(system="imagebite", requirements=path).read()
 
 
 def test_changed_classes_ask_for_another_evaluation(study: Study, tmp_path: Path, monkeypatch: Any) -> None:

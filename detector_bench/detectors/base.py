@@ -185,6 +185,7 @@ def detector(
     """
 
     def decorate(cls: C) -> C:
+        # Whether they exist is asked when it is built: an image set's own are known only then.
         _check_attributes(attributes, place=f"detector {name!r}")
         if not callable(getattr(cls, "predict", None)):
             raise ConfigError(f"detector {name!r}: {cls!r} has no method `predict`")
@@ -314,6 +315,9 @@ def build_detector(kind: str, *, name: str | None = None, parameters: Mapping[st
         parameters = dict(bound.arguments)
     attributes = tuple(getattr(implementation, "attributes", registered.attributes))
     _check_attributes(attributes, place=place)
+    for attribute in attributes:
+        if attribute not in ATTRIBUTES:
+            raise ConfigError(f"{place}: unknown attribute {attribute!r}: {nearest_hint(attribute, ATTRIBUTES)}")
     return Detector(
         name=name or kind,
         kind=registered,
@@ -327,9 +331,6 @@ def build_detector(kind: str, *, name: str | None = None, parameters: Mapping[st
 def _check_attributes(attributes: Sequence[str], *, place: str) -> None:
     if isinstance(attributes, str) or not attributes:
         raise ConfigError(f"{place}: `attributes` lists at least one attribute; got {attributes!r}")
-    for attribute in attributes:
-        if attribute not in ATTRIBUTES:
-            raise ConfigError(f"{place}: unknown attribute {attribute!r}: {nearest_hint(attribute, ATTRIBUTES)}")
 
 
 def _check_parameters(factory: Callable[..., Any], parameters: Mapping[str, Any], *, place: str) -> None:

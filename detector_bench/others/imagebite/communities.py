@@ -33,7 +33,8 @@ UNJUDGED_CONCERNS = (
     "socio-economic status",
     "xenophobia",
 )
-"""Ethical concerns that are none of our attributes; requirements about them are left out."""
+"""Ethical concerns that are no built-in attribute; requirements about them are left out, unless a study
+names an attribute of its image set in `concerns`."""
 
 COMMUNITIES: dict[str, dict[str, tuple[str, ...]]] = {
     "gender": {
@@ -148,8 +149,8 @@ def meaning_of(community: str, attribute: str, *, own: Mapping[str, Sequence[str
     for theirs, labels in own.items():
         if normal(theirs) == name:
             return Meaning(labels=tuple(labels))
-    if bare in COMMUNITIES[attribute]:
-        return Meaning(labels=COMMUNITIES[attribute][bare])
+    if bare in (known := COMMUNITIES.get(attribute, {})):
+        return Meaning(labels=known[bare])
     for label in attribute_named(attribute).classes:
         if normal(label) == bare:
             return Meaning(labels=(label,))
@@ -184,7 +185,7 @@ def statement_in(sentence: str, attribute: str) -> str:
     left = normal(sentence)
     found = set()
     classes = {normal(label): (label,) for label in attribute_named(attribute).classes}
-    meanings = classes | COMMUNITIES[attribute]
+    meanings = classes | COMMUNITIES.get(attribute, {})
     # The longest first: an East Asian is not also an Asian.
     for name in sorted(meanings, key=len, reverse=True):
         named = re.compile(rf"\b{re.escape(name)}\b")
