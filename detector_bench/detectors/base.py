@@ -23,7 +23,7 @@ class Prediction:
 
     Attributes:
         image_id: the image.
-        attribute: what was judged: gender, age, race or skin_tone.
+        attribute: what was judged: gender, age, race, skin_tone or an image set's own.
         status: clear, filtered or error: three different things.
         reason: why it was filtered, or what went wrong: one word in snake_case, after a colon the detail.
         label: the class that a clear image shows.

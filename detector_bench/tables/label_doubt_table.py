@@ -52,7 +52,7 @@ def label_doubt_table(
     Args:
         metrics: a metric table (`schema.METRIC_COLUMNS`).
         doubt: columns as in `schema.LABEL_DOUBT_COLUMNS`.
-        attribute: gender, age, race or skin_tone.
+        attribute: which one.
         max_error_share: a detector that fails on a larger share of the images gets a dash.
 
     Returns:
