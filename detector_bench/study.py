@@ -17,7 +17,6 @@ from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError,
 from detector_bench.atomic_files import write_text
 from detector_bench.dataset import ImageSet
 from detector_bench.dataset.decoding import DEFAULT_MAX_PIXELS
-from detector_bench.detector_entry import DetectorEntry, full_entry
 from detector_bench.detectors.base import Detector, build_detector
 from detector_bench.errors import (
     ConfigError,
@@ -40,7 +39,7 @@ from detector_bench.results.study_result import StudyResult
 from detector_bench.runner.run import ProgressListener, RunSettings, run_detectors
 from detector_bench.runner.stage_cache import default_cache_folder
 from detector_bench.study_evaluation import columns_needed, evaluate_study
-from detector_bench.study_file import resolve_detector, with_texts_replaced
+from detector_bench.study_file import DetectorEntry, full_entry, resolve_detector, with_texts_replaced
 from detector_bench.vocabulary import ATTRIBUTES, Attribute, attributes_of, write_attributes
 from detector_bench.weights import WeightsLocator
 from detector_bench.yaml_files import read_mapping

@@ -6,10 +6,33 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
 from detector_bench.errors import ConfigError
+from detector_bench.vocabulary import GROUND_TRUTH
 from detector_bench.yaml_files import read_mapping
 
 _DEEPEST_EXTENDS = 5
+_NAME = r"^[A-Za-z0-9][A-Za-z0-9._+-]*$"
+
+
+class DetectorEntry(BaseModel):
+    """One detector of a study."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str = Field(pattern=_NAME, max_length=80)
+    """How tables and the folder `predictions/` call it."""
+    kind: str
+    """The registered name."""
+    parameters: dict[str, Any] = Field(default_factory=dict)
+
+    @field_validator("name")
+    @classmethod
+    def _not_reserved(cls, name: str) -> str:
+        if name == GROUND_TRUTH:
+            raise ValueError(f"{GROUND_TRUTH!r} is reserved for the human labels")
+        return name
 
 
 def resolve_detector(entry: Any, *, folder: Path, place: str, depth: int = 0) -> dict[str, Any]:
@@ -48,6 +71,13 @@ def resolve_detector(entry: Any, *, folder: Path, place: str, depth: int = 0) ->
     if not isinstance(name, str):
         raise ConfigError(f"{place}: `name` is text; got {name!r}")
     return {"name": name, "kind": kind, "parameters": merged}
+
+
+def full_entry(entry: Any, *, place: str) -> Any:
+    """An entry of `detectors` given in Python, in its full form; what is full already stays as it is."""
+    if isinstance(entry, DetectorEntry) or (isinstance(entry, Mapping) and "parameters" in entry):
+        return entry
+    return resolve_detector(entry, folder=Path(), place=place)
 
 
 def merge(base: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:

@@ -11,7 +11,7 @@ import yaml
 from detector_bench.errors import ConfigError
 
 
-class _StrictLoader(yaml.SafeLoader):
+class _Strict(yaml.constructor.SafeConstructor):
     """Refuses a mapping with the same key twice, of which YAML would silently keep the last."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:  # noqa: FBT001, FBT002
@@ -30,6 +30,14 @@ class _StrictLoader(yaml.SafeLoader):
         return super().construct_mapping(node, deep=deep)
 
 
+class _StrictLoader(_Strict, yaml.SafeLoader):
+    pass
+
+
+class _QuickLoader(_Strict, getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
+    pass
+
+
 def read_mapping(path: Path, *, keys: str = "`image_set` and `detectors`") -> dict[str, Any]:
     """Read a YAML file that holds a mapping; `keys` says, in words, which ones to expect.
 
@@ -38,7 +46,10 @@ def read_mapping(path: Path, *, keys: str = "`image_set` and `detectors`") -> di
     """
     try:
         text = path.read_text(encoding="utf-8")
-        content = yaml.load(text, Loader=_StrictLoader)  # noqa: S506 - derived from SafeLoader
+        try:
+            content = yaml.load(text, Loader=_QuickLoader)  # noqa: S506 - derived from SafeLoader
+        except yaml.YAMLError:
+            content = yaml.load(text, Loader=_StrictLoader)  # noqa: S506 - its message says more
     except FileNotFoundError:
         raise ConfigError(f"there is no file {str(path)!r}") from None
     except (OSError, UnicodeDecodeError) as error:

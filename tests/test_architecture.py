@@ -30,7 +30,6 @@ ORDER = (
     ("figures",),
     ("others",),
     ("study_file",),
-    ("detector_entry",),
     ("study", "study_evaluation"),
     ("site",),
     ("cli",),

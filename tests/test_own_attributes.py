@@ -300,7 +300,8 @@ def study(tmp_path: Path, server: ChatServer) -> Study:
     labelled(
         tmp_path / "set",
         "head_cover",
-        judge={"question": "Is there anything on this head?", "ambiguous": ["half"]},
+        judge="Is there anything on this head?",
+        ambiguous=["half"],
         classes=[
             {"name": "covered", "key": "c", "answers": ["covered", "a man"]},  # as `sees_red` speaks
             {"name": "uncovered", "answers": ["uncovered", "a woman"]},
@@ -338,8 +339,7 @@ def test_a_study_from_one_file_to_tables_figures_and_report(study: Study, tmp_pa
     page = write_report(out, settings=ReportSettings(pictures="none", figures=False)).page
     text = page.read_text(encoding="utf-8")
     assert "Which detectors of perceived head cover can be trusted?" in text
-    assert "Perceived gender, age group, race and head cover are what people and detectors see" in text
-    assert CARE in text
+    assert f"Perceived head cover, as seen in synthetic images; not an identity. {CARE}" in text
 
 
 def test_imagebite_judges_a_concern_that_is_an_own_attribute(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from small_parts import write_csv
 
 from detector_bench.dataset import ImageSet
 from detector_bench.detectors import Prediction, build_detector
-from detector_bench.detectors.skin_tone import SkinToneDetector, grey_value
+from detector_bench.detectors.skin_tone import MONK_SHADES, SkinToneDetector, grey_value
 from detector_bench.errors import MissingExtraError, WeightsError
 from detector_bench.perception.boxes import boxes
 from detector_bench.perception.faces.dlib_faces import DlibHogFaces, DlibLandmarks
@@ -30,7 +30,6 @@ from detector_bench.perception.stage import Batch, Frame
 from detector_bench.runner.run import RunSettings, run_detectors
 from detector_bench.vocabulary import Status
 from detector_bench.vocabulary.columns import IMAGE_COLUMNS, LABEL_COLUMNS, PROMPT_COLUMNS
-from detector_bench.vocabulary.monk_scale import MONK_SHADES
 from detector_bench.weights import WeightsLocator
 from detector_bench.weights.catalogue import FACE_LANDMARKS_5, FACE_LANDMARKS_68
 

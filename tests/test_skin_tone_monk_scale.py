@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from detector_bench.detectors.skin_tone import MONK_SHADES, lab, nearest_shade
 from detector_bench.vocabulary import ATTRIBUTES
-from detector_bench.vocabulary.monk_scale import MONK_SHADES, lab, nearest_shade
 
 PUBLISHED = ["f6ede4", "f3e7db", "f7ead0", "eadaba", "d7bd96", "a07e56", "825c43", "604134", "3a312a", "292420"]
 

@@ -14,7 +14,6 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 from detector_bench.detectors.base import Prediction
 from detector_bench.perception.stage import Frame
 from detector_bench.vocabulary import ATTRIBUTES
-from detector_bench.vocabulary.attributes import JudgeWording
 
 NO_ANSWER = "no_answer"
 """The reason for an answer without any of the words that are looked for."""
@@ -114,18 +113,6 @@ def prediction_from(answer: str, frame: Frame, attribute: str, *, answers: Answe
     return Prediction.clear(frame, attribute, label, raw=answer)
 
 
-def require_classes(attribute: str, answers: AnswerSet) -> None:
-    """Check that the labels are classes of the attribute.
-
-    Raises:
-        ValueError: one is not.
-    """
-    classes = ATTRIBUTES[attribute].classes
-    for label in answers.labels:
-        if label not in classes:
-            raise ValueError(f"unknown class {label!r} of {attribute!r} (accepted: {', '.join(classes)})")
-
-
 def _meanings(words: dict[str, tuple[str, ...]]) -> dict[str, str]:
     return {_plain(phrase): meaning for meaning, phrases in words.items() for phrase in phrases}
 
@@ -209,11 +196,10 @@ _NOBODY = ("nobody", "no one", "no person", "no people", "no human", "no humans"
 def default_answers(attribute: str) -> AnswerSet:
     """The words that an attribute's file lists; a bare number of years, or "Asian" alone, is in none of ours."""
     known = ATTRIBUTES[attribute]
-    judge = known.judge or JudgeWording()
-    either = {AMBIGUOUS: judge.ambiguous} if judge.ambiguous else {}
+    either = {AMBIGUOUS: known.ambiguous} if known.ambiguous else {}
     return AnswerSet(
         labels={each.name: each.answers for each in known.choices},
-        reasons={"no_person": _NOBODY, **either, UNKNOWN: (*_UNSURE, *judge.unknown)},
+        reasons={"no_person": _NOBODY, **either, UNKNOWN: (*_UNSURE, *known.unknown)},
     )
 
 

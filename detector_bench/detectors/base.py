@@ -328,6 +328,20 @@ def build_detector(kind: str, *, name: str | None = None, parameters: Mapping[st
     )
 
 
+def require_classes(attribute: str, labels: Iterable[str]) -> None:
+    """Check that labels are classes of an attribute.
+
+    Raises:
+        ValueError: there is no such attribute, or one is not.
+    """
+    if attribute not in ATTRIBUTES:
+        raise ValueError(f"unknown attribute {attribute!r}: {nearest_hint(attribute, ATTRIBUTES)}")
+    classes = ATTRIBUTES[attribute].classes
+    for label in labels:
+        if label not in classes:
+            raise ValueError(f"unknown class {label!r} of {attribute!r} (accepted: {', '.join(classes)})")
+
+
 def _check_attributes(attributes: Sequence[str], *, place: str) -> None:
     if isinstance(attributes, str) or not attributes:
         raise ConfigError(f"{place}: `attributes` lists at least one attribute; got {attributes!r}")

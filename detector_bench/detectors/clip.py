@@ -11,10 +11,9 @@ from typing import Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from detector_bench.detectors.base import Card, Prediction, detector
+from detector_bench.detectors.base import Card, Prediction, detector, require_classes
 from detector_bench.detectors.filters import FaceFilter, Filter, first_reason
 from detector_bench.detectors.reading import UNCERTAIN, ClassReading, NetworkVerdict
-from detector_bench.errors import nearest_hint
 from detector_bench.perception.boxes import Crop
 from detector_bench.perception.clip.stages import (
     ClipEncoder,
@@ -112,8 +111,7 @@ def check_prompts(attribute: str, prompts: Mapping[str, str]) -> None:
     Raises:
         ValueError: unknown attribute or class, or only one class: then every image shows it.
     """
-    if attribute not in ATTRIBUTES:
-        raise ValueError(f"unknown attribute {attribute!r}: {nearest_hint(attribute, ATTRIBUTES)}")
+    require_classes(attribute, ())
     classes = ATTRIBUTES[attribute].classes
     unknown = [label for label in prompts if label not in (*classes, UNCERTAIN)]
     if unknown:

@@ -7,14 +7,12 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from detector_bench.detectors.base import Card, Prediction, detector
+from detector_bench.detectors.base import Card, Prediction, detector, require_classes
 from detector_bench.detectors.filters import Filter, first_reason
 from detector_bench.detectors.reading import Reading
-from detector_bench.errors import nearest_hint
 from detector_bench.perception.boxes import Crop
 from detector_bench.perception.networks.onnx_outputs import OnnxInput, OnnxOutputs
 from detector_bench.perception.stage import Batch, Frame, Stage
-from detector_bench.vocabulary import ATTRIBUTES
 from detector_bench.weights.files import WeightsField
 
 
@@ -51,12 +49,7 @@ class OnnxDetector(BaseModel):
     @model_validator(mode="after")
     def _labels_are_known(self) -> OnnxDetector:
         for name, reading in self.outputs.items():
-            if name not in ATTRIBUTES:
-                raise ValueError(f"unknown attribute {name!r}: {nearest_hint(name, ATTRIBUTES)}")
-            classes = ATTRIBUTES[name].classes
-            for label in reading.labels:
-                if label not in classes:
-                    raise ValueError(f"unknown class {label!r} of {name!r} (accepted: {', '.join(classes)})")
+            require_classes(name, reading.labels)
         return self
 
     @property

@@ -12,9 +12,8 @@ from detector_bench.detectors.answer_reading import (
     AnswerSet,
     default_answers,
     prediction_from,
-    require_classes,
 )
-from detector_bench.detectors.base import Card, Prediction, detector
+from detector_bench.detectors.base import Card, Prediction, detector, require_classes
 from detector_bench.errors import nearest_hint
 from detector_bench.perception.answers.chat_answers import ChatAnswers, ChatEndpoint, was_refused
 from detector_bench.perception.answers.generated_answers import GeneratedAnswers, Generation, answer_of
@@ -34,7 +33,7 @@ def default_question(attribute: str) -> str | None:
         return None
     offered = ", ".join(each.offered for each in known.choices)
     return (
-        f"Look at the most prominent person in this image. {known.judge.question or known.question} Answer with "
+        f"Look at the most prominent person in this image. {known.judge or known.question} Answer with "
         f"one of these only: {offered}, unknown. Say unknown if nobody is to be seen or it cannot be told."
     )
 
@@ -129,7 +128,7 @@ class VlmJudge(BaseModel):
     @model_validator(mode="after")
     def _labels_are_known(self) -> VlmJudge:
         for attribute, asked in self.questions.items():
-            require_classes(attribute, asked.answers)
+            require_classes(attribute, asked.answers.labels)
         return self
 
     @property
@@ -190,7 +189,7 @@ class Blip2(Generation):
 
     @model_validator(mode="after")
     def _labels_are_known(self) -> Blip2:
-        require_classes("gender", self.answers)
+        require_classes("gender", self.answers.labels)
         return self
 
     @property

@@ -17,7 +17,7 @@ from detector_bench.runner.stage_cache import default_cache_folder
 from detector_bench.site.attribute_page import AttributePage, left_out_of_pictures
 from detector_bench.site.browser_data import SCRIPTS, StoredBoxes, stored_boxes, write_browser_data
 from detector_bench.site.error_counts import BROWSER_PAGE
-from detector_bench.site.pages import ReportFolder, care, with_groups, write_page
+from detector_bench.site.pages import CARE, SHORT_CARE, ReportFolder, with_groups, with_own_care, write_page
 from detector_bench.site.provenance import citations, date_of, provenance_blocks
 from detector_bench.site.ranks import ranks_of_report
 from detector_bench.site.report_study import ReportStudy
@@ -203,7 +203,7 @@ class _Writer:
             "study_name": self.study.name,
             "pages": self._pages(BROWSER_PAGE),
             "scripts": scripts,
-            "care": care((part.name for part in self.study.parts), short=True),
+            "care": with_own_care(SHORT_CARE, (part.name for part in self.study.parts)),
         }
         write_page(self.folder / BROWSER_PAGE, "images.html", content)
         return left_out_of_pictures(pictures, changed, [each.stage.replace("_", " ") for each in boxes], why_not)
@@ -241,7 +241,7 @@ class _Writer:
         content = {
             **self._content_of_all(place),
             **page.content(),
-            "care": care(other.part.name for other in pages),
+            "care": with_own_care(CARE, (each.part.name for each in pages)),
             "other_attributes": others,
             "other_scores": with_groups(other_scores),
             "figures": figures,

@@ -22,8 +22,8 @@ from detector_bench.atomic_files import replacing, write_text
 from detector_bench.errors import ConfigError, DetectorBenchError
 from detector_bench.site.verdict import ModelVerdict, bounded
 from detector_bench.tables.metric_lookup import Number
-from detector_bench.tables.table import Cell, Table, group_headings, is_missing, printable
-from detector_bench.vocabulary import ATTRIBUTES, attribute_named
+from detector_bench.tables.table import Cell, Table, ethics_note, group_headings, is_missing, printable
+from detector_bench.vocabulary import ATTRIBUTES
 
 CONTENT_POLICY = (
     # `file:` stands beside 'self' because browsers differ on what 'self' is for a page that lies on a disk.
@@ -32,23 +32,22 @@ CONTENT_POLICY = (
     "require-trusted-types-for 'script'; trusted-types 'none'"
 )
 
+CARE = (
+    "Perceived gender, age group and race are what people and detectors see in a synthetic image. They are not an "
+    "identity, and nobody's identity can be read off a picture. Labels that fit none of the classes are kept as "
+    "“others”, and never dropped in silence. Use this report to question detectors and text-to-image models, not "
+    "to classify people."
+)
 
-def care(attributes: Iterable[str], *, short: bool = False) -> str:
-    """What the numbers about these attributes are not; short: where the page has to leave room for images."""
-    own = [attribute_named(name) for name in attributes if name not in ATTRIBUTES.built_in]
-    *first, last = ["gender", "age group", "race", *(each.words for each in own)]
-    about = f"{', '.join(first)} and {last}"
-    if short:
-        return f"Perceived {about}, as seen in synthetic images; not an identity. The report says more."
-    return " ".join(
-        [
-            f"Perceived {about} are what people and detectors see in a synthetic image. They are not an identity, "
-            "and nobody's identity can be read off a picture. Labels that fit none of the classes are kept as "
-            "“others”, and never dropped in silence. Use this report to question detectors and text-to-image "
-            "models, not to classify people.",
-            *(each.care for each in own if each.care),
-        ]
-    )
+SHORT_CARE = (
+    "Perceived gender, age group and race, as seen in synthetic images; not an identity. The report says more."
+)
+"""Where the page has to leave room for images."""
+
+
+def with_own_care(care: str, attributes: Iterable[str]) -> str:
+    """What numbers are not, with a sentence for each attribute that is not built in."""
+    return " ".join([care, *(ethics_note(name) for name in attributes if name not in ATTRIBUTES.built_in)])
 
 
 _NOTHING = "\N{EN DASH}"
@@ -83,7 +82,7 @@ class Says:
 
     @staticmethod
     def score(value: float) -> str:
-        """A bias score."""
+        """A bias score with three decimals."""
         return _NOTHING if math.isnan(value) else f"{value:.3f}"
 
     @staticmethod
@@ -101,7 +100,7 @@ class Says:
 
     @staticmethod
     def value(value: float) -> str:
-        """For sorting."""
+        """A number in full, by which the page sorts; empty where there is none."""
         return "" if math.isnan(value) else repr(float(value))
 
     @staticmethod
@@ -121,7 +120,7 @@ def write_page(path: Path, template: str, content: Mapping[str, Any]) -> None:
     Raises:
         DetectorBenchError: the disk is full, read-only or the like.
     """
-    shared = {"policy": CONTENT_POLICY, "version": __version__, "says": Says}
+    shared = {"policy": CONTENT_POLICY, "care": CARE, "version": __version__, "says": Says}
     write_text(path, _environment().get_template(template).render({**shared, **content}))
 
 

@@ -116,19 +116,6 @@ class LowQualityReason(_Entry):
     """A reason why an image cannot be judged, beside `LOW_QUALITY_REASONS`."""
 
 
-class JudgeWording(BaseModel):
-    """How a vision-language judge is asked, unless its study words the question itself."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    question: str = ""
-    """About the most prominent person; by default the annotators' question."""
-    unknown: tuple[str, ...] = ()
-    """Words that mean that it cannot be told, beyond those that hold for every attribute."""
-    ambiguous: tuple[str, ...] = ()
-    """Words that mean several classes at once."""
-
-
 class Unit(BaseModel):
     """What a measured value of an attribute is counted in, and its range."""
 
@@ -169,8 +156,13 @@ class Attribute(BaseModel):
     care: str = ""
     """What the numbers are not: a sentence after the one that every attribute has, in tables, reports and at the
     desk."""
-    judge: JudgeWording | None = JudgeWording()
-    """None: a judge has no question about it unless its study words one."""
+    judge: str | None = ""
+    """What a vision-language model is asked about the most prominent person, unless its study words the question;
+    by default the annotators' question. None: there is no question."""
+    unknown: tuple[str, ...] = ()
+    """Words of a judge for "it cannot be told", beyond those that hold for every attribute."""
+    ambiguous: tuple[str, ...] = ()
+    """Words of a judge for several classes at once."""
     reasons: tuple[LowQualityReason, ...] = ()
     """Why an image can be low-quality, beside `LOW_QUALITY_REASONS`."""
 
