@@ -94,7 +94,7 @@ class ImageSet:
 
     @property
     def name(self) -> str:
-        """The folder's name."""
+        """What messages and reports call the image set: the name of its folder."""
         return self.root.name
 
     @cached_property

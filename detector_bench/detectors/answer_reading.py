@@ -264,4 +264,4 @@ RACE_ANSWERS = AnswerSet(
 """FairFace's seven classes (Indian is `south_asian` here). "Asian" alone is no answer."""
 
 ANSWERS: dict[str, AnswerSet] = {"gender": GENDER_ANSWERS, "age": AGE_ANSWERS, "race": RACE_ANSWERS}
-"""By attribute."""
+"""By attribute: which words of an answer mean which class, unless a study says otherwise."""

@@ -156,7 +156,7 @@ class ClipProb(PromptsOfClip):
     """
 
     faces: StageField = Field(default_factory=YuNetFaces)
-    """Any face stage."""
+    """The stage that finds faces; any one will do."""
     min_score: float = Field(default=0.9, ge=0, le=1)
     """The probability that the winner must reach."""
 
@@ -173,7 +173,7 @@ class ClipProb(PromptsOfClip):
 
     @property
     def stages(self) -> tuple[Stage, ...]:
-        """The similarities and the faces."""
+        """The stage that compares images and prompts, and the one that finds faces."""
         return self.steps.stages
 
     def predict(self, batch: Batch) -> Iterable[Prediction]:
@@ -226,7 +226,7 @@ class ClipUncertain(PromptsOfClip):
 
     @property
     def stages(self) -> tuple[Stage, ...]:
-        """The similarities."""
+        """The stage that compares images and prompts."""
         return (self.similarities,)
 
     def predict(self, batch: Batch) -> Iterator[Prediction]:

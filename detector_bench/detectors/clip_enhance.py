@@ -143,7 +143,7 @@ class ClipEnhance(BaseModel):
 
     @property
     def attributes(self) -> tuple[str, ...]:
-        """What the classifier judges."""
+        """The attributes that the classifier of step 4 judges."""
         return self.steps.attributes
 
     @property

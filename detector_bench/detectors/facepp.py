@@ -42,7 +42,7 @@ class Facepp(BaseModel):
 
     @property
     def stages(self) -> tuple[Stage, ...]:
-        """The answers."""
+        """The stage that asks the API."""
         return (self.answers,)
 
     def predict(self, batch: Batch) -> Iterator[Prediction]:

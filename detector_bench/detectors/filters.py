@@ -20,7 +20,7 @@ class FaceFilter(BaseModel):
     faces: StageField
 
     def stage(self) -> Stage:
-        """The face boxes."""
+        """The stage that finds the faces."""
         return self.faces
 
     def reason(self, frame: Frame) -> str | None:

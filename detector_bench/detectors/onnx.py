@@ -46,7 +46,7 @@ class OnnxDetector(BaseModel):
     crop: Crop = Field(default_factory=Crop)
     filters: tuple[Filter, ...] = ()
     outputs: dict[str, Reading] = Field(min_length=1)
-    """By attribute."""
+    """By attribute: how the network's numbers become one of its classes."""
 
     @model_validator(mode="after")
     def _labels_are_known(self) -> OnnxDetector:

@@ -65,7 +65,7 @@ class ClassReading(BaseModel):
     """The network's own words and what they mean: a taxonomy's name, a mapping's name, or `{word: class or null}`
     in the order of the output's numbers. `detector-bench taxonomies` lists them."""
     decide: Decide = "likeliest_word"
-    """With `taxonomy`."""
+    """Which of the network's own words wins; only with `taxonomy`."""
     activation: Literal["none", "softmax"] = "none"
     """`none` if the network gives probabilities already."""
     min_score: float = Field(default=0.0, ge=0, le=1)

@@ -163,7 +163,7 @@ def _judge(frame: Frame, attribute: str, stage: Stage, answers: AnswerSet) -> Pr
 
 
 QUESTION = "Question: does the person look like a male or a female? Answer:"
-"""Lyu 2025's prompt."""
+"""The prompt with which Lyu 2025 asked BLIP-2."""
 
 
 @detector(
@@ -201,13 +201,13 @@ class Blip2(Generation):
 
     @property
     def stage(self) -> GeneratedAnswers:
-        """The stage that asks."""
+        """The stage that asks the question about each image."""
         how = {name: getattr(self, name) for name in Generation.model_fields}
         return GeneratedAnswers(**how, checkpoint=self.checkpoint, question=self.question, chat=False)
 
     @property
     def stages(self) -> tuple[Stage, ...]:
-        """The answers."""
+        """The stage that asks, alone."""
         return (self.stage,)
 
     def predict(self, batch: Batch) -> Iterator[Prediction]:

@@ -145,12 +145,30 @@ class Stage(BaseModel, ABC):
         return {"kind": self.kind, **dump(self)}
 
     def inputs(self) -> tuple[Stage, ...]:
-        """The stages whose results this one needs."""
-        return ()
+        """The stages whose results this one needs: by default those among its fields, in their order.
+
+        A field that is no stage and has `inputs` of its own, such as a `Crop`, hands on those.
+        """
+        found: list[Stage] = []
+        for _, value in self:
+            if isinstance(value, Stage):
+                found.append(value)
+            elif callable(getattr(value, "inputs", None)):
+                found += value.inputs()
+        return tuple(found)
 
     def weights(self) -> tuple[Weights, ...]:
-        """The weights that this stage itself reads: files, and checkpoints."""
-        return ()
+        """The weights that this stage itself reads: by default the files and checkpoints among its fields.
+
+        A field that is no stage and has `weights` of its own, such as a CLIP encoder, hands on those.
+        """
+        found: list[Weights] = []
+        for _, value in self:
+            if isinstance(value, WeightsFile | Checkpoint):
+                found.append(value)
+            elif not isinstance(value, Stage) and callable(getattr(value, "weights", None)):
+                found += value.weights()
+        return tuple(found)
 
     def missing_settings(self) -> tuple[str, ...]:
         """What the stage needs from the environment or the machine and does not find there, a line each."""

@@ -97,12 +97,12 @@ class OnnxClip(BaseModel):
 
     @property
     def precision_taken(self) -> str:
-        """See `Stage`."""
+        """The number format that it computes with: that of the files."""
         return OF_THE_FILE
 
     @property
     def device_taken(self) -> str:
-        """See `Stage`."""
+        """Where onnxruntime computes on this machine."""
         return session_device()
 
     def missing_settings(self) -> tuple[str, ...]:

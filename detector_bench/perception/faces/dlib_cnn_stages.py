@@ -17,7 +17,7 @@ from detector_bench.perception.faces.dlib_resizing import LongestSide, double, r
 from detector_bench.perception.networks.onnx_session import session_device
 from detector_bench.perception.stage import Arrays, Frame, Stage, StageFunction
 from detector_bench.perception.torch_settings import Device, device_name
-from detector_bench.weights import WeightsFile, WeightsLocator
+from detector_bench.weights import WeightsLocator
 from detector_bench.weights.catalogue import DLIB_CNN_FACES
 from detector_bench.weights.files import WeightsField
 
@@ -47,10 +47,6 @@ class DlibCnnOnnxFaces(Stage):
     def device_taken(self) -> str:  # type: ignore[override]
         """Where onnxruntime runs the network."""
         return session_device()
-
-    def weights(self) -> tuple[WeightsFile, ...]:
-        """The network's file."""
-        return (self.network,)
 
     def load(self, weights: WeightsLocator) -> StageFunction:
         """Read the network; see `Stage.load`."""
@@ -84,10 +80,6 @@ class DlibCnnTorchFaces(Stage):
     def device_taken(self) -> str:  # type: ignore[override]
         """Where PyTorch runs the network."""
         return device_name(self.device)
-
-    def weights(self) -> tuple[WeightsFile, ...]:
-        """The network's file."""
-        return (self.network,)
 
     def load(self, weights: WeightsLocator) -> StageFunction:
         """Read the network; see `Stage.load`."""

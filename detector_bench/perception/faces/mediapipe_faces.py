@@ -45,7 +45,7 @@ class MediapipeFaces(Stage):
     """Another network with this interface; by default the one of `range`."""
 
     def weights(self) -> tuple[WeightsFile, ...]:
-        """The network's file."""
+        """The network in `network`, or the published one for the range."""
         published = {"short": MEDIAPIPE_FACES_SHORT_RANGE, "full": MEDIAPIPE_FACES_FULL_RANGE}[self.range]
         return (self.network or published,)
 

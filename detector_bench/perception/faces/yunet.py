@@ -13,7 +13,7 @@ from detector_bench.errors import WeightsError
 from detector_bench.installation import require
 from detector_bench.perception.boxes import boxes
 from detector_bench.perception.stage import Arrays, Frame, Stage, StageFunction
-from detector_bench.weights import WeightsFile, WeightsLocator
+from detector_bench.weights import WeightsLocator
 from detector_bench.weights.catalogue import YUNET_FACES
 from detector_bench.weights.files import WeightsField
 
@@ -40,10 +40,6 @@ class YuNetFaces(Stage):
     """Of two boxes that overlap by more than this (intersection over union), only the surer one is kept."""
     longest_side: int | None = Field(default=640, ge=32)
     """Larger images are shrunk to this many pixels first; None leaves them as they are."""
-
-    def weights(self) -> tuple[WeightsFile, ...]:
-        """The network's file."""
-        return (self.network,)
 
     def load(self, weights: WeightsLocator) -> StageFunction:
         """Read the network; see `Stage.load`."""

@@ -67,7 +67,7 @@ class PackageNetwork(BaseModel):
         return () if is_installed("mivolo") else (f"the package 'mivolo' is not installed; {INSTALL}",)
 
     def weights(self) -> tuple[Weights, ...]:
-        """The file."""
+        """The file with the network's weights."""
         return (self.file,)
 
     def load(self, weights: WeightsLocator, *, device: str, dtype: Any) -> MivoloNetwork:
@@ -149,7 +149,7 @@ class CheckpointNetwork(BaseModel):
         return ()
 
     def weights(self) -> tuple[Weights, ...]:
-        """The checkpoint."""
+        """The checkpoint with the network's weights and code."""
         return (self.checkpoint,)
 
     def load(self, weights: WeightsLocator, *, device: str, dtype: Any) -> MivoloNetwork:

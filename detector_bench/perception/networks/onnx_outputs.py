@@ -15,7 +15,7 @@ from detector_bench.perception.boxes import Crop
 from detector_bench.perception.networks.onnx_session import open_session, session_device
 from detector_bench.perception.stage import Arrays, Frame, Stage, StageFunction
 from detector_bench.perception.torch_settings import OF_THE_FILE
-from detector_bench.weights import WeightsFile, WeightsLocator
+from detector_bench.weights import WeightsLocator
 from detector_bench.weights.files import WeightsField
 
 _PER_CHANNEL = 3
@@ -92,16 +92,8 @@ class OnnxOutputs(Stage):
 
     @property
     def device_taken(self) -> str:  # type: ignore[override]
-        """Where onnxruntime runs it."""
+        """Where onnxruntime computes on this machine."""
         return session_device()
-
-    def inputs(self) -> tuple[Stage, ...]:
-        """The crop's box stage, if there is one."""
-        return self.crop.inputs()
-
-    def weights(self) -> tuple[WeightsFile, ...]:
-        """The network's file."""
-        return (self.network,)
 
     def load(self, weights: WeightsLocator) -> StageFunction:
         """Read the network and compare its inputs and outputs with the configuration; see `Stage.load`."""
