@@ -14,7 +14,7 @@ import detector_bench
 PACKAGE = Path(detector_bench.__file__).parent
 
 ORDER = (
-    ("errors",),
+    ("declarations", "errors"),
     ("atomic_files", "installation", "registry"),
     ("plugins", "quickstart"),
     ("vocabulary",),
@@ -41,7 +41,7 @@ ORDER = (
 ONLY = {
     "vocabulary": {"errors"},
     "metrics": {"errors", "registry", "plugins", "vocabulary"},
-    "labelling": {"errors", "atomic_files", "installation", "vocabulary", "dataset", "metrics"},
+    "labelling": {"declarations", "errors", "atomic_files", "installation", "vocabulary", "dataset", "metrics"},
     "prompt_lists": {"errors", "atomic_files", "installation", "registry", "vocabulary", "dataset", "metrics"},
 }
 """Rooms that may know less than all that stands below them: what a number is hangs on no detector and no file."""

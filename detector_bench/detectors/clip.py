@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
+from detector_bench.declarations import Declaration
 from detector_bench.detectors.base import Card, Prediction, detector
 from detector_bench.detectors.filters import FaceFilter, Filter, first_reason
 from detector_bench.detectors.reading import UNCERTAIN, ClassReading, NetworkVerdict
@@ -35,10 +36,8 @@ CLIP_HARDWARE = "a GPU; on 2 CPU cores about 1.5 s per image with ViT-L/14"
 CLIP_STAGES = (ClipImageEmbeddings(), ClipSimilarities(prompts=tuple(GENDER_PROMPTS.values())))
 
 
-class PromptsOfClip(BaseModel):
+class PromptsOfClip(Declaration):
     """What all of CLIP's classifiers are told: which network, which attribute, and a prompt for each class."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     encoder: ClipEncoder = Field(default_factory=TransformersClip)
     attribute: str = "gender"

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
+from detector_bench.declarations import Declaration
 from detector_bench.detectors.base import Card, Prediction, detector
 from detector_bench.detectors.filters import Filter, first_reason
 from detector_bench.detectors.reading import Reading
@@ -30,7 +31,7 @@ from detector_bench.weights.files import WeightsField
         source="the study file",
     ),
 )
-class OnnxDetector(BaseModel):
+class OnnxDetector(Declaration):
     """Filter, crop, classify, read.
 
     The image goes through `filters` in their order; the first that objects gives the reason. Then `crop` decides
@@ -38,8 +39,6 @@ class OnnxDetector(BaseModel):
     single-subject filter on person boxes and a crop to the largest person, this is the composition of CLIP-Enhance
     (Lyu 2025, section 5.1) with another classifier.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     network: WeightsField
     input: OnnxInput

@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from pydantic import (
     BaseModel,
     BeforeValidator,
-    ConfigDict,
     JsonValue,
     SerializeAsAny,
     SerializerFunctionWrapHandler,
@@ -22,6 +21,7 @@ from pydantic import (
     model_serializer,
 )
 
+from detector_bench.declarations import Declaration
 from detector_bench.errors import ConfigError, config_error_from
 from detector_bench.plugins import source_fingerprint
 from detector_bench.registry import Registry
@@ -104,7 +104,7 @@ StageFunction = Callable[[Sequence[Frame]], Sequence["Arrays | StageFailure"]]
 """A loaded stage: one result for each frame, in their order."""
 
 
-class Stage(BaseModel, ABC):
+class Stage(Declaration, ABC):
     """The declaration of a stage: its parameters. Equal declarations share one computation.
 
     Subclasses set the class variables, add their parameters as fields and write `load`.
@@ -121,8 +121,6 @@ class Stage(BaseModel, ABC):
         precision_taken: the number format that it computes with on this machine, for the record of a run.
         device_taken: where it computes on this machine, for the record of a run; asked once it is loaded.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     kind: ClassVar[str]
     version: ClassVar[int] = 1

@@ -12,8 +12,9 @@ from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, field_validator, model_validator
+from pydantic import Field, JsonValue, field_validator, model_validator
 
+from detector_bench.declarations import Declaration
 from detector_bench.errors import ConfigError
 from detector_bench.installation import require
 from detector_bench.perception.answers.chat_client import ChatClient
@@ -38,10 +39,8 @@ from detector_bench.weights import WeightsLocator
 _OWN_FIELDS = ("model", "messages", "stream", "n", "temperature", "max_tokens", "seed")
 
 
-class TokenPrices(BaseModel):
+class TokenPrices(Declaration):
     """What a million tokens cost."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     prompt: float = Field(ge=0)
     completion: float = Field(ge=0)

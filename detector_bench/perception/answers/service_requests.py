@@ -19,8 +19,9 @@ import httpx
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
+from detector_bench.declarations import Declaration
 from detector_bench.perception.stage import DESCRIPTIVE
 
 T = TypeVar("T")
@@ -270,13 +271,11 @@ def encoded(
     return stream.getvalue()
 
 
-class ServiceSettings(BaseModel):
+class ServiceSettings(Declaration):
     """How a service that takes images is asked: the form of the images, and the pace, which changes no answer.
 
     Declarations that differ only in what changes no answer are equal: they share answers that are paid for.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     image_format: ImageFormat = "jpeg"
     """PNG is exact; JPEG takes fewer bytes."""

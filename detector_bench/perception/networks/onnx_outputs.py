@@ -7,8 +7,9 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
+from detector_bench.declarations import Declaration
 from detector_bench.errors import ConfigError, nearest_hint
 from detector_bench.installation import require
 from detector_bench.perception.boxes import Crop
@@ -21,10 +22,8 @@ from detector_bench.weights.files import WeightsField
 _PER_CHANNEL = 3
 
 
-class OnnxInput(BaseModel):
+class OnnxInput(Declaration):
     """How a crop becomes the network's input: resized, channels ordered, then (pixel x scale - mean) / std."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     size: tuple[int, int]
     """Height and width in pixels."""
