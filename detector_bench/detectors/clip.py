@@ -23,7 +23,7 @@ from detector_bench.perception.clip.stages import (
     ClipSimilarities,
     TransformersClip,
 )
-from detector_bench.perception.faces.yunet import YuNetFaces
+from detector_bench.perception.faces.small_networks import YuNetFaces
 from detector_bench.perception.stage import Batch, Frame, Stage, StageField
 from detector_bench.vocabulary import ATTRIBUTES
 

@@ -22,7 +22,7 @@ from detector_bench.detectors.onnx import OnnxDetector
 from detector_bench.detectors.reading import Reading
 from detector_bench.perception.boxes import Crop
 from detector_bench.perception.faces.dlib_cnn_stages import DlibCnnOnnxFaces
-from detector_bench.perception.networks.onnx_outputs import OnnxInput
+from detector_bench.perception.networks.onnx_networks import OnnxInput
 from detector_bench.perception.stage import Batch, Stage, StageField
 from detector_bench.perception.yolo import YoloPersons
 from detector_bench.weights.files import WeightsField

@@ -13,7 +13,7 @@ from detector_bench.detectors.filters import Filter, first_reason
 from detector_bench.detectors.reading import Reading
 from detector_bench.errors import nearest_hint
 from detector_bench.perception.boxes import Crop
-from detector_bench.perception.networks.onnx_outputs import OnnxInput, OnnxOutputs
+from detector_bench.perception.networks.onnx_networks import OnnxInput, OnnxOutputs
 from detector_bench.perception.stage import Batch, Frame, Stage
 from detector_bench.vocabulary import ATTRIBUTES
 from detector_bench.weights.files import WeightsField

@@ -14,7 +14,7 @@ from pydantic import Field
 from detector_bench.errors import ConfigError
 from detector_bench.installation import require
 from detector_bench.perception.boxes import boxes
-from detector_bench.perception.networks.onnx_session import open_session, session_device
+from detector_bench.perception.networks.onnx_networks import open_session, session_device
 from detector_bench.perception.stage import Arrays, Frame, Stage, StageFunction
 from detector_bench.perception.torch_settings import OF_THE_FILE, exact_convolutions
 from detector_bench.perception.ultralytics_loading import device_of_ultralytics, load_network

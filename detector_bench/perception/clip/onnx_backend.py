@@ -22,7 +22,7 @@ from detector_bench.perception.clip.embeddings import (
     text_embeddings,
     unit_vectors,
 )
-from detector_bench.perception.networks.onnx_session import open_session, session_device
+from detector_bench.perception.networks.onnx_networks import open_session, session_device
 from detector_bench.perception.torch_settings import OF_THE_FILE
 from detector_bench.weights import Weights, WeightsLocator
 from detector_bench.weights.files import WeightsField

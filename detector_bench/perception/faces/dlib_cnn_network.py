@@ -17,7 +17,7 @@ from detector_bench.errors import WeightsError
 from detector_bench.installation import require
 from detector_bench.perception.faces.dlib_cnn_pyramid import TiledPyramid, tile
 from detector_bench.perception.faces.dlib_cnn_weights import DetectorWeights, Floats
-from detector_bench.perception.networks.onnx_session import note_providers, with_exact_numbers
+from detector_bench.perception.networks.onnx_networks import note_providers, with_exact_numbers
 from detector_bench.perception.torch_settings import Device, chosen_device, exact_convolutions
 
 PIXELS_AT_ONCE = 8_000_000

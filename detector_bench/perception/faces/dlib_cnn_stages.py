@@ -15,7 +15,7 @@ from detector_bench.perception.faces.dlib_cnn_network import FaceNetwork, OnnxFa
 from detector_bench.perception.faces.dlib_cnn_pyramid import find_boxes, plan_pyramid
 from detector_bench.perception.faces.dlib_cnn_weights import DetectorWeights, read_detector
 from detector_bench.perception.faces.dlib_resizing import LongestSide, double, resize_to_longest, scaled
-from detector_bench.perception.networks.onnx_session import session_device
+from detector_bench.perception.networks.onnx_networks import session_device
 from detector_bench.perception.stage import Arrays, Frame, Stage, StageFunction
 from detector_bench.perception.torch_settings import Device, device_name
 from detector_bench.weights import WeightsLocator
