@@ -254,7 +254,7 @@ StageField = Annotated[SerializeAsAny[Stage], BeforeValidator(parse_stage)]
 def fingerprint(part: BaseModel, *, weights: WeightsLocator) -> str:
     """Sha256 over all that decides a stage's result: name, version, parameters, input stages, weights.
 
-    Of a stage that is plugged in, its source counts, too (see `plugin_source`). Weights count with their content,
+    Of a stage that is plugged in, its source counts, too (see `source_fingerprint`). Weights count with their content,
     not their path. Library versions are not part of it; they are in `run.json`.
 
     Raises:
