@@ -101,7 +101,7 @@ class Card:
 class DetectorType:
     """A registered sort of detector: the class, and what is known without building it.
 
-    `source` is the hash of the code of a class that is plugged in, see `source_fingerprint`; built-in ones have none.
+    `source` is the hash of the code of a plugged-in class, see `source_fingerprint`; built-in ones have none.
     """
 
     name: str
