@@ -254,8 +254,8 @@ StageField = Annotated[SerializeAsAny[Stage], BeforeValidator(parse_stage)]
 def fingerprint(part: BaseModel, *, weights: WeightsLocator) -> str:
     """Sha256 over all that decides a stage's result: name, version, parameters, input stages, weights.
 
-    Of a stage that is plugged in, its source counts, too (see `source_fingerprint`). Weights count with their content,
-    not their path. Library versions are not part of it; they are in `run.json`.
+    Of a plugged-in stage its source counts, too (see `source_fingerprint`). Weights count with their content, not
+    with their path. Library versions are not part of it; they are in `run.json`.
 
     Raises:
         ConfigError, WeightsError, MissingExtraError: see `canonical`.
