@@ -12,9 +12,8 @@ from stored_study import Picture, write_pictures
 
 from detector_bench.dataset import ImageSet
 from detector_bench.errors import ConfigError
-from detector_bench.evaluation.annotators import annotators_labels
-from detector_bench.evaluation.counting import ImageIndex
-from detector_bench.evaluation.estimated_labels import check_identified, estimated_labels
+from detector_bench.evaluation.image_index import ImageIndex, annotators_labels
+from detector_bench.evaluation.label_doubt import check_identified, estimated_labels
 from detector_bench.metrics.dawid_skene import AnnotatorModel, dawid_skene
 from detector_bench.vocabulary import ATTRIBUTES
 

@@ -11,10 +11,15 @@ import pandas as pd
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from detector_bench.evaluation.annotators import AnnotatedImages, annotators_labels
-from detector_bench.evaluation.counting import ImageIndex, IntArray, human_label_codes
-from detector_bench.evaluation.encoding import NULL
-from detector_bench.evaluation.image_verdicts import image_verdicts
+from detector_bench.evaluation.image_index import (
+    NULL,
+    AnnotatedImages,
+    ImageIndex,
+    IntArray,
+    annotators_labels,
+    human_label_codes,
+)
+from detector_bench.evaluation.image_verdicts import ImageVerdicts
 from detector_bench.metrics import Score
 from detector_bench.metrics.agreement import (
     cohen_kappa,
@@ -59,7 +64,7 @@ class _Pair(NamedTuple):
     raters: str
     first: str
     second: str
-    first_labels: IntArray
+    first_labels: NDArray[np.integer]
     second_labels: IntArray
 
 
@@ -92,7 +97,7 @@ def agreement(
     """
     index, kind = ImageIndex.of(image_set), attribute_named(attribute)
     annotators = annotators_labels(image_set, index, kind)
-    detectors = _detectors(image_set, index, predictions or {}, attribute=attribute)
+    detectors = _detectors(image_set, index, predictions, attribute=attribute) if predictions else {}
     humans = dict(annotators)
     if len(annotators) > 1:
         humans[GROUND_TRUTH] = human_label_codes(image_set, index, kind)
@@ -121,17 +126,12 @@ def agreement(
 
 def _detectors(
     image_set: AnnotatedImages, index: ImageIndex, predictions: Mapping[str, pa.Table], *, attribute: str
-) -> dict[str, IntArray]:
+) -> dict[str, NDArray[np.integer]]:
     """Every detector's label of each image: a class, low_quality if filtered, `NULL` without a verdict."""
-    found = {}
-    for name, table in predictions.items():
-        verdicts = image_verdicts(
-            image_set, index, table, detector=name, attribute=attribute, allow_incomplete=True
-        )
-        if verdicts is not None:
-            # Filtered has the code that low_quality has among the labels: the one after the classes.
-            found[name] = np.where(verdicts.clear | verdicts.filtered, verdicts.verdict, NULL)
-    return found
+    found = ImageVerdicts.read(image_set, predictions, attribute=attribute, index=index, allow_incomplete=True)
+    # Filtered has the code that low_quality has among the labels: the one after the classes.
+    labels = np.where(found.clear | found.filtered, found.verdicts, NULL)
+    return {name: labels[place] for place, name in enumerate(found.detectors) if found.has_judged[place]}
 
 
 def _scopes(index: ImageIndex) -> Iterator[_Scope]:
@@ -154,7 +154,8 @@ def _label_counts(annotators: Mapping[str, IntArray], *, labels: int, images: in
 
 
 def _shared(pair: _Pair) -> NDArray[np.bool_]:
-    return np.not_equal(pair.first_labels, NULL) & np.not_equal(pair.second_labels, NULL)
+    shared: NDArray[np.bool_] = (pair.first_labels != NULL) & (pair.second_labels != NULL)
+    return shared
 
 
 def _group_rows(counts: IntArray, attribute: Attribute) -> Iterator[dict[str, object]]:

@@ -12,7 +12,8 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from detector_bench.dataset import ImageSet
-from detector_bench.site.image_columns import NONE, Truth, Verdicts
+from detector_bench.evaluation.image_index import NULL
+from detector_bench.site.image_columns import Truth, Verdicts
 from detector_bench.tables.wording import in_words
 from detector_bench.vocabulary import LOW_QUALITY, Attribute
 
@@ -263,4 +264,4 @@ def _first_words(verdicts: Sequence[Verdicts]) -> list[NDArray[Any]]:
 
 def unlabelled(judged: Judged) -> int:
     """Images without a human label for the attribute."""
-    return int((judged.truth.label == NONE).sum())
+    return int((judged.truth.label == NULL).sum())
