@@ -73,9 +73,9 @@ def first_words(column: Any) -> tuple[IntArray, tuple[str, ...]]:
 
 
 def _chunked(column: Any) -> pa.ChunkedArray:
-    if isinstance(column, pa.ChunkedArray):
-        return column
-    return pa.chunked_array([column if isinstance(column, pa.Array) else pa.array(column, from_pandas=True)])
+    if not isinstance(column, pa.Array | pa.ChunkedArray):
+        column = pa.array(column, from_pandas=True)  # chunked already, where pandas keeps an Arrow column
+    return column if isinstance(column, pa.ChunkedArray) else pa.chunked_array([column])
 
 
 class LabelledImages(Protocol):

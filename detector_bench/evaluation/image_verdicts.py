@@ -50,8 +50,6 @@ class ImageVerdicts:
     """`[detector, image]`: a class, K for filtered, K + 1 for an error, `NULL` where it was never run."""
     tables: tuple[pa.Table, ...]
     """Each detector's predictions."""
-    rows: NDArray[np.int32]
-    """`[detector, image]`: the image's row in the detector's table; `NULL` where there is none."""
 
     @classmethod
     def read(
@@ -96,15 +94,14 @@ class ImageVerdicts:
             laid_out = [each for each in threads.map(lay_out, predictions) if each is not None]
         if problems := [problem for each in laid_out for problem in each.problems]:
             raise DataError(problems)
-        nothing = np.zeros((0, len(truth)), dtype=np.int32)
+        verdicts = [np.zeros((0, len(truth)), dtype=np.int8), *(each.verdicts[np.newaxis] for each in laid_out)]
         found = cls(
             index=index,
             attribute=kind,
             truth=truth,
             detectors=tuple(each.detector for each in laid_out),
-            verdicts=np.stack([each.verdicts for each in laid_out]) if laid_out else nothing.astype(np.int8),
+            verdicts=np.concatenate(verdicts),
             tables=tuple(predictions[each.detector] for each in laid_out),
-            rows=np.stack([each.rows for each in laid_out]) if laid_out else nothing,
         )
         if not allow_incomplete:
             found._check_complete()
@@ -134,7 +131,7 @@ class ImageVerdicts:
     @property
     def has_judged(self) -> NDArray[np.bool_]:
         """`[detector]`: whether it judged any image; one whose table is empty did not."""
-        judged: NDArray[np.bool_] = (self.rows != NULL).any(axis=1)
+        judged: NDArray[np.bool_] = (self.verdicts != NULL).any(axis=1)
         return judged
 
     @cached_property
@@ -163,8 +160,20 @@ class ImageVerdicts:
 
     def column(self, name: str, place: int) -> pa.ChunkedArray:
         """A column of a detector's table in the order of the images; null where it was never run."""
-        rows = self.rows[place]
+        rows = self._rows[place]
         return self.tables[place][name].take(pa.array(rows, mask=rows == NULL))
+
+    @cached_property
+    def _rows(self) -> NDArray[np.int32]:
+        """`[detector, image]`: the image's row in the detector's table; `NULL` where there is none."""
+
+        def of_detector(place: int) -> NDArray[np.int32]:
+            judging = np.flatnonzero(_judges(self.tables[place], self.attribute.name))
+            rows = np.full(len(self.truth), NULL, dtype=np.int32)
+            rows[self.index.positions(self.tables[place]["image_id"].take(pa.array(judging)))] = judging
+            return rows
+
+        return self._by_detector(of_detector, dtype=np.int32)
 
     def joint(self) -> JointVerdicts:
         """The labelled images alone; where a detector was never run it has no verdict."""
@@ -236,16 +245,14 @@ class _LaidOut(NamedTuple):
 
     detector: str
     verdicts: Codes
-    rows: NDArray[np.int32]
     problems: list[Problem]
 
 
 def _lay_out(index: ImageIndex, table: pa.Table, *, detector: str, attribute: Attribute) -> _LaidOut | None:
     """None if the detector does not judge the attribute."""
-    wanted = _judges(table, attribute.name)
-    if table.num_rows and not wanted.any():
+    judging = rows_of_attribute(table, attribute.name)
+    if table.num_rows and not judging.num_rows:
         return None
-    judging = table if wanted.all() else table.filter(pa.array(wanted))
     classes, statuses = attribute.classes, [status.value for status in Status]
     position = index.positions(judging["image_id"])
     status, label = codes(judging["status"], statuses), codes(judging["label"], classes)
@@ -260,12 +267,10 @@ def _lay_out(index: ImageIndex, table: pa.Table, *, detector: str, attribute: At
     )
     problems = [problem for each in mistakes for problem in each.problems(judging, detector)]
     verdicts = np.full(len(index.cells), NULL, dtype=np.int8)
-    rows = np.full(len(index.cells), NULL, dtype=np.int32)
     if not problems:
         filtered = status == statuses.index(Status.FILTERED)
         verdicts[position] = np.select([clear, filtered], [label, len(classes)], len(classes) + 1)
-        rows[position] = np.flatnonzero(wanted)
-    return _LaidOut(detector, verdicts, rows, problems)
+    return _LaidOut(detector, verdicts, problems)
 
 
 def _repeated(position: IntArray, *, images: int) -> NDArray[np.bool_]:
