@@ -15,8 +15,8 @@ from detector_bench.evaluation.counting import Counts
 from detector_bench.evaluation.intervals import Intervals, IntervalScores
 from detector_bench.evaluation.scores import detector_scope_scores
 from detector_bench.metrics import NClear, metric_info
-from detector_bench.metrics.bootstrap import resample
-from detector_bench.metrics.cause_resampling import resample_causes
+from detector_bench.metrics.bootstrap import resample, sampling_distribution, spread_factors
+from detector_bench.metrics.cause_doubt import resample_causes
 from detector_bench.metrics.causes import (
     PARTS,
     REPLACEMENTS,
@@ -35,7 +35,6 @@ from detector_bench.metrics.intervals import (
     standard_error_interval,
 )
 from detector_bench.metrics.joint_verdicts import Codes
-from detector_bench.metrics.sampling_distribution import sampling_distribution, spread_factors
 
 _ABSOLUTE: BiasError = "model_bias_score_absolute_error"
 _RANGE_OF: Mapping[BiasError, str] = {

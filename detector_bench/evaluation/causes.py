@@ -16,7 +16,7 @@ from detector_bench.evaluation.image_index import NULL, IntArray, LabelledImages
 from detector_bench.evaluation.image_verdicts import ImageVerdicts
 from detector_bench.evaluation.intervals import Intervals
 from detector_bench.metrics import NClear, count_images, images_without_verdict, pool
-from detector_bench.metrics.cause_tests import beyond_chance
+from detector_bench.metrics.cause_doubt import beyond_chance
 from detector_bench.metrics.causes import (
     PARTS,
     ErrorParts,
@@ -51,7 +51,7 @@ CAUSE_COLUMNS = (
 """One row per detector, scope and kind of bias error; see `metrics.causes.ErrorParts`. `n_clear` is empty
 where it does not matter; limits are NaN where there is no interval. `<part>_beyond_chance`: whether the interval
 leaves 0 out; of a prompt bias score difference, which chance alone makes larger than 0, whether
-`metrics.cause_tests` finds more than that. Never without an interval."""
+`metrics.cause_doubt` finds more than that. Never without an interval."""
 
 GAP_COLUMNS = ("detector", "attribute", "t2i_model", "category", *_NUMBER)
 

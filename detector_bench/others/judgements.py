@@ -15,6 +15,7 @@ from detector_bench.errors import DataError, Problem
 from detector_bench.evaluation.image_index import ImageIndex
 from detector_bench.evaluation.image_verdicts import ImageVerdicts, check_names
 from detector_bench.metrics import Scopes
+from detector_bench.metrics.counts import FloatArray
 from detector_bench.vocabulary import GROUND_TRUTH
 
 if TYPE_CHECKING:
@@ -133,6 +134,19 @@ class Judgements:
     def cell(self) -> NDArray[np.intp]:
         """`[image]`: position in the flattened table `[t2i_model, prompt]`; `NO_CELL` for a seed photo."""
         return np.where(self.t2i_model == NO_CELL, NO_CELL, self.t2i_model * len(self.prompt_ids) + self.prompt)
+
+    def sums(self, numbers: FloatArray) -> FloatArray:
+        """Add up numbers of single images, seed photos left out: `[image, number]` to `[t2i_model, prompt,
+        number]`."""
+        placed = np.flatnonzero(self.t2i_model != NO_CELL)
+        sums = np.zeros((len(self.t2i_models) * len(self.prompt_ids), numbers.shape[1]))
+        np.add.at(sums, self.cell[placed], numbers[placed])
+        return sums.reshape(len(self.t2i_models), len(self.prompt_ids), numbers.shape[1])
+
+    @property
+    def images(self) -> NDArray[np.int64]:
+        """How many images there are, `[t2i_model, prompt]`."""
+        return self.sums(np.ones((len(self.image_ids), 1)))[..., 0].astype(np.int64)
 
 
 def _answers(
