@@ -18,7 +18,7 @@ from detector_bench.evaluation.image_verdicts import ImageVerdicts
 from detector_bench.evaluation.tolerance import Tolerance
 from detector_bench.results.finished_study import FinishedStudy
 from detector_bench.site.error_counts import Judged
-from detector_bench.site.image_columns import PREDICTION_COLUMNS, Truth, Verdicts
+from detector_bench.site.image_columns import PREDICTION_COLUMNS, DetectorVerdicts, Truth
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,4 +142,4 @@ def _part(study: FinishedStudy, image_set: ImageSet, stored: Mapping[str, pa.Tab
     found = ImageVerdicts.read(
         image_set, predictions, attribute=study.attribute, allow_incomplete=True, needs_labels=False
     )
-    return AttributePart(study, Judged(Truth.of(image_set, found), Verdicts.of_detectors(found)))
+    return AttributePart(study, Judged(Truth.of(image_set, found), DetectorVerdicts.of_detectors(found)))
