@@ -23,8 +23,10 @@ from detector_bench.evaluation.image_verdicts import ImageVerdicts
 from detector_bench.metrics import Score
 from detector_bench.metrics.agreement import (
     cohen_kappa,
+    contingency,
     fleiss_kappa,
     krippendorff_alpha,
+    label_counts,
     one_against_rest,
     percent_agreement,
 )
@@ -66,6 +68,10 @@ class _Pair(NamedTuple):
     second: str
     first_labels: NDArray[np.integer]
     second_labels: IntArray
+
+    def contingency(self, images: NDArray[np.bool_], *, labels: int) -> IntArray:
+        """Some of the images by the labels of both."""
+        return contingency(self.first_labels[images], self.second_labels[images], labels=labels)
 
 
 def agreement(
@@ -110,14 +116,15 @@ def agreement(
         for detector in detectors
         for human in humans
     ]
-    shared = [pair for pair in pairs if (_shared(pair) & index.counted).sum() >= min_shared]
-    counts = _label_counts(annotators, labels=len(kind.labels), images=len(index.cells))
+    labels = len(kind.labels)
+    shared = [pair for pair in pairs if pair.contingency(index.counted, labels=labels).sum() >= min_shared]
     rows: list[dict[str, object]] = []
     for scope in _scopes(index):
         place = {"attribute": attribute, "t2i_model": scope.t2i_model, "category": scope.category}
         if len(annotators) > 1:
             names = {"raters": ALL_ANNOTATORS, "first": "", "second": ""}
-            rows += [place | names | row for row in _group_rows(counts[scope.images], kind)]
+            given = [each[scope.images] for each in annotators.values()]
+            rows += [place | names | row for row in _group_rows(label_counts(given, labels=labels), kind)]
         for pair in shared:
             names = {"raters": pair.raters, "first": pair.first, "second": pair.second}
             rows += [place | names | row for row in _pair_rows(pair, scope, kind)]
@@ -135,7 +142,7 @@ def _detectors(
 
 
 def _scopes(index: ImageIndex) -> Iterator[_Scope]:
-    model, prompt = np.divmod(index.cells, len(index.prompt_ids))
+    model, prompt = index.places
     category = index.scopes.category_of_prompt[prompt]
     yield _Scope(ALL, ALL, index.counted)
     for position, name in enumerate(index.t2i_models):
@@ -144,18 +151,6 @@ def _scopes(index: ImageIndex) -> Iterator[_Scope]:
         of_category = index.counted & (category == position)
         if of_category.any():
             yield _Scope(ALL, name, of_category)
-
-
-def _label_counts(annotators: Mapping[str, IntArray], *, labels: int, images: int) -> IntArray:
-    counts = np.zeros((images, labels + 1), dtype=np.int64)
-    for given in annotators.values():
-        counts[np.arange(images), given] += 1  # an image without a label is counted in the last place
-    return counts[:, :labels]
-
-
-def _shared(pair: _Pair) -> NDArray[np.bool_]:
-    shared: NDArray[np.bool_] = (pair.first_labels != NULL) & (pair.second_labels != NULL)
-    return shared
 
 
 def _group_rows(counts: IntArray, attribute: Attribute) -> Iterator[dict[str, object]]:
@@ -171,15 +166,10 @@ def _group_rows(counts: IntArray, attribute: Attribute) -> Iterator[dict[str, ob
 
 
 def _pair_rows(pair: _Pair, scope: _Scope, attribute: Attribute) -> Iterator[dict[str, object]]:
-    labels = len(attribute.labels)
-    both = _shared(pair) & scope.images
-    flat = pair.first_labels[both] * labels + pair.second_labels[both]
-    contingency = np.bincount(flat, minlength=labels * labels).reshape(labels, labels)
-    left_out = np.asarray(scope.images.sum() - both.sum())
+    images = pair.contingency(scope.images, labels=len(attribute.labels))
+    left_out = np.asarray(scope.images.sum() - images.sum())
     for label, position in _labels(attribute):
-        told_apart = (
-            contingency if position is None else one_against_rest(contingency, label=position, axes=(-1, -2))
-        )
+        told_apart = images if position is None else one_against_rest(images, label=position, axes=(-1, -2))
         kappa = cohen_kappa(told_apart)._replace(n_left_out=left_out)
         agreed = np.trace(told_apart) / kappa.n if kappa.n else np.nan
         yield _row(label, "percent_agreement", kappa._replace(value=np.asarray(agreed)))

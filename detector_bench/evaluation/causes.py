@@ -178,7 +178,7 @@ def filter_outcomes(
     """
     found = ImageVerdicts.read(image_set, predictions, attribute=attribute, allow_incomplete=allow_incomplete)
     index, labelled = found.index, found.labelled
-    t2i_model, prompt = np.divmod(index.cells[labelled], max(len(index.prompt_ids), 1))
+    t2i_model, prompt = (place[labelled] for place in index.places)
     truth = image_set.truth(attribute)
     human_reason, human_reasons = first_words(truth.get("reason", pd.Series("", index=truth.index)))
     places = {

@@ -157,6 +157,12 @@ class ImageIndex:
         """Number of T2I models and of prompts."""
         return len(self.t2i_models), len(self.prompt_ids)
 
+    @property
+    def places(self) -> tuple[IntArray, IntArray]:
+        """The T2I model and the prompt of each image; `NULL` twice for one that no T2I model made."""
+        t2i_model, prompt = np.divmod(self.cells, max(len(self.prompt_ids), 1))
+        return t2i_model, np.where(self.counted, prompt, NULL)
+
     def count(self, *axes: tuple[NDArray[Any], int]) -> IntArray:
         """Count images by T2I model, prompt and further codes; images without a T2I model are left out.
 

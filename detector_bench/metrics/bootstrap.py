@@ -40,7 +40,7 @@ from detector_bench.metrics.bias_terms import BiasTerms, Terms
 from detector_bench.metrics.counts import CountArray, FloatArray, divide
 from detector_bench.metrics.estimands import LARGEST_TABLE
 from detector_bench.metrics.intervals import FEWEST_DEGREES_OF_PROMPTS, mean_of_defined, stretching
-from detector_bench.metrics.joint_verdicts import JointVerdicts
+from detector_bench.metrics.joint_verdicts import JointVerdicts, ScopeSums
 from detector_bench.metrics.resampling import (
     LARGEST_DRAWN_ONE_BY_ONE,
     Resampler,
@@ -48,7 +48,6 @@ from detector_bench.metrics.resampling import (
     own_weight,
     prompt_weights,
 )
-from detector_bench.metrics.scope_sums import ScopeSums
 
 Unit: TypeAlias = Literal["image", "prompt"]
 

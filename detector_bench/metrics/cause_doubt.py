@@ -38,7 +38,7 @@ from detector_bench.metrics.counts import (
     divide,
     human_class_counts,
 )
-from detector_bench.metrics.joint_verdicts import Codes, JointVerdicts
+from detector_bench.metrics.joint_verdicts import Codes, JointVerdicts, ScopeSums
 from detector_bench.metrics.prompt_bias_error import squared_errors, variance_over_prompts
 from detector_bench.metrics.resampling import (
     LARGEST_DRAWN_ONE_BY_ONE,
@@ -47,7 +47,6 @@ from detector_bench.metrics.resampling import (
     over_blocks,
     prompt_weights,
 )
-from detector_bench.metrics.scope_sums import ScopeSums
 from detector_bench.metrics.scopes import Scopes
 
 _NONE = -1

@@ -96,14 +96,14 @@ class Judgements:
             labels[name], values[name], judged[name] = _answers(image_set, found, judges)
         if problems:
             raise DataError(problems)
-        t2i_model, prompt = _cells(index)
+        t2i_model, prompt = index.places
         return cls(
             image_ids=tuple(images["image_id"]),
             t2i_models=index.t2i_models,
             prompt_ids=index.prompt_ids,
             scopes=index.scopes,
-            t2i_model=t2i_model,
-            prompt=prompt,
+            t2i_model=t2i_model.astype(np.intp),
+            prompt=prompt.astype(np.intp),
             seed=_seeds(images),
             judges=judges,
             judged=judged,
@@ -170,14 +170,6 @@ def _answers(
     if has_values:
         values[at] = np.where(labels[at] < 0, np.nan, found.numbers("value"))
     return labels, values, tuple(judged.tolist())
-
-
-def _cells(index: ImageIndex) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    prompts = len(index.prompt_ids)
-    made = index.cells >= 0
-    t2i_model = np.where(made, index.cells // max(prompts, 1), NO_CELL)
-    prompt = np.where(made, index.cells % max(prompts, 1), NO_CELL)
-    return t2i_model.astype(np.intp), prompt.astype(np.intp)
 
 
 def _seeds(images: pd.DataFrame) -> NDArray[np.intp]:
