@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -139,7 +139,7 @@ def other_truths(
             yield name, truth
     yield ALL_AGREE, _agreed(together)
     if estimate == DAWID_SKENE and (estimated := estimated_labels(given, index, attribute)) is not None:
-        yield DAWID_SKENE, estimated.label
+        yield DAWID_SKENE, estimated.model.label
 
 
 def _agreed(given: IntArray) -> IntArray:
@@ -178,33 +178,13 @@ def _headline(metrics: pd.DataFrame) -> pd.DataFrame:
     return rows.astype(dict.fromkeys(words, "str"))
 
 
-@dataclass(frozen=True, slots=True)
-class EstimatedLabels:
-    """What the model makes of one attribute's labels.
+class EstimatedLabels(NamedTuple):
+    """What the model makes of one attribute's labels."""
 
-    Attributes:
-        label: the likeliest label of each image, as a position in the attribute's labels; `NULL` where nobody
-            labelled it.
-        probability: of that label, by the model; NaN where nobody labelled the image.
-        model: the model's parameters.
-        annotators: everybody with a confusion matrix of their own, in the model's order. If the model has one
-            more, it is that of all who labelled too few images.
-    """
-
-    label: IntArray
-    probability: NDArray[np.float64]
     model: AnnotatorModel
     annotators: tuple[str, ...]
-
-
-def is_identified(given: Mapping[str, IntArray], index: ImageIndex) -> bool:
-    """Whether enough images have three labels or more.
-
-    Args:
-        given: by annotator, see `annotators_labels`.
-        index: of the image set.
-    """
-    return _well_labelled(given, index) >= FEWEST_IMAGES
+    """Everybody with a confusion matrix of their own, in the model's order. If the model has one more, it is that
+    of all who labelled too few images."""
 
 
 def estimated_labels(
@@ -220,9 +200,9 @@ def estimated_labels(
         attribute: which one.
 
     Returns:
-        None where the error rates are not identified (see `is_identified`).
+        None where the error rates are not identified: too few images have three labels or more.
     """
-    if not is_identified(given, index):
+    if _well_labelled(given, index) < FEWEST_IMAGES:
         return None
     names = list(given)
     labels = np.where(index.counted, np.stack(list(given.values())), NULL)
@@ -238,12 +218,7 @@ def estimated_labels(
         images=labels.shape[1],
         labels=len(attribute.labels),
     )
-    return EstimatedLabels(
-        label=model.label,
-        probability=model.posterior.max(axis=-1),
-        model=model,
-        annotators=tuple(own),
-    )
+    return EstimatedLabels(model, tuple(own))
 
 
 def check_identified(image_set: AnnotatedImages, attributes: Sequence[str]) -> None:
@@ -256,10 +231,10 @@ def check_identified(image_set: AnnotatedImages, attributes: Sequence[str]) -> N
     found = []
     for name in attributes:
         given = annotators_labels(image_set, index, attribute_named(name))
-        if is_identified(given, index):
+        if (labelled := _well_labelled(given, index)) >= FEWEST_IMAGES:
             return
         people = "1 person" if len(given) == 1 else f"{len(given)} people"
-        found.append(f"{name}: {_well_labelled(given, index)} such images, {people}")
+        found.append(f"{name}: {labelled} such images, {people}")
     raise ConfigError(
         f"estimated_labels: dawid_skene needs {FEWEST_IMAGES} images or more that {LABELS_NEEDED} people "
         f"labelled, as the errors of two cannot be told apart ({'; '.join(found)}); have a third person label the "

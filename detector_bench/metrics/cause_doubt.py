@@ -13,7 +13,6 @@ about whether one favours a class. Squared distances less the variance of the di
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -257,23 +256,12 @@ class _Replacing:
     def _cells_of(self, sums: Sums) -> _Cells:
         assert sums.codes is not None  # noqa: S101 - the resampler was made with codes
         classes = self.joint.classes
-        square = classes * classes
-        ends = np.cumsum([0, square, square, classes, classes, classes])
-        kept, named, *others = (self._counted(sums.codes, slice(*place)) for place in pairwise(ends))
-        squares = (each.reshape(*each.shape[:2], classes, classes, each.shape[-1]) for each in (kept, named))
-        return _Cells(*squares, *others)
-
-    def _counted(self, codes: CountArray, cells: slice) -> CountArray:
-        """Images of some of the cells; 0 with axes of length 1 where none of them occurs."""
-        inside = np.flatnonzero((self.used >= cells.start) & (self.used < cells.stop))
-        size = cells.stop - cells.start
-        if not inside.size:
-            return np.zeros((1, 1, size, 1), dtype=np.float32)
-        if inside.size == size:
-            return codes[:, :, inside[0] : inside[-1] + 1]
-        counts = np.zeros((*codes.shape[:2], size, codes.shape[-1]), dtype=np.float32)
-        counts[:, :, self.used[inside] - cells.start] = codes[:, :, inside]
-        return counts
+        shapes = ((classes, classes), (classes, classes), (classes,), (classes,), (classes,))
+        *starts, size = np.cumsum([np.prod(shape) for shape in shapes])
+        counts = np.zeros((*sums.codes.shape[:2], size, sums.codes.shape[-1]), dtype=np.float32)
+        counts[:, :, self.used] = sums.codes
+        parts = zip(np.split(counts, starts, axis=2), shapes, strict=True)
+        return _Cells(*(part.reshape(*part.shape[:2], *shape, part.shape[-1]) for part, shape in parts))
 
     def _estimated(self, cells: _Cells, weights: NDArray[np.float32] | None) -> CountArray:
         """Classes of the filtered images that have none, as far as they can be known, `[pair, detector, K, ...]`;
