@@ -37,7 +37,7 @@ class Round(StrEnum):
     CALIBRATION = "calibration"
     """The items that everybody labels first, as they were labelled before their discussion."""
     AFTER = "after"
-    """All other items."""
+    """The items that are not part of the calibration round."""
 
 
 @dataclass(frozen=True, slots=True)
