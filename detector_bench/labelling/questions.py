@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import Field, ValidationError, field_validator, model_validator
 
+from detector_bench.declarations import Declaration
 from detector_bench.errors import ConfigError, config_error_from, nearest_hint
 from detector_bench.vocabulary import ATTRIBUTES, LOW_QUALITY, LOW_QUALITY_REASONS, OTHERS, reasons_of
 
@@ -95,7 +96,7 @@ PAPER_CALIBRATION_IMAGES = 150
 LARGEST_CALIBRATION_SHARE = 0.1
 
 
-class DeskSettings(BaseModel):
+class DeskSettings(Declaration):
     """Settings of a labelling store; they are kept in it and cannot change, because the order of images and the
     meaning of "done" hang on them.
 
@@ -108,13 +109,11 @@ class DeskSettings(BaseModel):
         own_classes: by attribute of the image set's own, the classes that labels stand for.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
     task: Task = Task.IMAGES
     attributes: tuple[str, ...] = ()
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
     calibration_images: Annotated[int, Field(ge=0)] = PAPER_CALIBRATION_IMAGES
-    own_classes: dict[str, tuple[str, ...]] = {}
+    own_classes: dict[str, tuple[str, ...]] = Field(default_factory=dict)
 
     @classmethod
     def checked(cls, **values: Any) -> DeskSettings:

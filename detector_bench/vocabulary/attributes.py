@@ -16,7 +16,9 @@ from functools import cached_property
 from itertools import pairwise
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
+
+from detector_bench.declarations import Declaration
 
 LOW_QUALITY = "low_quality"
 """Human label: the attribute cannot be judged from the image (several people, nobody, face not visible)."""
@@ -64,9 +66,7 @@ other letters are its commands."""
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,39}")
 
 
-class _Entry(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
+class _Entry(Declaration):
     name: str
     text: str
     """What buttons and pages call it; by default its name, with blanks."""
@@ -116,25 +116,21 @@ class LowQualityReason(_Entry):
     """A reason why an image cannot be judged, beside `LOW_QUALITY_REASONS`."""
 
 
-class Unit(BaseModel):
+class Unit(Declaration):
     """What a measured value of an attribute is counted in, and its range."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: str
     lowest: float
     highest: float
 
 
-class Attribute(BaseModel):
+class Attribute(Declaration):
     """A property that detectors and annotators perceive, with the classes that a clear image can show.
 
     Raises:
         pydantic.ValidationError: a name that is none or reserved, fewer than two classes, a class or key twice, or
             a unit and ranges that do not fit the kind.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: str
     choices: tuple[AttributeClass, ...] = Field(alias="classes", min_length=2, max_length=len(CLASS_KEYS))

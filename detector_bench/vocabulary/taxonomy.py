@@ -8,8 +8,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
+from detector_bench.declarations import Declaration
 from detector_bench.errors import ConfigError, nearest_hint
 from detector_bench.vocabulary import ATTRIBUTES
 
@@ -21,14 +22,12 @@ _DESCRIPTIVE: dict[str, Any] = {
 }  # words about a table decide no verdict: no part of a fingerprint
 
 
-class Taxonomy(BaseModel):
+class Taxonomy(Declaration):
     """The classes into which one detector, data set or benchmark sorts people, in its own words and order.
 
     Raises:
         pydantic.ValidationError: an unknown attribute, a class twice, or years that do not fit the classes.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: str = Field(json_schema_extra=_DESCRIPTIVE)
     attribute: str
@@ -81,7 +80,7 @@ class SharesByClass(NamedTuple):
     """Of the classes that have no target, `[...]`."""
 
 
-class Mapping(BaseModel):
+class Mapping(Declaration):
     """What each class of one taxonomy means in another.
 
     Total: every source class has an entry, so that nothing is dropped without somebody having written that down.
@@ -90,8 +89,6 @@ class Mapping(BaseModel):
         pydantic.ValidationError: taxonomies of two attributes, a source class without an entry, an entry for no
             source class, or a target that does not exist; all that is wrong with the table at once.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: str = Field(json_schema_extra=_DESCRIPTIVE)
     source: Taxonomy
