@@ -27,7 +27,6 @@ from detector_bench.vocabulary import ATTRIBUTES, attributes_of, read_attributes
 from detector_bench.vocabulary.columns import LABEL_COLUMNS
 from detector_bench.vocabulary.taxonomies import own_mapping
 
-# Names differ from test to test: what a process has read once, it knows.
 CARE = "A covered head says nothing about a faith."
 
 
@@ -54,6 +53,14 @@ def labelled(folder: Path, name: str, count: int = 24, **own: Any) -> Path:
     rows = [(image_name(number), "ann", name, words[number % 3], "") for number in range(count)]
     write_csv(folder / "labels.csv", LABEL_COLUMNS, rows)
     return folder
+
+
+@pytest.fixture(autouse=True)
+def _another_process() -> Iterator[None]:
+    """What a process has read once, it knows; these tests stand for one each."""
+    known, places = ATTRIBUTES._known, ATTRIBUTES._places
+    yield
+    ATTRIBUTES._known, ATTRIBUTES._places = known, places
 
 
 @pytest.fixture
