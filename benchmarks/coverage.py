@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
+from detector_bench.metrics.jackknife import acceleration_of_images, acceleration_of_prompts
 from measuring import machine
 from numpy.typing import NDArray
 from small_study_coverage import counts_of, tables
@@ -30,7 +31,6 @@ from detector_bench.metrics.bootstrap import Unit, leave_one_prompt_out, resampl
 from detector_bench.metrics.counts import CountArray
 from detector_bench.metrics.influence import metric_values
 from detector_bench.metrics.intervals import bca_interval, percentile_interval
-from detector_bench.metrics.jackknife import acceleration_of_images, acceleration_of_prompts
 from detector_bench.metrics.measured_values import CUMULATIVE_SCORE_LIMIT, ErrorSums
 from detector_bench.resources import resource
 

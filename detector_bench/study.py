@@ -25,7 +25,7 @@ from detector_bench.evaluation.estimated_labels import check_identified
 from detector_bench.evaluation.files import predictions_folder
 from detector_bench.evaluation.intervals import Intervals
 from detector_bench.evaluation.label_doubt import Estimate
-from detector_bench.evaluation.tolerance import Tolerance
+from detector_bench.evaluation.more_labels import Tolerance
 from detector_bench.others.study_scores import AnyScoreSystem
 from detector_bench.perception.decoding import DEFAULT_MAX_PIXELS
 from detector_bench.perception.stage import with_inputs

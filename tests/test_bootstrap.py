@@ -12,6 +12,7 @@ from detector_bench.evaluation.intervals import Intervals, IntervalScores
 from detector_bench.evaluation.scores import detector_scope_scores, human_scope_scores
 from detector_bench.metrics import JointVerdicts
 from detector_bench.metrics.bootstrap import Resampled, leave_one_prompt_out, resample
+from detector_bench.metrics.influence import acceleration_of_images, acceleration_of_prompts
 from detector_bench.metrics.intervals import (
     bca_interval,
     percentile_interval,
@@ -19,7 +20,6 @@ from detector_bench.metrics.intervals import (
     wilson_interval,
     wilson_interval_of_f1,
 )
-from detector_bench.metrics.jackknife import acceleration_of_images, acceleration_of_prompts
 from detector_bench.metrics.resampling import RESAMPLES_PER_BLOCK, Resampler, own_weight
 from detector_bench.metrics.sampling_distribution import sampling_distribution, spread_factors
 from detector_bench.vocabulary import ATTRIBUTES

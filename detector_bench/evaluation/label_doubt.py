@@ -18,8 +18,7 @@ from detector_bench.evaluation.encoding import NULL
 from detector_bench.evaluation.estimated_labels import check_identified, estimated_labels
 from detector_bench.evaluation.intervals import Intervals
 from detector_bench.evaluation.metric_table import evaluate
-from detector_bench.metrics import NClear
-from detector_bench.metrics.headline import HEADLINE_METRICS
+from detector_bench.metrics import HEADLINE_METRICS, NClear
 from detector_bench.results.schema import LABEL_DOUBT_COLUMNS
 from detector_bench.vocabulary import ALL, Attribute, attribute_named
 

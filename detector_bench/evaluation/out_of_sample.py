@@ -26,7 +26,6 @@ import numpy as np
 import pandas as pd
 
 from detector_bench.evaluation.sweeps import Sweep
-from detector_bench.evaluation.swept_metrics import SWEPT
 from detector_bench.evaluation.threshold_chooser import ThresholdChooser
 from detector_bench.metrics import METRICS, NClear
 from detector_bench.metrics.intervals import standard_error_interval, stretched
@@ -41,9 +40,6 @@ RESAMPLES = 200
 
 FEWEST_PROMPTS = 4
 """Two to choose on and two to judge on."""
-
-CHOSEN_BY = tuple(each.name for each in SWEPT if each.chooses)
-"""Metrics by whose best value a threshold is chosen."""
 
 CHOICE_COLUMNS = (
     "detector",
@@ -87,7 +83,7 @@ def threshold_choices(
     sweep: Sweep,
     *,
     n_clear: NClear = "detector",
-    chosen_by: Sequence[str] = CHOSEN_BY,
+    chosen_by: Sequence[str] | None = None,
     t2i_models: Sequence[str] | None = None,
     seed: int = 0,
     level: float = 0.95,
@@ -104,7 +100,7 @@ def threshold_choices(
     Args:
         sweep: a detector's counts at every threshold.
         n_clear: denominator of its prompt bias scores.
-        chosen_by: names of metrics, out of `CHOSEN_BY`.
+        chosen_by: names of metrics, out of those that declare `chooses`; None: all of these.
         t2i_models: which ones to choose for, "all" for all together; None: all together, and each.
         seed: of the random numbers.
         level: of the interval.
@@ -115,7 +111,9 @@ def threshold_choices(
     """
     rows = []
     for model in t2i_models or (ALL, *sweep.t2i_models):
-        for metric in (each for each in SWEPT if each.name in chosen_by):
+        for metric in METRICS.swept_for(sweep.attribute):
+            if not metric.chooses or (chosen_by is not None and metric.name not in chosen_by):
+                continue
             chooser = ThresholdChooser.of_sweep(sweep, metric, n_clear=n_clear, t2i_model=model)
             choice = _choice(chooser, np.random.default_rng(seed), level=level, resamples=resamples)
             about = (sweep.detector, sweep.attribute.name, model, metric.name)
@@ -194,5 +192,5 @@ def _with_interval(
     limits = [float(limit) for limit in stretched(interval, value, factor=factor)]
     if np.isnan(limits).any():
         return judged._replace(reason="no interval: all resamples agree, or most are undefined")
-    low, high = np.clip(limits, METRICS[chooser.metric.name].lowest, METRICS[chooser.metric.name].highest)
+    low, high = np.clip(limits, chooser.metric.lowest, chooser.metric.highest)
     return judged._replace(ci_low=float(low), ci_high=float(high))

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from detector_bench.metrics.bias import NClear
+from detector_bench.metrics.catalogue import NClear
 from detector_bench.metrics.causes import ErrorParts, guessed_classes, replaced_counts
 from detector_bench.metrics.counts import (
     CountArray,

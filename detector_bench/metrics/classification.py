@@ -9,13 +9,29 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial
 from statistics import fmean
 
 import numpy as np
 
+from detector_bench.metrics.catalogue import CLASS, metric
 from detector_bench.metrics.counts import CountArray, Score, class_count, divide
 
+_metric = partial(metric, over="images", section="Class and measured value")
+_LYU = "Lyu 2025, section 3.5"
+_NO_VERDICT = "human-clear images without a verdict"
 
+
+@_metric(
+    share=True,
+    meaning="right classes among images clear to both",
+    definition="images whose class is the human's / images clear to the human and the detector",
+    source=_LYU,
+    left_out=_NO_VERDICT,
+    headline=4,
+    compared=3,
+    swept=6,
+)
 def accuracy(counts: CountArray) -> Score:
     """Share of right classes over the images that human and detector both call clear."""
     classes = class_count(counts)
@@ -25,6 +41,15 @@ def accuracy(counts: CountArray) -> Score:
     return Score(divide(right, judged), judged, counts[..., :classes, -1].sum(axis=-1))
 
 
+@_metric(
+    "accuracy",
+    per_class=True,
+    share=True,
+    meaning="right classes among one class's images clear to both",
+    definition="the accuracy over the images of one human class",
+    source=_LYU,
+    left_out=_NO_VERDICT,
+)
 def accuracy_per_class(counts: CountArray) -> Score:
     """Share of right classes among the images of each human class that the detector keeps: `[..., K]`."""
     classes = class_count(counts)
@@ -34,6 +59,15 @@ def accuracy_per_class(counts: CountArray) -> Score:
     return Score(divide(right, judged), judged, counts[..., :classes, -1])
 
 
+@_metric(
+    "classification_precision",
+    per_class=True,
+    share=True,
+    rows=("scopes",),
+    meaning="right classes among one verdict's images clear to both",
+    definition="the accuracy over the images that the detector puts into one class",
+    left_out=_NO_VERDICT,
+)
 def classification_precision_per_class(counts: CountArray) -> Score:
     """Share of right classes among the images that the detector puts into each class: `[..., K]`.
 
@@ -49,6 +83,16 @@ def classification_precision_per_class(counts: CountArray) -> Score:
     return Score(divide(right, named), named, np.broadcast_to(left_out, named.shape))
 
 
+@_metric(
+    form="mean of shares",
+    made_of=(f"accuracy_{CLASS}",),
+    rows=("scopes",),
+    meaning="mean of the accuracies of the classes that have images",
+    definition="mean of `accuracy_<class>` over the classes with an image clear to both",
+    source="ours, as in scikit-learn",
+    counted="classes",
+    left_out="classes without such an image",
+)
 def balanced_accuracy(counts: CountArray) -> Score:
     """Mean of `accuracy_per_class` over the classes that have an image clear to both.
 
@@ -63,6 +107,14 @@ def balanced_accuracy(counts: CountArray) -> Score:
     return Score(divide(total, averaged), averaged, per_class.shape[-1] - averaged)
 
 
+@_metric(
+    share=True,
+    rows=("scopes",),
+    meaning="right classes among human-clear images, filtered ones counted as wrong",
+    definition="recall times accuracy = images whose class is the human's / human-clear images with a verdict",
+    source="BIGbench, Table 2",
+    left_out=_NO_VERDICT,
+)
 def alignment_accuracy(counts: CountArray) -> Score:
     """Share of right classes among the human-clear images, a filtered image counted as wrong (BIGbench, Table 2).
 

@@ -7,11 +7,18 @@ Every function takes counts `[..., truth, verdict]` and returns scores in [0, 1]
 
 from __future__ import annotations
 
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 
+from detector_bench.metrics.catalogue import metric
 from detector_bench.metrics.counts import CountArray, Score, class_count, divide
+
+_LYU = "Lyu 2025, section 3.5"
+_NO_VERDICT = "clear and low-quality images without a verdict"
+_CLEAR_NO_VERDICT = "human-clear images without a verdict"
+_metric = partial(metric, over="images", share=True, section="Filter")
 
 
 class FilterConfusion(NamedTuple):
@@ -45,6 +52,14 @@ def filter_confusion(counts: CountArray) -> FilterConfusion:
     )
 
 
+@_metric(
+    meaning="human-clear share of the images kept",
+    definition="TP / (TP + FP)",
+    source=_LYU,
+    left_out=_NO_VERDICT,
+    column="Precision",
+    swept=4,
+)
 def precision(counts: CountArray) -> Score:
     """Share of human-clear images among those that the detector keeps: TP / (TP + FP)."""
     confusion = filter_confusion(counts)
@@ -53,6 +68,15 @@ def precision(counts: CountArray) -> Score:
     return Score(divide(confusion.true_positive, kept), kept, left_out)
 
 
+@_metric(
+    meaning="share of human-clear images kept",
+    definition="TP / (TP + FN)",
+    source=_LYU,
+    left_out=_CLEAR_NO_VERDICT,
+    column="Recall",
+    headline=3,
+    swept=3,
+)
 def recall(counts: CountArray) -> Score:
     """Share of the human-clear images that the detector keeps: TP / (TP + FN)."""
     confusion = filter_confusion(counts)
@@ -60,6 +84,13 @@ def recall(counts: CountArray) -> Score:
     return Score(divide(confusion.true_positive, clear), clear, confusion.clear_left_out)
 
 
+@_metric(
+    "recall",
+    per_class=True,
+    meaning="share of one class's images kept",
+    definition="TP / (TP + FN) over the images of one human class",
+    left_out=_CLEAR_NO_VERDICT,
+)
 def recall_per_class(counts: CountArray) -> Score:
     """Recall of the filter among the images of each human class: `[..., K]`.
 
@@ -73,6 +104,18 @@ def recall_per_class(counts: CountArray) -> Score:
     return Score(divide(kept, judged), judged, human_clear[..., -1])
 
 
+@_metric(
+    form="f1",
+    meaning="harmonic mean of precision and recall",
+    definition="2 TP / (2 TP + FP + FN); `n` is TP + FP + FN",
+    source=_LYU,
+    left_out=_NO_VERDICT,
+    column="F1",
+    headline=1,
+    compared=1,
+    swept=5,
+    chooses=True,
+)
 def f1(counts: CountArray) -> Score:
     """Harmonic mean of precision and recall: 2 TP / (2 TP + FP + FN).
 
@@ -84,6 +127,16 @@ def f1(counts: CountArray) -> Score:
     return Score(value, either, confusion.clear_left_out + confusion.low_quality_left_out)
 
 
+@_metric(
+    meaning="share of human-low-quality images filtered out",
+    definition="TN / (TN + FP)",
+    source=_LYU,
+    left_out="low-quality images without a verdict",
+    column="Filter rate",
+    headline=2,
+    compared=2,
+    swept=2,
+)
 def filter_rate(counts: CountArray) -> Score:
     """Share of the human-low-quality images that the detector filters out: TN / (TN + FP)."""
     confusion = filter_confusion(counts)

@@ -7,10 +7,13 @@ are left out, and counted.
 
 from __future__ import annotations
 
+import math
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 
+from detector_bench.metrics.catalogue import MetricInfo, register_metrics
 from detector_bench.metrics.counts import CountArray, FloatArray, Score, divide
 from detector_bench.metrics.scopes import Scopes
 
@@ -63,6 +66,43 @@ def cumulative_score(sums: ErrorSums) -> Score:
     The cumulative score CS(5) of age estimation; the limit itself counts as near enough.
     """
     return Score(divide(sums.near, sums.n), sums.n, sums.left_out)
+
+
+_of_errors = partial(
+    MetricInfo,
+    section="Class and measured value",
+    counted="images",
+    left_out="images with the human's value alone",
+)
+register_metrics(
+    _of_errors(
+        name="mean_absolute_error",
+        meaning="mean distance between the detector's and the human's value, in the attribute's unit",
+        definition="mean of |e|, e the detector's value minus the human's",
+        source="common in age estimation",
+        highest=None,
+        better="lower",
+        kind="measurement",
+    ),
+    _of_errors(
+        name="mean_error",
+        meaning="mean of the detector's minus the human's value, in the attribute's unit",
+        definition="mean of e; above 0 the detector's values are too high",
+        source="common in age estimation",
+        lowest=-math.inf,
+        highest=None,
+        better="closest to zero",
+        kind="measurement",
+    ),
+    _of_errors(
+        name="cumulative_score_5",
+        meaning="share of images with an age at most 5 years from the human's",
+        definition="images with |e| ≤ 5 years / images with both values",
+        source="common in age estimation, as CS(5)",
+        better="higher",
+        kind="fraction",
+    ),
+)
 
 
 def error_of_drawn_images(

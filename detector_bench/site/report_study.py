@@ -14,7 +14,7 @@ import pyarrow as pa
 from detector_bench.dataset import ImageSet
 from detector_bench.errors import ConfigError, DetectorBenchError
 from detector_bench.evaluation import read_predictions
-from detector_bench.evaluation.tolerance import Tolerance
+from detector_bench.evaluation.more_labels import Tolerance
 from detector_bench.results.finished_study import FinishedStudy
 from detector_bench.site.error_counts import Judged
 from detector_bench.site.image_columns import PREDICTION_COLUMNS, Truth, Verdicts

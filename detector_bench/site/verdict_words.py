@@ -6,8 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 from detector_bench.dataset.consensus import ALL_AGREE
-from detector_bench.evaluation.more_labels import MoreLabels
-from detector_bench.evaluation.tolerance import Tolerance
+from detector_bench.evaluation.more_labels import MoreLabels, Tolerance
 from detector_bench.site.verdict import Evidence, ModelVerdict, Standing, Verdict, bounded
 from detector_bench.tables.metric_lookup import Number
 
