@@ -19,8 +19,8 @@ from detector_bench.evaluation.estimated_labels import check_identified, estimat
 from detector_bench.evaluation.intervals import Intervals
 from detector_bench.evaluation.metric_table import evaluate
 from detector_bench.metrics import HEADLINE_METRICS, NClear
-from detector_bench.results.schema import LABEL_DOUBT_COLUMNS
 from detector_bench.vocabulary import ALL, Attribute, attribute_named
+from detector_bench.vocabulary.columns import LABEL_DOUBT_COLUMNS
 
 Estimate: TypeAlias = Literal["none", "dawid_skene"]
 """How true labels are estimated from the annotators'; none: they are not."""

@@ -31,8 +31,8 @@ from detector_bench.evaluation.scores import (
     human_scope_scores,
 )
 from detector_bench.metrics import METRICS, NClear, pool
-from detector_bench.results.schema import CONFUSION_COLUMNS, METRIC_COLUMNS
 from detector_bench.vocabulary import ALL, GROUND_TRUTH, Status
+from detector_bench.vocabulary.columns import CONFUSION_COLUMNS, METRIC_COLUMNS
 
 IntArray = NDArray[np.int64]
 

@@ -64,7 +64,7 @@ its interval; `unchosen`: what the lowest threshold gives there, which nobody ch
 `highest_chosen`: between them lie 90 % of the choices; `reason`: why there is no number, or no interval."""
 
 
-class Choice(NamedTuple):
+class ThresholdChoice(NamedTuple):
     """What choosing by one metric gives, here and on other prompts."""
 
     threshold: float = np.nan
@@ -121,7 +121,9 @@ def threshold_choices(
     return pd.DataFrame(rows, columns=list(CHOICE_COLUMNS))
 
 
-def _choice(chooser: ThresholdChooser, random: np.random.Generator, *, level: float, resamples: int) -> Choice:
+def _choice(
+    chooser: ThresholdChooser, random: np.random.Generator, *, level: float, resamples: int
+) -> ThresholdChoice:
     """The best threshold here, and what others like it give on other prompts."""
     here = _best_here(chooser)
     if here.reason:
@@ -143,9 +145,9 @@ def _choice(chooser: ThresholdChooser, random: np.random.Generator, *, level: fl
     return _with_interval(judged, chooser, random, level=level, resamples=resamples)
 
 
-def _best_here(chooser: ThresholdChooser) -> Choice:
+def _best_here(chooser: ThresholdChooser) -> ThresholdChoice:
     """The best threshold on these prompts; with a reason where it cannot be judged on others."""
-    here = Choice(prompts=chooser.prompts)
+    here = ThresholdChoice(prompts=chooser.prompts)
     if chooser.thresholds.size == 0:
         return here._replace(reason="at no threshold does the sweep know what a run would keep")
     values = chooser.values(np.ones((1, chooser.prompts)))[0]
@@ -178,8 +180,13 @@ def _categories(chooser: ThresholdChooser) -> int:
 
 
 def _with_interval(
-    judged: Choice, chooser: ThresholdChooser, random: np.random.Generator, *, level: float, resamples: int
-) -> Choice:
+    judged: ThresholdChoice,
+    chooser: ThresholdChooser,
+    random: np.random.Generator,
+    *,
+    level: float,
+    resamples: int,
+) -> ThresholdChoice:
     categories = _categories(chooser)
     if resamples == 0:
         return judged

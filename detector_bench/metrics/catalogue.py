@@ -26,7 +26,7 @@ from detector_bench.vocabulary import ATTRIBUTES, Attribute
 Over: TypeAlias = Literal["images", "prompts"]
 Better: TypeAlias = Literal["higher", "lower", "closest to zero", "none"]
 Kind: TypeAlias = Literal["fraction", "score", "count", "measurement"]
-Unit: TypeAlias = Literal["images", "prompts", "classes", "pairs", "verdicts"]
+Counted: TypeAlias = Literal["images", "prompts", "classes", "pairs", "verdicts"]
 NClear: TypeAlias = Literal["detector", "human"]
 """Whose count of clear images is the denominator of a detector's prompt bias score."""
 
@@ -88,7 +88,7 @@ class MetricInfo:
     kind: Kind
     """A fraction (papers print it in per cent), a bias score (printed as it is), a number of images, or a
     measurement in the attribute's unit, such as years."""
-    counted: Unit
+    counted: Counted
     """What the column `n` counts for this metric."""
     left_out: str = ""
     """What the column `n_left_out` counts; empty: it is always 0."""

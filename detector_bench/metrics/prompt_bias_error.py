@@ -14,7 +14,7 @@ is the root of the mean over prompts of d^2 - s^2. Not in the paper.
 from __future__ import annotations
 
 from statistics import NormalDist
-from typing import TYPE_CHECKING, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -33,9 +33,6 @@ from detector_bench.metrics.counts import (
 )
 from detector_bench.metrics.intervals import FEWEST_DEGREES_OF_PROMPTS, Interval, stretching
 from detector_bench.metrics.scopes import Scopes, mean_over_prompts, one_prompt_each
-
-if TYPE_CHECKING:
-    from detector_bench.metrics.bootstrap import Unit
 
 
 class SquaredErrors(NamedTuple):
@@ -91,7 +88,12 @@ def squared_errors(counts: CountArray, *, n_clear: NClear = "detector") -> Squar
 
 
 def prompt_bias_error_interval(
-    counts: CountArray, *, n_clear: NClear = "detector", scopes: Scopes, level: float, unit: Unit = "image"
+    counts: CountArray,
+    *,
+    n_clear: NClear = "detector",
+    scopes: Scopes,
+    level: float,
+    unit: Literal["image", "prompt"] = "image",
 ) -> Interval:
     """Interval of `prompt_bias_error` for every scope: `[..., 1 + T2I models, 1 + categories]`.
 
