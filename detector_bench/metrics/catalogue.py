@@ -205,6 +205,22 @@ class MetricList(Mapping[str, MetricInfo]):
         """
         self._registry.register(info.name, info)
 
+    def check_free(self, info: MetricInfo) -> None:
+        """Check that no metric of detector_bench bears a name of this one; asks no installed package.
+
+        Raises:
+            ConfigError: one does, or one of its names for a class is the same.
+        """
+        own = set(_names_of(info))
+        for known in self._registry.loaded():
+            taken = own.intersection(_names_of(known))
+            theirs = known.function is None or known.function.__module__.startswith(_OF_PACKAGE)
+            if taken and (theirs or known.name != info.name):
+                raise ConfigError(
+                    f"metric {info.name!r}: the name {min(taken)!r} is taken by the metric {known.name!r} "
+                    "(accepted: a name of its own)"
+                )
+
     def built_in(self, order: Literal["headline", "compared"]) -> tuple[str, ...]:
         """Names of the metrics that have a place in one of the orders; asks no installed package."""
         infos = [each for each in self._registry.loaded() if getattr(each, order)]
@@ -359,15 +375,14 @@ def metric(
 
 def _own(info: MetricInfo, function: Callable[..., Any]) -> MetricInfo:
     """A metric that does not belong to detector_bench, tried out."""
-    by_word = {each: known for known in METRICS.values() for each in _names_of(known)}
-    if info.name not in METRICS and (taken := next((each for each in _names_of(info) if each in by_word), None)):
-        raise ConfigError(f"metric {info.name!r}: the name {taken!r} is taken by {by_word[taken].name!r}")
+    METRICS.check_free(info)
     per_word = CLASS in info.name
     tried = guarded(
         function, info.name, over_images=info.over == "images", per_class=per_word, share=info.form == "share"
     )
     sizes = (2,) if info.two_classes else (2, 3)
-    checked_by_trial(tried, info.name, sizes=sizes, lowest=info.lowest, highest=info.highest)
+    keywords = {"n_clear": "detector"} if info.depends_on_n_clear else {}
+    checked_by_trial(tried, info.name, keywords, sizes=sizes, lowest=info.lowest, highest=info.highest)
     return replace(info, function=tried, left_out=info.left_out or _LEFT_OUT[info.over or "images"])
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from typing import Any
 
@@ -70,7 +70,13 @@ def guarded(
 
 
 def checked_by_trial(
-    function: Callable[..., Score], name: str, *, sizes: Sequence[int], lowest: float, highest: float | None
+    function: Callable[..., Score],
+    name: str,
+    keywords: Mapping[str, Any],
+    *,
+    sizes: Sequence[int],
+    lowest: float,
+    highest: float | None,
 ) -> None:
     """Try a guarded function on made-up counts of attributes of several sizes, one set of them without images.
 
@@ -82,7 +88,7 @@ def checked_by_trial(
         counts = random.integers(0, _MOST_IMAGES, size=(*_LEADING, classes + 2, classes + 2))
         counts[0, 0] = 0
         given = counts.copy()
-        values = function(given).value
+        values = function(given, **keywords).value
         if not (given == counts).all():
             raise ConfigError(
                 f"metric {name!r}: it changes the counts that it is given (accepted: a change of a copy)"

@@ -93,10 +93,7 @@ def filtering_and_accuracy(
         attribute=attribute,
         columns=(*names, *columns),
         rows=tuple(rows),
-        notes=(
-            *lookup.notes,
-            *(f"{each.column}: {each.meaning}; {each.definition}." for each in _own_metrics(lookup)),
-        ),
+        notes=(*lookup.notes, *_definitions(lookup)),
         grouped=per_t2i_model,
     )
 
@@ -260,7 +257,8 @@ def _own_metrics(lookup: MetricLookup) -> list[MetricInfo]:
 
 
 def _definitions(lookup: MetricLookup) -> list[str]:
-    return [f"{each.column}: {each.meaning}; {each.definition}." for each in _own_metrics(lookup)]
+    said = [f"{each.column}: {each.meaning}; {each.definition}." for each in _own_metrics(lookup)]
+    return [each.replace("`", "") for each in said]
 
 
 def _class_columns(metric: str, classes: Sequence[str]) -> list[Column]:
