@@ -196,7 +196,7 @@ class TestNumbersOfOwnMetrics:
             named, shown = counts[..., 0].sum(axis=-1), counts[..., 0, :].sum(axis=-1)
             return metrics.divide(named - shown, counts.sum(axis=(-2, -1)))
 
-        metric(over="images", definition="", better="closest to zero", lowest=-1)(own_excess)
+        metric(over="images", definition="named - shown", better="closest to zero", lowest=-1)(own_excess)
         joint = made_up(images=60, prompts=6, detectors=3, right=0.6)
         family = ComparisonFamily.of([Contest(joint, ("a", "b", "c"))], metrics=["own_excess"])
         values = metric_values(joint, ["own_excess"], n_clear="detector")["own_excess"]
@@ -216,8 +216,9 @@ def own_file(folder: Path, body: str, *, options: str = "over='images'", name: s
         import numpy as np
         import detector_bench as db
 
-        @db.metric({options}, definition="")
+        @db.metric({options})
         def {name}(counts):
+            'Something: somehow.'
             {body}
         """
     )
@@ -284,6 +285,13 @@ def test_a_metric_that_cannot_work_is_one_line(tmp_path: Path, body: str, option
     assert "tried" not in METRICS
 
 
+def test_a_metric_without_a_definition_says_where_it_stands() -> None:
+    with pytest.raises(
+        ConfigError, match=r"metric 'own_share': no definition \(accepted: a docstring that begins"
+    ):
+        metric(over="images", share=True)(own_share)
+
+
 def test_two_files_cannot_declare_one_metric(tmp_path: Path) -> None:
     body = "return counts[..., 0, 0] / 99"
     load_plugins([own_file(tmp_path / "a", body)])
@@ -301,7 +309,7 @@ def test_a_metric_that_fails_later_says_so_in_one_line() -> None:
             raise MemoryError("too many")
         return counts[..., 0, 0] / 1_000_000
 
-    metric(over="images", definition="")(own_fails)
+    metric(over="images", definition="a part")(own_fails)
     counts = np.full((2, 3, 4, 4), 10_000)
     with pytest.raises(
         ConfigError, match=r"^metric 'own_fails': of counts of shape \(4, 4\).*: MemoryError: too many"
@@ -342,5 +350,5 @@ def test_another_package_brings_a_metric(tmp_path: Path) -> None:
     )
     assert done.stderr == ""
     first, second = done.stdout.splitlines()
-    assert first == "kept / all kept_share"
+    assert first == "kept / all kept share"
     assert second.endswith("calls itself 'kept_share', so it cannot be the metric 'misnamed'")

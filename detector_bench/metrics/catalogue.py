@@ -283,15 +283,13 @@ def register_metrics(*infos: MetricInfo) -> None:
 def metric(
     name: str = "",
     *,
-    over: Over,
-    definition: str,
-    meaning: str = "",
+    over: Over | None,
+    definition: str = "",
     better: Better = "higher",
     kind: Kind = "fraction",
     lowest: float = 0.0,
     highest: float | None = 1.0,
     share: bool = False,
-    form: Form | None = None,
     per_class: bool = False,
     rows: tuple[Rows, ...] = ("scopes", "prompts"),
     swept: int | bool = False,
@@ -301,23 +299,24 @@ def metric(
 
     Over images the function takes counts `[..., truth, verdict]` and returns one number for each element of the
     leading axes (one for each class, `[..., K]`, with `per_class`): a `Score`, or an array, for which `n` is the
-    images with a verdict and `n_left_out` those without. Over prompts it takes the counts of a prompt in the
-    same way; the metric is the mean over all pairs of T2I model and prompt for which the number is no NaN. (A
-    function that takes `scopes` does all of this itself.) It may take `n_clear`, and then gets the study's.
-    Leading axes can be any number of detectors, resamples or thresholds; counts can be floats; NaN stands for an
-    empty denominator.
+    images with a verdict and `n_left_out` those without. Over prompts it takes the counts of a prompt in the same
+    way; the metric is the mean over all pairs of T2I model and prompt for which the number is no NaN. (A function
+    that takes `scopes` does all of this itself.) It may take `n_clear`, and then gets the study's. Leading axes
+    can be any number of detectors, resamples or thresholds; counts can be floats; NaN stands for an empty
+    denominator.
+
+    Its docstring begins with what the metric says and how it is computed: "MEANING: DEFINITION."
 
     Args:
         name: in metric tables; by default the function's.
-        over: "images": a function of all images of a scope; "prompts": a mean over prompts.
-        definition: how it is computed, for the metrics page.
-        meaning: one line in words; by default the first line of the docstring.
+        over: "images": a function of all images of a scope; "prompts": a mean over prompts; None: no function of
+            counts, so that something else has to put it into a metric table.
+        definition: how it is computed; by default as the docstring says.
         better: "higher", "lower", "closest to zero" or "none".
         kind: "fraction" (printed in per cent), "score" (as it is), "count" or "measurement".
         lowest: of all possible values; minus infinity if there is no bound.
         highest: of all possible values; None if there is no bound.
         share: the number is a share of `Score.n` images: it gets Wilson's interval.
-        form: see `Form`; by default as `share` and the bounds say.
         per_class: one number for each class; the metrics are called `<name>_<class>`.
         rows: which rows it has in a metric table; see `Rows`.
         swept: whether threshold sweeps show it (an int: its place).
@@ -331,37 +330,40 @@ def metric(
     """
     said = (("over", over, Over), ("better", better, Better), ("kind", kind, Kind))
     for option, value, accepted in (*said, *(("rows", each, Rows) for each in rows)):
-        if value not in get_args(accepted):
+        if value is not None and value not in get_args(accepted):
             raise ConfigError(f"metric: {option}: {value!r} (accepted: {', '.join(get_args(accepted))})")
     unknown = sorted(more.keys() - MetricInfo.__dataclass_fields__.keys())
     if unknown:
         raise ConfigError(f"metric: {unknown[0]!r}: {nearest_hint(unknown[0], MetricInfo.__dataclass_fields__)}")
+    form = "share" if share else "standard error" if highest is None or np.isinf(lowest) else "distance"
 
     def declare(function: _F) -> _F:
-        own_name = name or function.__name__
-        if per_class:
-            own_name = f"{own_name}_{CLASS}"
+        own_name = f"{name or function.__name__}{f'_{CLASS}' if per_class else ''}"
         if not _NAME.fullmatch(own_name):
             raise ConfigError(f"metric name {own_name!r} (accepted: small letters, digits and _, a letter first)")
         parameters = signature(function).parameters
-        bounded = highest is not None and np.isfinite(lowest)
+        meaning, computed = _first_sentence(function)
+        if not (definition or computed):
+            raise ConfigError(
+                f"metric {own_name!r}: no definition (accepted: a docstring that begins 'MEANING: DEFINITION.')"
+            )
+        options = {"counted": over, "form": form, **more}
         info = MetricInfo(
             name=own_name,
-            meaning=meaning or (function.__doc__ or function.__name__).strip().splitlines()[0].rstrip("."),
-            definition=definition,
+            meaning=meaning,
+            definition=definition or computed,
             better=better,
             kind=kind,
             lowest=lowest,
             highest=highest,
             over=over,
-            function=function,
-            rows=rows,
-            form=form or ("share" if share else "distance" if bounded else "standard error"),
+            function=None if over is None else function,
+            rows=() if over is None else rows,
             depends_on_n_clear="n_clear" in parameters,
             swept=1_000 if swept is True else int(swept),
-            **{"counted": over, **more},
+            **options,
         )
-        if not function.__module__.startswith(_OF_PACKAGE):
+        if over is not None and not function.__module__.startswith(_OF_PACKAGE):
             info = _own(info, function)
         if over == "prompts" and "scopes" not in parameters:
             term = info.function or function
@@ -371,6 +373,14 @@ def metric(
         return function
 
     return declare
+
+
+def _first_sentence(function: Callable[..., Any]) -> tuple[str, str]:
+    """What a docstring's first paragraph says before and behind its colon."""
+    paragraph = (function.__doc__ or function.__name__.replace("_", " ")).strip().split("\n\n")[0]
+    meaning, _, definition = " ".join(paragraph.split()).removesuffix(".").partition(": ")
+    small = meaning[:1].lower() + meaning[1:] if meaning[1:2].islower() else meaning
+    return small, definition
 
 
 def _own(info: MetricInfo, function: Callable[..., Any]) -> MetricInfo:

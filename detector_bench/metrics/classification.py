@@ -24,8 +24,6 @@ _NO_VERDICT = "human-clear images without a verdict"
 
 @_metric(
     share=True,
-    meaning="right classes among images clear to both",
-    definition="images whose class is the human's / images clear to the human and the detector",
     source=_LYU,
     left_out=_NO_VERDICT,
     headline=4,
@@ -33,7 +31,8 @@ _NO_VERDICT = "human-clear images without a verdict"
     swept=6,
 )
 def accuracy(counts: CountArray) -> Score:
-    """Share of right classes over the images that human and detector both call clear."""
+    """Right classes among images clear to both: images whose class is the human's / images clear to the human
+    and the detector."""
     classes = class_count(counts)
     confusion = counts[..., :classes, :classes]
     right = np.trace(confusion, axis1=-2, axis2=-1)
@@ -45,13 +44,14 @@ def accuracy(counts: CountArray) -> Score:
     "accuracy",
     per_class=True,
     share=True,
-    meaning="right classes among one class's images clear to both",
-    definition="the accuracy over the images of one human class",
     source=_LYU,
     left_out=_NO_VERDICT,
 )
 def accuracy_per_class(counts: CountArray) -> Score:
-    """Share of right classes among the images of each human class that the detector keeps: `[..., K]`."""
+    """Right classes among one class's images clear to both: the accuracy over the images of one human class.
+
+    `[..., K]`.
+    """
     classes = class_count(counts)
     confusion = counts[..., :classes, :classes]
     right = np.diagonal(confusion, axis1=-2, axis2=-1)
@@ -64,16 +64,15 @@ def accuracy_per_class(counts: CountArray) -> Score:
     per_class=True,
     share=True,
     rows=("scopes",),
-    meaning="right classes among one verdict's images clear to both",
-    definition="the accuracy over the images that the detector puts into one class",
     left_out=_NO_VERDICT,
 )
 def classification_precision_per_class(counts: CountArray) -> Score:
-    """Share of right classes among the images that the detector puts into each class: `[..., K]`.
+    """Right classes among one verdict's images clear to both: the accuracy over the images that the detector
+    puts into one class.
 
-    Over images that both call clear; `filtering.precision` is another question. Not in the paper: it tells which
-    class attracts the images of others. An image without a verdict could have come into any class, so every class
-    counts all of them as left out.
+    `[..., K]`. `filtering.precision` is another question. Not in the paper: it tells which class attracts the
+    images of others. An image without a verdict could have come into any class, so every class counts all of
+    them as left out.
     """
     classes = class_count(counts)
     confusion = counts[..., :classes, :classes]
@@ -87,14 +86,13 @@ def classification_precision_per_class(counts: CountArray) -> Score:
     form="mean of shares",
     made_of=(f"accuracy_{CLASS}",),
     rows=("scopes",),
-    meaning="mean of the accuracies of the classes that have images",
-    definition="mean of `accuracy_<class>` over the classes with an image clear to both",
     source="ours, as in scikit-learn",
     counted="classes",
     left_out="classes without such an image",
 )
 def balanced_accuracy(counts: CountArray) -> Score:
-    """Mean of `accuracy_per_class` over the classes that have an image clear to both.
+    """Mean of the accuracies of the classes that have images: mean of `accuracy_<class>` over the classes with
+    an image clear to both.
 
     Every class weighs the same, however many images it has. `Score.n` counts the classes that are averaged,
     `Score.n_left_out` those without such an image. For two or more classes the same as
@@ -110,17 +108,16 @@ def balanced_accuracy(counts: CountArray) -> Score:
 @_metric(
     share=True,
     rows=("scopes",),
-    meaning="right classes among human-clear images, filtered ones counted as wrong",
-    definition="recall times accuracy = images whose class is the human's / human-clear images with a verdict",
     source="BIGbench, Table 2",
     left_out=_NO_VERDICT,
 )
 def alignment_accuracy(counts: CountArray) -> Score:
-    """Share of right classes among the human-clear images, a filtered image counted as wrong (BIGbench, Table 2).
+    """Right classes among human-clear images, filtered ones counted as wrong: recall times accuracy = images
+    whose class is the human's / human-clear images with a verdict.
 
-    It is recall times accuracy: one number for a detector that has to answer for every image. BIGbench compares
-    each image's answer with the human's and averages per attribute; how it counts an answer outside the classes
-    is not said, and here it is wrong. `Score.n_left_out` counts the human-clear images without a verdict.
+    One number for a detector that has to answer for every image (BIGbench, Table 2). BIGbench compares each
+    image's answer with the human's and averages per attribute; how it counts an answer outside the classes is
+    not said, and here it is wrong. `Score.n_left_out` counts the human-clear images without a verdict.
     """
     classes = class_count(counts)
     human_clear = counts[..., :classes, :]

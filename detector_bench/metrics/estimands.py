@@ -92,15 +92,14 @@ def model_bias_score_error_bias(counts: CountArray, *, scopes: Scopes, times: fl
     rows=("scopes", "human"),
     better="none",
     lowest=-1,
-    meaning="model bias score without what chance adds: an estimate for endlessly many images (below 0 by chance)",
-    definition="mean over prompts of an estimate of D that is right on average where a T2I model is fair or shows "
-    "one class only, whatever the number of images",
     left_out="prompts with fewer than two clear images",
 )
 def model_bias_score_corrected(counts: CountArray, *, scopes: Scopes | None = None) -> Score:
-    """Model bias score without the part that chance adds: an estimate for endlessly many images per prompt.
+    """Model bias score without what chance adds, an estimate for endlessly many images (below 0 by chance): mean
+    over prompts of an estimate of D that is right on average where a T2I model is fair or shows one class only,
+    whatever the number of images.
 
-    Mean over prompts of `concentration_corrected` of the detector's classes. Its expectation is 0 for a T2I model
+    The estimate is `concentration_corrected` of the detector's classes. Its expectation is 0 for a T2I model
     that is fair in every prompt and 1 for one that shows a single class, whatever the number of images; in
     between it is within 0.06 at 20 images per prompt. A set of images can come out slightly below 0; that is no
     mistake, and such values are needed for the mean to be right. Not in the paper.
@@ -119,17 +118,15 @@ def model_bias_score_corrected(counts: CountArray, *, scopes: Scopes | None = No
 @_of_model(
     rows=("scopes", "human"),
     better="none",
-    meaning="model bias score that a fair T2I model would show on average with as many clear images",
-    definition="mean over prompts of the expectation of D, each of the detector's clear images showing each class "
-    "with probability 1/K",
     left_out="prompts of which the detector keeps no image",
     no_interval="an exact expectation for the number of images at hand",
 )
 def model_bias_score_if_fair(counts: CountArray, *, scopes: Scopes | None = None) -> Score:
-    """The model bias score that a perfectly fair T2I model would show on average with as many clear images.
+    """Model bias score that a fair T2I model would show on average with as many clear images: mean over prompts
+    of the expectation of D, each of the detector's clear images showing each class with probability 1/K.
 
-    Mean over prompts of `concentration_if_fair` of the number of images that the detector keeps. In [0, 1]; it
-    says nothing about the T2I model, only how much of its score could be chance. Exact, so it has no interval.
+    That is, of `concentration_if_fair` of the number of images that the detector keeps. In [0, 1]; it says
+    nothing about the T2I model, only how much of its score could be chance. Exact, so it has no interval.
     """
     kept = detector_class_counts(counts).sum(axis=-1)
     term = concentration_if_fair(kept, classes=counts.shape[-1] - 2)
@@ -142,18 +139,17 @@ def model_bias_score_if_fair(counts: CountArray, *, scopes: Scopes | None = None
     rows=("scopes",),
     better="closest to zero",
     lowest=-1,
-    meaning="corrected model bias score minus the actual one, for endlessly many images",
-    definition="mean over prompts of the detector's minus the human's term of `model_bias_score_corrected`",
     left_out="prompts without two images clear to the human and two clear to the detector",
     headline=7,
 )
 def model_bias_score_error(counts: CountArray, *, scopes: Scopes | None = None) -> Score:
-    """Error of the model bias score in score points, for endlessly many images; closest to 0 is best.
+    """Corrected model bias score minus the actual one, for endlessly many images: mean over prompts of the
+    detector's minus the human's term of `model_bias_score_corrected`.
 
-    Mean over prompts of the detector's minus the human's `concentration_corrected`, over prompts that have both;
-    in [-1, 1]. Positive: the detector overestimates the bias. Unlike the deviation it does not divide by a score
-    that may be chance, and unlike the difference of the published scores it does not move with the number of
-    images that the detector keeps. Not in the paper.
+    In score points, over prompts that have both; in [-1, 1], closest to 0 is best. Positive: the detector
+    overestimates the bias. Unlike the deviation it does not divide by a score that may be chance, and unlike the
+    difference of the published scores it does not move with the number of images that the detector keeps. Not in
+    the paper.
 
     Args:
         counts: `[..., t2i_model, prompt, truth, verdict]`.

@@ -53,15 +53,13 @@ def filter_confusion(counts: CountArray) -> FilterConfusion:
 
 
 @_metric(
-    meaning="human-clear share of the images kept",
-    definition="TP / (TP + FP)",
     source=_LYU,
     left_out=_NO_VERDICT,
     column="Precision",
     swept=4,
 )
 def precision(counts: CountArray) -> Score:
-    """Share of human-clear images among those that the detector keeps: TP / (TP + FP)."""
+    """Human-clear share of the images kept: TP / (TP + FP)."""
     confusion = filter_confusion(counts)
     kept = confusion.true_positive + confusion.false_positive
     left_out = confusion.clear_left_out + confusion.low_quality_left_out
@@ -69,8 +67,6 @@ def precision(counts: CountArray) -> Score:
 
 
 @_metric(
-    meaning="share of human-clear images kept",
-    definition="TP / (TP + FN)",
     source=_LYU,
     left_out=_CLEAR_NO_VERDICT,
     column="Recall",
@@ -78,7 +74,7 @@ def precision(counts: CountArray) -> Score:
     swept=3,
 )
 def recall(counts: CountArray) -> Score:
-    """Share of the human-clear images that the detector keeps: TP / (TP + FN)."""
+    """Share of human-clear images kept: TP / (TP + FN)."""
     confusion = filter_confusion(counts)
     clear = confusion.true_positive + confusion.false_negative
     return Score(divide(confusion.true_positive, clear), clear, confusion.clear_left_out)
@@ -87,15 +83,13 @@ def recall(counts: CountArray) -> Score:
 @_metric(
     "recall",
     per_class=True,
-    meaning="share of one class's images kept",
-    definition="TP / (TP + FN) over the images of one human class",
     left_out=_CLEAR_NO_VERDICT,
 )
 def recall_per_class(counts: CountArray) -> Score:
-    """Recall of the filter among the images of each human class: `[..., K]`.
+    """Share of one class's images kept: TP / (TP + FN) over the images of one human class.
 
-    Not in the paper. A filter that keeps one class better than another shifts every bias score, even when it
-    classifies perfectly.
+    `[..., K]`. Not in the paper. A filter that keeps one class better than another shifts every bias score,
+    even when it classifies perfectly.
     """
     classes = class_count(counts)
     human_clear = counts[..., :classes, :]
@@ -106,8 +100,6 @@ def recall_per_class(counts: CountArray) -> Score:
 
 @_metric(
     form="f1",
-    meaning="harmonic mean of precision and recall",
-    definition="2 TP / (2 TP + FP + FN); `n` is TP + FP + FN",
     source=_LYU,
     left_out=_NO_VERDICT,
     column="F1",
@@ -117,9 +109,9 @@ def recall_per_class(counts: CountArray) -> Score:
     chooses=True,
 )
 def f1(counts: CountArray) -> Score:
-    """Harmonic mean of precision and recall: 2 TP / (2 TP + FP + FN).
+    """Harmonic mean of precision and recall: 2 TP / (2 TP + FP + FN); `n` is TP + FP + FN.
 
-    `Score.n` is TP + FP + FN, the images that the human or the detector calls clear.
+    These are the images that the human or the detector calls clear.
     """
     confusion = filter_confusion(counts)
     either = confusion.true_positive + confusion.false_positive + confusion.false_negative
@@ -128,8 +120,6 @@ def f1(counts: CountArray) -> Score:
 
 
 @_metric(
-    meaning="share of human-low-quality images filtered out",
-    definition="TN / (TN + FP)",
     source=_LYU,
     left_out="low-quality images without a verdict",
     column="Filter rate",
@@ -138,7 +128,7 @@ def f1(counts: CountArray) -> Score:
     swept=2,
 )
 def filter_rate(counts: CountArray) -> Score:
-    """Share of the human-low-quality images that the detector filters out: TN / (TN + FP)."""
+    """Share of human-low-quality images filtered out: TN / (TN + FP)."""
     confusion = filter_confusion(counts)
     low_quality = confusion.true_negative + confusion.false_positive
     value = divide(confusion.true_negative, low_quality)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from functools import partial
+from dataclasses import replace
 
 import numpy as np
 
-from detector_bench.metrics.catalogue import LABEL, METRICS, MetricInfo, metric, register_metrics
+from detector_bench.metrics.catalogue import LABEL, METRICS, Better, MetricInfo, metric, register_metrics
 from detector_bench.metrics.counts import (
     CountArray,
     Score,
@@ -22,26 +22,23 @@ NamedScores = list[tuple[str, Score]]
 
 _OTHERS = -1
 _EXACT = "a number of these very images"
-_number = partial(
-    MetricInfo, section="Images", highest=None, better="none", kind="count", counted="images", no_interval=_EXACT
-)
 
-register_metrics(
-    _number(
-        name="images",
-        meaning="human-labelled images",
-        definition="images with a human label of the attribute",
-    ),
-    _number(
-        name="images_unlabelled",
-        meaning="images without a human label, left out",
-        definition="images without a human label of the attribute",
-    ),
-    _number(
-        name="images_others",
-        meaning="images with the human label 'others'",
-        definition="images labelled `others`; they are in no other metric but a detector's bias scores",
-    ),
+
+def _add(name: str, meaning: str, definition: str, *, better: Better = "none") -> None:
+    about = MetricInfo(
+        name=name, meaning=meaning, definition=definition, better=better, kind="count", counted="images"
+    )
+    register_metrics(replace(about, section="Images", highest=None, no_interval=_EXACT))
+
+
+_add("images", "human-labelled images", "images with a human label of the attribute")
+_add(
+    "images_unlabelled", "images without a human label, left out", "images without a human label of the attribute"
+)
+_add(
+    "images_others",
+    "images with the human label 'others'",
+    "images labelled `others`; they are in no other metric but a detector's bias scores",
 )
 
 
@@ -53,33 +50,28 @@ register_metrics(
     better="none",
     kind="count",
     no_interval=_EXACT,
-    meaning="labelled images judged clear",
-    definition="images with the verdict `clear`; of the human labels: with a class",
     swept=1,
 )
 def images_clear(counts: CountArray) -> Score:
-    """Images that the detector puts into a class, among all; they describe the images: no direction is better."""
+    """Labelled images judged clear: images with the verdict `clear`; of the human labels: with a class.
+
+    `Score.n` is all images. They describe the images, so no direction is better.
+    """
     return _number_of(detector_class_counts(counts).sum(axis=-1), among=count_images(counts))
 
 
-register_metrics(
-    _number(
-        name="images_filtered",
-        meaning="labelled images filtered out",
-        definition="images with the verdict `filtered`",
-    ),
-    _number(
-        name="images_error",
-        meaning="labelled images on which the detector failed",
-        definition="images with the verdict `error`",
-        better="lower",
-    ),
-    _number(
-        name="images_not_run",
-        meaning="labelled images without a prediction",
-        definition="labelled images that have no row in the predictions",
-        better="lower",
-    ),
+_add("images_filtered", "labelled images filtered out", "images with the verdict `filtered`")
+_add(
+    "images_error",
+    "labelled images on which the detector failed",
+    "images with the verdict `error`",
+    better="lower",
+)
+_add(
+    "images_not_run",
+    "labelled images without a prediction",
+    "labelled images that have no row in the predictions",
+    better="lower",
 )
 
 
@@ -90,15 +82,14 @@ register_metrics(
     section="Images",
     rows=(),
     better="none",
-    meaning="share of one human label",
-    definition="images with the label / labelled images",
     left_out="images without a human label",
 )
 def label_shares(counts: CountArray) -> Score:
-    """Share of each human label among all labelled images: `[..., K + 2]`, in the order of the truth axis.
+    """Share of one human label: images with the label / labelled images.
 
-    In [0, 1], they sum to 1; they describe the images, so no direction is better (Lyu 2025, Table 5). What the
-    detector said does not matter here, and so nothing is left out.
+    `[..., K + 2]`, in the order of the truth axis. In [0, 1], they sum to 1; they describe the images, so no
+    direction is better (Lyu 2025, Table 5). What the detector said does not matter here, and so nothing is
+    left out.
     """
     class_count(counts)
     images = counts.sum(axis=-1)

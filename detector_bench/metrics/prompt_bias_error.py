@@ -130,23 +130,20 @@ def prompt_bias_error_interval(
     better="lower",
     kind="score",
     highest=2,
-    meaning="root mean square distance between reported and actual prompt bias scores, without what chance adds "
-    "(can exceed 2 with n_clear human)",
-    definition="√ of the mean over prompts of (B_detector - B_actual)² - s², s² an unbiased estimate of the "
-    "variance of that distance; 0 where the mean lies below 0",
     left_out="prompts without two images clear to the human and two clear to the detector",
     headline=9,
     compared=4,
     swept=11,
 )
 def prompt_bias_error(counts: CountArray, *, n_clear: NClear = "detector", scopes: Scopes | None = None) -> Score:
-    """Root mean square distance of reported and actual prompt bias scores, without the part that chance adds.
+    """Root mean square distance between reported and actual prompt bias scores, without what chance adds (can
+    exceed 2 with n_clear human): √ of the mean over prompts of (B_detector - B_actual)² - s², s² an unbiased
+    estimate of the variance of that distance; 0 where the mean lies below 0.
 
-    Root of the mean over prompts of d^2 - s^2 (see the module), 0 where the mean lies below 0; in [0, 2] with
-    `n_clear="detector"`, lower is better. It estimates the same number at 5 images per prompt and at 500. For two
-    classes and endless images neither the mean distance nor the error of the T2I model's bias score is larger.
-    For more than two classes d^2 is twice the sum of the squared distances of the classes' shares, which is the
-    same for two. Not in the paper.
+    In [0, 2] with `n_clear="detector"`, lower is better; see the module. It estimates the same number at 5
+    images per prompt and at 500. For two classes and endless images neither the mean distance nor the error of
+    the T2I model's bias score is larger. For more than two classes d^2 is twice the sum of the squared distances
+    of the classes' shares, which is the same for two. Not in the paper.
 
     Args:
         counts: `[..., t2i_model, prompt, truth, verdict]`.
