@@ -83,9 +83,9 @@ class MetricInfo:
     lowest: float = 0.0
     highest: float | None = 1.0
     """The range of the values; minus infinity: no lower bound, None: no upper bound."""
-    better: Better
+    better: Better = "higher"
     """Which value makes the better detector; "none" where the metric describes the images or the T2I model."""
-    kind: Kind
+    kind: Kind = "fraction"
     """A fraction (papers print it in per cent), a bias score (printed as it is), a number of images, or a
     measurement in the attribute's unit, such as years."""
     counted: Counted
@@ -109,7 +109,7 @@ class MetricInfo:
     is_mean_of_terms: bool = False
     """Whether it is the mean of `term` over the prompts that have one, as all metrics over prompts are that are
     declared by their term."""
-    rows: tuple[Rows, ...] = ()
+    rows: tuple[Rows, ...] = ("scopes", "prompts")
     """Which rows it has in a metric table."""
     two_classes: bool = False
     """Whether it exists for attributes of two classes alone."""
@@ -285,13 +285,8 @@ def metric(
     *,
     over: Over | None,
     definition: str = "",
-    better: Better = "higher",
-    kind: Kind = "fraction",
-    lowest: float = 0.0,
-    highest: float | None = 1.0,
     share: bool = False,
     per_class: bool = False,
-    rows: tuple[Rows, ...] = ("scopes", "prompts"),
     swept: int | bool = False,
     **more: Any,
 ) -> Callable[[_F], _F]:
@@ -312,15 +307,11 @@ def metric(
         over: "images": a function of all images of a scope; "prompts": a mean over prompts; None: no function of
             counts, so that something else has to put it into a metric table.
         definition: how it is computed; by default as the docstring says.
-        better: "higher", "lower", "closest to zero" or "none".
-        kind: "fraction" (printed in per cent), "score" (as it is), "count" or "measurement".
-        lowest: of all possible values; minus infinity if there is no bound.
-        highest: of all possible values; None if there is no bound.
         share: the number is a share of `Score.n` images: it gets Wilson's interval.
         per_class: one number for each class; the metrics are called `<name>_<class>`.
-        rows: which rows it has in a metric table; see `Rows`.
         swept: whether threshold sweeps show it (an int: its place).
-        more: other fields of `MetricInfo`, such as `source`, `left_out`, `column`, `two_classes` and `chooses`.
+        more: other fields of `MetricInfo`, such as `better`, `lowest`, `highest`, `kind`, `left_out`, `rows` and
+            `column`.
 
     Returns:
         The function, as it was.
@@ -328,14 +319,9 @@ def metric(
     Raises:
         ConfigError: a declaration or a function that cannot work, or a name that is taken.
     """
-    said = (("over", over, Over), ("better", better, Better), ("kind", kind, Kind))
-    for option, value, accepted in (*said, *(("rows", each, Rows) for each in rows)):
-        if value is not None and value not in get_args(accepted):
-            raise ConfigError(f"metric: {option}: {value!r} (accepted: {', '.join(get_args(accepted))})")
     unknown = sorted(more.keys() - MetricInfo.__dataclass_fields__.keys())
     if unknown:
         raise ConfigError(f"metric: {unknown[0]!r}: {nearest_hint(unknown[0], MetricInfo.__dataclass_fields__)}")
-    form = "share" if share else "standard error" if highest is None or np.isinf(lowest) else "distance"
 
     def declare(function: _F) -> _F:
         own_name = f"{name or function.__name__}{f'_{CLASS}' if per_class else ''}"
@@ -347,22 +333,19 @@ def metric(
             raise ConfigError(
                 f"metric {own_name!r}: no definition (accepted: a docstring that begins 'MEANING: DEFINITION.')"
             )
-        options = {"counted": over, "form": form, **more}
         info = MetricInfo(
             name=own_name,
             meaning=meaning,
             definition=definition or computed,
-            better=better,
-            kind=kind,
-            lowest=lowest,
-            highest=highest,
             over=over,
             function=None if over is None else function,
-            rows=() if over is None else rows,
             depends_on_n_clear="n_clear" in parameters,
             swept=1_000 if swept is True else int(swept),
-            **options,
+            **{"counted": over, "form": "share" if share else "distance", **more},
         )
+        _check_words(info)
+        if info.form == "distance" and (info.highest is None or np.isinf(info.lowest)):
+            info = replace(info, form="standard error")
         if over is not None and not function.__module__.startswith(_OF_PACKAGE):
             info = _own(info, function)
         if over == "prompts" and "scopes" not in parameters:
@@ -373,6 +356,15 @@ def metric(
         return function
 
     return declare
+
+
+def _check_words(info: MetricInfo) -> None:
+    words = [("over", info.over, Over), ("better", info.better, Better), ("kind", info.kind, Kind)]
+    for option, word, accepted in (*words, *(("rows", each, Rows) for each in info.rows)):
+        if word is not None and word not in get_args(accepted):
+            raise ConfigError(
+                f"metric {info.name!r}: {option}: {word!r} (accepted: {', '.join(get_args(accepted))})"
+            )
 
 
 def _first_sentence(function: Callable[..., Any]) -> tuple[str, str]:
