@@ -294,11 +294,11 @@ def metric(
 
     Over images the function takes counts `[..., truth, verdict]` and returns one number for each element of the
     leading axes (one for each class, `[..., K]`, with `per_class`): a `Score`, or an array, for which `n` is the
-    images with a verdict and `n_left_out` those without. Over prompts it takes the counts of a prompt in the same
-    way; the metric is the mean over all pairs of T2I model and prompt for which the number is no NaN. (A function
-    that takes `scopes` does all of this itself.) It may take `n_clear`, and then gets the study's. Leading axes
-    can be any number of detectors, resamples or thresholds; counts can be floats; NaN stands for an empty
-    denominator.
+    images with a verdict and `n_left_out` those without. Over prompts it takes the counts of a prompt in the
+    same way; the metric is the mean over all pairs of T2I model and prompt for which the number is no NaN. (A
+    function of detector_bench that takes `scopes` does all of this itself.) It may take `n_clear`, and then gets
+    the study's. Leading axes can be any number of detectors, resamples or thresholds; counts can be floats; NaN
+    stands for an empty denominator.
 
     Its docstring begins with what the metric says and how it is computed: "MEANING: DEFINITION."
 
