@@ -27,10 +27,9 @@ from detector_bench.errors import (
     nearest_hint,
 )
 from detector_bench.evaluation import read_predictions
-from detector_bench.evaluation.estimated_labels import check_identified
 from detector_bench.evaluation.files import predictions_folder
 from detector_bench.evaluation.intervals import Intervals
-from detector_bench.evaluation.label_doubt import Estimate
+from detector_bench.evaluation.label_doubt import Estimate, check_identified
 from detector_bench.evaluation.more_labels import Tolerance
 from detector_bench.others.study_scores import AnyScoreSystem
 from detector_bench.perception.stage import with_inputs

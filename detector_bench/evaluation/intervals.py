@@ -15,7 +15,7 @@ from detector_bench.evaluation.counting import Counts
 from detector_bench.evaluation.scatter import Method, Scatter
 from detector_bench.evaluation.scores import PromptCells, ScoreTable
 from detector_bench.metrics import METRICS, MetricInfo, NClear, human_as_detector
-from detector_bench.metrics.bootstrap import Resampled, Unit, leave_one_prompt_out, resample
+from detector_bench.metrics.bootstrap import Resampled, Unit, leave_one_prompt_out, resample, spread_factors
 from detector_bench.metrics.counts import CountArray, FloatArray, divide
 from detector_bench.metrics.influence import acceleration_of_images, acceleration_of_prompts
 from detector_bench.metrics.intervals import (
@@ -28,7 +28,6 @@ from detector_bench.metrics.intervals import (
     wilson_interval_of_f1,
 )
 from detector_bench.metrics.resampling import own_weight
-from detector_bench.metrics.sampling_distribution import spread_factors
 
 FEWEST_IMAGES_FOR_PERCENTILES = 400
 """In a scope; percentiles and BCa intervals of fewer hold too seldom (docs/uncertainty.md)."""

@@ -67,7 +67,7 @@ def more_labels(
     can turn out to be others. The variance of a prompt's squared error has a part that falls with the number of
     its images n and a part that falls with n^2; images go where they take away most. The interval of the model
     bias score's error is taken to shrink in all prompts alike: the part that chance adds with the root of the
-    number of images, the bias of the corrected scores as `metrics.correction_bias` says.
+    number of images, the bias of the corrected scores as `metrics.estimands` says.
 
     Args:
         counts: one detector on one T2I model, `[prompt, truth, verdict]`.

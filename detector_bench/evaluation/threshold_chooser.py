@@ -11,7 +11,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from detector_bench.evaluation.counting import IntArray
+from detector_bench.evaluation.image_index import IntArray
 from detector_bench.evaluation.sweeps import Sweep
 from detector_bench.metrics import FloatArray, MetricInfo, NClear, divide
 from detector_bench.metrics.scopes import PromptSubsets

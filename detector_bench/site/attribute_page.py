@@ -131,11 +131,11 @@ class AttributePage:
     suffix: str
     """Of the names of further tables; empty for the study's first attribute."""
     ranks: ReportRanks
-    """Of all attributes."""
+    """The rankings of all attributes, of which this one shows its own."""
 
     @property
     def level(self) -> float:
-        """Of the study's confidence intervals."""
+        """The level of the study's confidence intervals, 0 to 1."""
         return self.part.study.intervals.level
 
     @cached_property
