@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from detector_bench.detectors import Card, Prediction, build_detector, detector
     from detector_bench.errors import DetectorBenchError
     from detector_bench.evaluation import evaluate, read_predictions
+    from detector_bench.metrics import metric
     from detector_bench.perception.stage import Batch, Frame, Stage
     from detector_bench.quickstart import build_image_set
     from detector_bench.results.study_result import StudyResult
@@ -42,6 +43,7 @@ _HOMES = {
     "detector": "detectors",
     "evaluate": "evaluation",
     "import_folder": "dataset",
+    "metric": "metrics",
     "read_predictions": "evaluation",
     "study_tables": "tables",
 }
@@ -65,6 +67,7 @@ __all__ = [
     "detector",
     "evaluate",
     "import_folder",
+    "metric",
     "read_predictions",
     "study_tables",
 ]

@@ -29,7 +29,7 @@ from detector_bench.evaluation import read_predictions
 from detector_bench.evaluation.files import predictions_folder
 from detector_bench.evaluation.intervals import Intervals
 from detector_bench.evaluation.label_doubt import Estimate, check_identified
-from detector_bench.evaluation.tolerance import Tolerance
+from detector_bench.evaluation.more_labels import Tolerance
 from detector_bench.others.study_scores import AnyScoreSystem
 from detector_bench.perception.stage import with_inputs
 from detector_bench.results.run_record import write_evaluation_record, write_run_record

@@ -10,8 +10,7 @@ from sklearn.metrics import accuracy_score, confusion_matrix, precision_score, r
 
 from detector_bench import metrics
 from detector_bench.errors import ConfigError
-from detector_bench.evaluation import Intervals
-from detector_bench.evaluation.confusion import write_confusion
+from detector_bench.evaluation import Intervals, write_confusion
 from detector_bench.evaluation.metric_table import Evaluation, evaluate_with_confusion
 from detector_bench.tables.confusion_table import confusion
 from detector_bench.vocabulary import ATTRIBUTES

@@ -16,7 +16,7 @@ from detector_bench.cli.console import errors, output
 from detector_bench.cli.studies import CacheDir, ImageSetOption, WeightsDir
 
 if TYPE_CHECKING:
-    from detector_bench.evaluation.tolerance import Tolerance
+    from detector_bench.evaluation.more_labels import Tolerance
     from detector_bench.site import PictureMode
 
 _MOST_WORKERS = 4
@@ -95,7 +95,7 @@ def _tolerance(folder: Path, prompt: float | None, model: float | None) -> Toler
     from pydantic import ValidationError
 
     from detector_bench.errors import config_error_from
-    from detector_bench.evaluation.tolerance import Tolerance
+    from detector_bench.evaluation.more_labels import Tolerance
     from detector_bench.study import Study
 
     asked = {"prompt_bias_error": prompt, "model_bias_score_error": model}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from detector_bench.evaluation.comparison import ComparisonFamily, Contest, PairedTest
-from detector_bench.evaluation.confusion import write_confusion
 from detector_bench.evaluation.counting import Counts, count_verdicts
 from detector_bench.evaluation.files import (
     read_label_doubt,
@@ -14,7 +13,7 @@ from detector_bench.evaluation.files import (
 from detector_bench.evaluation.image_index import LabelledImages
 from detector_bench.evaluation.intervals import Intervals
 from detector_bench.evaluation.label_doubt import label_doubt
-from detector_bench.evaluation.metric_table import evaluate, evaluate_with_confusion
+from detector_bench.evaluation.metric_table import evaluate, evaluate_with_confusion, write_confusion
 from detector_bench.evaluation.ranking import RankedDetector, rank_detectors
 
 __all__ = [

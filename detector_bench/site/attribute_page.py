@@ -14,8 +14,7 @@ import pandas as pd
 
 from detector_bench.evaluation.agreement import ALL_ANNOTATORS, TWO_ANNOTATORS, agreement
 from detector_bench.evaluation.causes import accuracy_gaps, causes, filter_outcomes
-from detector_bench.evaluation.more_labels import MoreLabels, more_labels
-from detector_bench.evaluation.tolerance import Tolerance
+from detector_bench.evaluation.more_labels import MoreLabels, Tolerance, more_labels
 from detector_bench.metrics.intervals import Interval
 from detector_bench.site.error_counts import (
     CountTable,

@@ -15,7 +15,7 @@ from detector_bench.dataset import ImageSet
 from detector_bench.errors import ConfigError, DetectorBenchError
 from detector_bench.evaluation import read_predictions
 from detector_bench.evaluation.image_verdicts import ImageVerdicts
-from detector_bench.evaluation.tolerance import Tolerance
+from detector_bench.evaluation.more_labels import Tolerance
 from detector_bench.results.finished_study import FinishedStudy
 from detector_bench.site.error_counts import Judged
 from detector_bench.site.image_columns import PREDICTION_COLUMNS, DetectorVerdicts, Truth

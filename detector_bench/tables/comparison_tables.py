@@ -11,9 +11,8 @@ from detector_bench.evaluation.comparison import (
     PairedImages,
     PairedTest,
 )
-from detector_bench.evaluation.interval_names import is_share
 from detector_bench.evaluation.ranking import RankedDetector
-from detector_bench.tables.metric_headings import METRIC_HEADINGS
+from detector_bench.metrics import METRICS
 from detector_bench.tables.table import DASH, Cell, Column, Row, Table
 from detector_bench.tables.wording import attribute_in_words, fixed, per_cent_cell, score_cell, with_interval
 
@@ -95,7 +94,7 @@ def ranking_table(
         level: that all sets of ranks hold together.
         about: a further note, such as how many tests were made.
     """
-    heading = METRIC_HEADINGS[metric]
+    heading = METRICS[metric].heading
     return Table(
         name=f"ranking_{metric}",
         caption=(
@@ -116,11 +115,11 @@ def ranking_table(
 
 
 def _is_per_cent(metric: str) -> bool:
-    return is_share(metric) or metric == "model_bias_score_deviation"
+    return METRICS[metric].kind == "fraction"
 
 
 def _test_row(test: PairedTest) -> Row:
-    per_cent, heading = _is_per_cent(test.metric), METRIC_HEADINGS[test.metric]
+    per_cent, heading = _is_per_cent(test.metric), METRICS[test.metric].heading
     value = per_cent_cell if per_cent else score_cell
     cells = (
         Cell(heading, key=test.metric),

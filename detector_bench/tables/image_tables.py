@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pandas as pd
 
-from detector_bench.metrics import METRICS
+from detector_bench.metrics import METRICS, MetricInfo
 from detector_bench.metrics.catalogue import CLASS
 from detector_bench.tables.metric_lookup import (
     DEFAULT_MAX_ERROR_SHARE,
@@ -24,6 +24,7 @@ from detector_bench.tables.wording import (
     in_words,
     measurement_cell,
     per_cent_cell,
+    score_cell,
     whole,
     with_interval,
 )
@@ -44,6 +45,7 @@ _WHY_UNDEFINED = {
     "cumulative_score_5": _NO_VALUE,
 }
 _TWO_CLASSES = 2
+_FILTER = "Filter"
 
 
 def filtering_and_accuracy(
@@ -91,7 +93,7 @@ def filtering_and_accuracy(
         attribute=attribute,
         columns=(*names, *columns),
         rows=tuple(rows),
-        notes=lookup.notes,
+        notes=(*lookup.notes, *_definitions(lookup)),
         grouped=per_t2i_model,
     )
 
@@ -215,16 +217,20 @@ def _per_cent_cell(number: Number, *, intervals: bool, bold: bool = False) -> Ce
 
 
 def _number_cell(number: Number, column: Column, *, bold: bool) -> Cell:
-    if column.key not in METRICS or METRICS[column.key].kind != "measurement":
+    kind = METRICS[column.key].kind if column.key in METRICS else "fraction"
+    if kind == "fraction":
         return _per_cent_cell(number, intervals=column.has_intervals, bold=bold)
-    cell = measurement_cell(number.value, bold=bold)
-    return with_interval(cell, number.ci_low, number.ci_high, decimals=2) if column.has_intervals else cell
+    cell, decimals = (measurement_cell, 2) if kind == "measurement" else (score_cell, 3)
+    found = cell(number.value, bold=bold)
+    return (
+        with_interval(found, number.ci_low, number.ci_high, decimals=decimals) if column.has_intervals else found
+    )
 
 
 def _metric_columns(lookup: MetricLookup, *, intervals: bool) -> list[Column]:
-    filtering = (("precision", "Precision"), ("recall", "Recall"), ("f1", "F1"), ("filter_rate", "Filter rate"))
+    filtering = [each for each in METRICS.values() if each.column and each.section == _FILTER]
     columns = [
-        *(Column(metric, heading, group="Filtering (%)") for metric, heading in filtering),
+        *(Column(each.name, each.column, group="Filtering (%)") for each in filtering),
         *_class_columns("recall", lookup.classes),
         *_class_columns("accuracy", lookup.classes),
         Column("accuracy", "Overall", group="Accuracy (%)", full_heading="Accuracy"),
@@ -233,7 +239,26 @@ def _metric_columns(lookup: MetricLookup, *, intervals: bool) -> list[Column]:
         columns.append(
             Column("balanced_accuracy", "Balanced", group="Accuracy (%)", full_heading="Balanced accuracy")
         )
+    for each in _own_metrics(lookup):
+        unit = " (%)" if each.kind == "fraction" else ""
+        columns.append(Column(each.name, f"{each.column}{unit}", full_heading=each.column))
     return [replace(column, has_intervals=intervals) for column in columns]
+
+
+def _own_metrics(lookup: MetricLookup) -> list[MetricInfo]:
+    """Metrics of somebody else's that ask for a column and have numbers."""
+    return [
+        each
+        for each in METRICS.values()
+        if each.column
+        and each.section != _FILTER
+        and any(lookup.number(each.name, detector=name) != NOT_EVALUATED for name in lookup.detectors)
+    ]
+
+
+def _definitions(lookup: MetricLookup) -> list[str]:
+    said = [f"{each.column}: {each.meaning}; {each.definition}." for each in _own_metrics(lookup)]
+    return [each.replace("`", "") for each in said]
 
 
 def _class_columns(metric: str, classes: Sequence[str]) -> list[Column]:
@@ -313,7 +338,7 @@ def _undefined_notes(columns: Sequence[Column], numbers: Sequence[Number], class
             clear = "is clear to the detector and" if stem == "accuracy" else "is"
             reason = f"no image {clear} {in_words(name).lower()} by the human labels"
         else:
-            reason = _WHY_UNDEFINED[column.key]
+            reason = _WHY_UNDEFINED.get(column.key, "its denominator is empty")
         heading = (column.full_heading or column.heading).lower()
         if name in classes:
             heading = f"{stem} ({in_words(name).lower()})"

@@ -9,8 +9,7 @@ import pandas as pd
 
 from detector_bench.dataset.consensus import ALL_AGREE, DAWID_SKENE
 from detector_bench.evaluation.label_doubt import MIN_SHARE
-from detector_bench.metrics import metric_info
-from detector_bench.metrics.headline import HEADLINE_METRICS
+from detector_bench.metrics import HEADLINE_METRICS, metric_info
 from detector_bench.tables.label_doubt_lookup import LabelDoubtLookup
 from detector_bench.tables.metric_headings import METRIC_HEADINGS
 from detector_bench.tables.metric_lookup import (

@@ -196,7 +196,9 @@ def best_of(values: Mapping[_Item, float], *, metric: str) -> frozenset[_Item]:
 
 def _labels_in_order(attribute: str, metric_names: list[str]) -> tuple[str, ...]:
     found = [name.removeprefix(_LABEL_SHARE) for name in metric_names if name.startswith(_LABEL_SHARE)]
-    found += [name.removeprefix(_RECALL) for name in metric_names if name.startswith(_RECALL)]
+    if not found:
+        # Without rows of the ground truth; a metric of somebody else's may begin with the same word.
+        found = [name.removeprefix(_RECALL) for name in metric_names if name.startswith(_RECALL)]
     known = ATTRIBUTES[attribute].classes if attribute in ATTRIBUTES else ()
     classes = [label for label in dict.fromkeys(found) if label not in (LOW_QUALITY, OTHERS)]
     classes.sort(key=lambda label: known.index(label) if label in known else len(known))
