@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from detector_bench.quickstart import build_image_set
     from detector_bench.results.study_result import StudyResult
     from detector_bench.study import Study
+    from detector_bench.study_results import Results, ResultTables
     from detector_bench.tables import study_tables
 
 __version__ = "0.1.0"
@@ -30,6 +31,8 @@ _HOMES = {
     "Frame": "perception.stage",
     "ImageSet": "dataset",
     "Prediction": "detectors",
+    "ResultTables": "study_results",
+    "Results": "study_results",
     "Stage": "perception.stage",
     "Study": "study",
     "StudyResult": "results.study_result",
@@ -53,6 +56,8 @@ __all__ = [
     "Frame",
     "ImageSet",
     "Prediction",
+    "ResultTables",
+    "Results",
     "Stage",
     "Study",
     "StudyResult",
