@@ -19,8 +19,8 @@ import pyarrow.parquet as pq
 from detector_bench.atomic_files import replacing
 from detector_bench.detectors.prediction import Prediction
 from detector_bench.errors import DetectorBenchError
-from detector_bench.prediction_rows import JOINED_NAME, newest_first, part_number, without_repeats
 from detector_bench.results.schema import PREDICTIONS
+from detector_bench.runner.prediction_files import JOINED_NAME, newest_first, part_number, without_repeats
 from detector_bench.vocabulary import Status
 
 FINGERPRINT_KEY = b"detector_bench.fingerprint"

@@ -14,7 +14,7 @@ from detector_bench.errors import DetectorBenchError
 from detector_bench.perception.stage import Arrays, Frame, Stage, fingerprint, with_inputs
 from detector_bench.runner.stage_cache import StageCache
 from detector_bench.site.column_files import numbers
-from detector_bench.study import Study
+from detector_bench.study_configuration import StudyConfiguration
 from detector_bench.weights import WeightsLocator
 
 _CORNERS = "corners"
@@ -32,7 +32,7 @@ class StoredBoxes:
 
 
 def stored_boxes(
-    study: Study, cache_folder: Path, sha256: Sequence[str | None], *, weights_dir: Path | None = None
+    study: StudyConfiguration, cache_folder: Path, sha256: Sequence[str | None], *, weights_dir: Path | None = None
 ) -> list[StoredBoxes]:
     """Find the boxes that the study's detectors looked at, as far as the stage cache holds them.
 
@@ -91,7 +91,7 @@ def _corners(arrays: Arrays | None) -> Any:
     return np.zeros((0, 4)) if arrays is None else np.nan_to_num(np.asarray(arrays[_CORNERS], dtype=float))
 
 
-def _buildable(study: Study) -> list[Detector]:
+def _buildable(study: StudyConfiguration) -> list[Detector]:
     built = []
     for entry in study.detectors:
         try:
