@@ -12,8 +12,7 @@ import pandas as pd
 from pydantic import ValidationError
 
 from detector_bench import study_questions as questions
-from detector_bench.config_errors import config_error_from
-from detector_bench.errors import ConfigError, nearest_hint
+from detector_bench.errors import ConfigError, config_error_from, nearest_hint
 from detector_bench.evaluation.agreement import DEFAULT_MIN_SHARED
 from detector_bench.evaluation.intervals import Intervals
 from detector_bench.results.finished_study import STUDY_FILE, FinishedStudy, ResultFolder
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
     from detector_bench.dataset import ImageSet
     from detector_bench.figures import Format, Width, WrittenFigures
     from detector_bench.metrics.bootstrap import Unit
-    from detector_bench.runner.progress import ProgressListener
+    from detector_bench.runner.run import ProgressListener
     from detector_bench.site import ReportProgress, ReportSettings, WrittenReport
 
 _SHOWN_IN_NOTEBOOKS = (

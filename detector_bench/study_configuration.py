@@ -12,16 +12,15 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError, field_validator
 
 from detector_bench.atomic_files import write_text
-from detector_bench.config_errors import config_error_from
 from detector_bench.dataset import ImageSet
+from detector_bench.dataset.decoding import DEFAULT_MAX_PIXELS
 from detector_bench.detectors.base import Detector, build_detector
-from detector_bench.errors import ConfigError, DetectorBenchError, nearest_hint
+from detector_bench.errors import ConfigError, DetectorBenchError, config_error_from, nearest_hint
 from detector_bench.evaluation.estimated_labels import check_identified
 from detector_bench.evaluation.intervals import Intervals
 from detector_bench.evaluation.label_doubt import Estimate
 from detector_bench.evaluation.tolerance import Tolerance
 from detector_bench.others.study_scores import AnyScoreSystem
-from detector_bench.perception.decoding import DEFAULT_MAX_PIXELS
 from detector_bench.perception.stage import with_inputs
 from detector_bench.results.finished_study import STUDY_FILE
 from detector_bench.results.manifest import EvaluationSettings

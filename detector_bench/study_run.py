@@ -22,8 +22,7 @@ from detector_bench.results.manifest import NAME, EvaluationSettings, Manifest
 from detector_bench.results.provenance import environment
 from detector_bench.results.run_record import take_over_run_record, write_run_record
 from detector_bench.runner.prediction_files import predictions_folder, read_predictions
-from detector_bench.runner.progress import ProgressListener
-from detector_bench.runner.run import RunSettings, run_detectors
+from detector_bench.runner.run import ProgressListener, RunSettings, run_detectors
 from detector_bench.runner.stage_cache import default_cache_folder
 from detector_bench.study_configuration import StudyConfiguration, path_from
 from detector_bench.tables import Table, study_tables, write_tables

@@ -97,7 +97,7 @@ def _tolerance(study: Study, prompt: float | None, model: float | None) -> Toler
     """The study's tolerance with what was asked for in its place; None: nothing was."""
     from pydantic import ValidationError
 
-    from detector_bench.config_errors import config_error_from
+    from detector_bench.errors import config_error_from
     from detector_bench.evaluation.tolerance import Tolerance
 
     asked = {"prompt_bias_error": prompt, "model_bias_score_error": model}

@@ -13,7 +13,7 @@ from detector_bench.atomic_files import replacing
 from detector_bench.evaluation.agreement import AGREEMENT_COLUMNS
 from detector_bench.evaluation.causes import CAUSE_COLUMNS, GAP_COLUMNS, OUTCOME_COLUMNS
 from detector_bench.evaluation.contests import COMPARISON_COLUMNS, PAIRED_IMAGE_COLUMNS, RANK_COLUMNS
-from detector_bench.results.schema import CONFUSION_COLUMNS, LABEL_DOUBT_COLUMNS, METRIC_COLUMNS
+from detector_bench.vocabulary.columns import CONFUSION_COLUMNS, LABEL_DOUBT_COLUMNS, METRIC_COLUMNS
 
 LONG_TABLES: dict[str, tuple[str, ...]] = {
     "metrics": METRIC_COLUMNS,

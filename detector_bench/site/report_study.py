@@ -14,7 +14,7 @@ from detector_bench.dataset import ImageSet
 from detector_bench.errors import DetectorBenchError
 from detector_bench.results.finished_study import FinishedStudy, ResultFolder
 from detector_bench.site.error_counts import Judged
-from detector_bench.site.image_columns import PREDICTION_COLUMNS, Truth, Verdicts
+from detector_bench.site.image_columns import PREDICTION_COLUMNS, DetectorVerdicts, Truth
 from detector_bench.study_configuration import StudyConfiguration
 
 
@@ -97,7 +97,7 @@ def _part(study: FinishedStudy, image_set: ImageSet, stored: Mapping[str, pa.Tab
     truth = Truth.of(image_set, study.attribute)
     ids = pd.Index(image_set.images["image_id"])
     laid_out = [
-        Verdicts.of(ids, stored[name], detector=name, attribute=truth.attribute)
+        DetectorVerdicts.of(ids, stored[name], detector=name, attribute=truth.attribute)
         for name in study.detectors
         if name in stored
     ]
