@@ -31,8 +31,8 @@ from detector_bench.site.report_study import AttributePart, ReportStudy
 from detector_bench.site.verdict import Verdict, judge_detectors
 from detector_bench.site.verdict_words import headline, rule, sentences
 from detector_bench.tables import Table
-from detector_bench.tables.agreement_tables import annotator_agreement, pair_agreement
-from detector_bench.tables.causes_table import bias_error_causes, filter_errors
+from detector_bench.tables.error_tables import bias_error_causes, filter_errors
+from detector_bench.tables.label_tables import annotator_agreement, pair_agreement
 from detector_bench.tables.metric_lookup import Number
 from detector_bench.vocabulary import ALL
 
