@@ -159,7 +159,7 @@ class TestLatex:
         assert text.count("\\begin{longtable}") == text.count("\\end{longtable}") == 1
         assert text.count("\\caption{A wide table.}") == text.count("\\label{tab:wide}") == 1
         assert text.count("\\toprule") == 2
-        first, other, below = text.split("\\end{longtable}")[0].partition("\\endfirsthead")
+        first, _, below = text.split("\\end{longtable}")[0].partition("\\endfirsthead")
         assert "stable-diffusion" not in first
         assert "\\caption[]{(continued)} \\\\" in below.partition("\\endhead")[0]
         assert text.count("0.686") == 90
