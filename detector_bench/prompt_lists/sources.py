@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from detector_bench.errors import ConfigError, nearest_hint
-from detector_bench.others.bigbench.explicit_prompts import explicit_prompts
-from detector_bench.others.bigbench.prompts import read_reference_prompts
-from detector_bench.others.imagebite.prompts import read_imagebite_prompts
+from detector_bench.installation import resource
 from detector_bench.prompt_lists.prompt_list import Prompt, PromptList
 from detector_bench.prompt_lists.word_lists import read_word_prompts
-from detector_bench.resources import resource
+from detector_bench.registry import Registry
+
+_FORMATS: Registry[Callable[..., Any]] = Registry("prompt format")
+"""What reads the files of other benchmarks; they stand above this room, so it knows their names only."""
+_FORMATS.register("bigbench", "detector_bench.others.bigbench.prompts:read_reference_prompts")
+_FORMATS.register("bigbench_explicit", "detector_bench.others.bigbench.explicit_prompts:explicit_prompts")
+_FORMATS.register("imagebite", "detector_bench.others.imagebite.prompts:read_imagebite_prompts")
 
 
 @dataclass(frozen=True)
@@ -90,14 +95,17 @@ def _prompts_of(
 ) -> tuple[list[Prompt], list[str]]:
     if files.kind == "bigbench":
         _refuse("BIGbench's reference shares", words=words, templates=templates, input=input_file)
-        prompts, notes = read_reference_prompts(files.content)
-        more, said = explicit_prompts(prompts) if explicit else ([], [])
+        prompts, notes = _FORMATS.get("bigbench")(files.content)
+        more, said = _FORMATS.get("bigbench_explicit")(prompts) if explicit else ([], [])
         return [*prompts, *more], [*notes, *said]
     if explicit:
         raise ConfigError(f"--explicit goes with BIGbench's reference shares; {files.name} is none of them")
     if files.kind == "imagebite":
         _refuse("ImageBiTe's templates", words=words)
-        return read_imagebite_prompts(templates or files.templates, input_file or files.content)
+        read: tuple[list[Prompt], list[str]] = _FORMATS.get("imagebite")(
+            templates or files.templates, input_file or files.content
+        )
+        return read
     _refuse("a list of words", input=input_file)
     return read_word_prompts(words or files.content, templates or files.templates), []
 

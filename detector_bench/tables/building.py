@@ -56,7 +56,7 @@ class TableNumbers:
     """What the tables of one attribute are made of."""
 
     metrics: pd.DataFrame
-    """The metric table (`schema.METRIC_COLUMNS`)."""
+    """The metric table (`vocabulary.columns.METRIC_COLUMNS`)."""
     lookup: MetricLookup
     """The attribute's numbers in it."""
     n_clear: NClear
@@ -66,9 +66,9 @@ class TableNumbers:
     words: Mapping[str, str] = field(default_factory=dict)
     """By prompt id; a prompt without a word is shown by its id."""
     confusion: pd.DataFrame | None = None
-    """Columns as in `schema.CONFUSION_COLUMNS`."""
+    """Columns as in `vocabulary.columns.CONFUSION_COLUMNS`."""
     label_doubt: pd.DataFrame | None = None
-    """Columns as in `schema.LABEL_DOUBT_COLUMNS`."""
+    """Columns as in `vocabulary.columns.LABEL_DOUBT_COLUMNS`."""
 
     @classmethod
     def of_table(
@@ -84,7 +84,7 @@ class TableNumbers:
         """Read a metric table.
 
         Args:
-            metrics: columns as in `schema.METRIC_COLUMNS`.
+            metrics: columns as in `vocabulary.columns.METRIC_COLUMNS`.
             attribute: one of the study's, such as gender.
             n_clear: whose count of clear images divides a detector's prompt bias score. The paper leaves it open;
                 its own table fits "human" better. None: the one that the metric table holds, "detector" if both.

@@ -10,7 +10,6 @@ from typing import Any
 import pandas as pd
 
 from detector_bench.errors import ConfigError, nearest_hint
-from detector_bench.results.schema import CONFUSION_COLUMNS
 from detector_bench.tables.building import TableNumbers
 from detector_bench.tables.declaration import table
 from detector_bench.tables.metric_lookup import DEFAULT_MAX_ERROR_SHARE
@@ -24,6 +23,7 @@ from detector_bench.tables.wording import (
     whole,
 )
 from detector_bench.vocabulary import ALL, LOW_QUALITY, OTHERS, Status, attribute_named
+from detector_bench.vocabulary.columns import CONFUSION_COLUMNS
 
 _DIFFERENCE = "prompt_bias_score_difference"
 _DEVIATION = "model_bias_score_deviation"
@@ -255,7 +255,7 @@ def confusion(rows: pd.DataFrame, *, attribute: str = "gender", t2i_model: str =
     row.
 
     Args:
-        rows: confusion matrices (`schema.CONFUSION_COLUMNS`).
+        rows: confusion matrices (`vocabulary.columns.CONFUSION_COLUMNS`).
         attribute: the one to tabulate.
         t2i_model: one of them; "all" for all images.
 

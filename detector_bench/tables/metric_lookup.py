@@ -13,9 +13,9 @@ import pandas as pd
 from detector_bench.errors import ConfigError, nearest_hint
 from detector_bench.metrics import NClear, metric_info
 from detector_bench.metrics.metric_info import Better
-from detector_bench.results.schema import METRIC_COLUMNS
 from detector_bench.tables.wording import whole
 from detector_bench.vocabulary import ALL, ATTRIBUTES, GROUND_TRUTH, LOW_QUALITY, OTHERS
+from detector_bench.vocabulary.columns import METRIC_COLUMNS
 
 DEFAULT_MAX_ERROR_SHARE = 0.1
 """A detector that fails on a larger share of a T2I model's images counts as unable to run on it."""
@@ -78,7 +78,7 @@ class MetricLookup:
         """Read a metric table.
 
         Args:
-            metrics: columns as in `schema.METRIC_COLUMNS`.
+            metrics: columns as in `vocabulary.columns.METRIC_COLUMNS`.
             attribute: the one to tabulate.
             max_error_share: see `DEFAULT_MAX_ERROR_SHARE`; 0 to 1.
 

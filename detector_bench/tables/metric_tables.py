@@ -269,7 +269,7 @@ def alignment_accuracy(
     share images.
 
     Args:
-        metrics: a metric table (`schema.METRIC_COLUMNS`).
+        metrics: a metric table (`vocabulary.columns.METRIC_COLUMNS`).
         attributes: the study's, in the order of the columns.
         max_error_share: see `TableNumbers.of_table`.
         intervals: also show each attribute's confidence interval.

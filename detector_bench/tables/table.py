@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+from detector_bench.registry import Registry
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -290,15 +293,53 @@ class Table:
             for row in self.rows
         ]
 
-    def _repr_html_(self) -> str:
-        from detector_bench.tables.renderers import to_html
+    def with_display_names(self, names: Mapping[str, str]) -> Table:
+        """The same table with other names for detectors and T2I models, for people; its CSV form keeps the plain
+        ones.
 
-        return to_html(self)
+        A name is replaced where it is a cell or a heading, and where it is a word in the caption or in a note.
+
+        Args:
+            names: what to write, by plain name.
+        """
+        if not names:
+            return self
+        longest_first = "|".join(re.escape(name) for name in sorted(names, key=len, reverse=True))
+        word = re.compile(rf"(?<![\w.-])(?:{longest_first})(?![\w-]|\.\w)")
+
+        def said(text: str) -> str:
+            return word.sub(lambda found: names[found[0]], text)
+
+        def shown(cell: Cell) -> Cell:
+            if cell.value is not None or cell.text not in names:
+                return cell
+            return replace(cell, text=names[cell.text], key=cell.key or cell.text)
+
+        return replace(
+            self,
+            caption=said(self.caption),
+            columns=tuple(
+                replace(
+                    each, heading=said(each.heading), group=said(each.group), full_heading=said(each.full_heading)
+                )
+                for each in self.columns
+            ),
+            rows=tuple(
+                Row(said(row.name), tuple(map(shown, row.cells)), tuple(map(said, row.notes))) for row in self.rows
+            ),
+            notes=tuple(map(said, self.notes)),
+        )
+
+    def _repr_html_(self) -> str:
+        return str(_FORMS.get("html")(self))
 
     def __rich__(self) -> object:
-        from detector_bench.tables.render_terminal import to_rich
+        return _FORMS.get("terminal")(self)
 
-        return to_rich(self)
+
+_FORMS: Registry[Callable[[Table], object]] = Registry("form of a table")
+_FORMS.register("html", "detector_bench.tables.renderers:to_html")
+_FORMS.register("terminal", "detector_bench.tables.render_terminal:to_rich")
 
 
 @dataclass(frozen=True, slots=True)

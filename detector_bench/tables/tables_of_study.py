@@ -53,14 +53,14 @@ def study_tables(
     `filtering_and_accuracy_age`.
 
     Args:
-        metrics: a metric table (`schema.METRIC_COLUMNS`).
+        metrics: a metric table (`vocabulary.columns.METRIC_COLUMNS`).
         attributes: which ones to tabulate, the main one first.
         n_clear: see `TableNumbers.of_table`.
         max_error_share: likewise.
         prompts: likewise.
         intervals: show confidence intervals, and `model_bias_estimates`.
-        confusion: columns as in `schema.CONFUSION_COLUMNS`; None: no such table.
-        label_doubt: columns as in `schema.LABEL_DOUBT_COLUMNS`; None: no such table.
+        confusion: columns as in `vocabulary.columns.CONFUSION_COLUMNS`; None: no such table.
+        label_doubt: columns as in `vocabulary.columns.LABEL_DOUBT_COLUMNS`; None: no such table.
 
     Returns:
         By name, in the order in which a reader wants them.
