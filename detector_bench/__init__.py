@@ -19,13 +19,14 @@ if TYPE_CHECKING:
     from detector_bench.quickstart import build_image_set
     from detector_bench.results.study_result import StudyResult
     from detector_bench.study import Study
-    from detector_bench.tables import study_tables
+    from detector_bench.tables import Column, Table, TableNumbers, declare_table, study_tables, table
 
 __version__ = "0.1.0"
 
 _HOMES = {
     "Batch": "perception.stage",
     "Card": "detectors",
+    "Column": "tables",
     "DetectorBenchError": "errors",
     "Frame": "perception.stage",
     "ImageSet": "dataset",
@@ -33,22 +34,27 @@ _HOMES = {
     "Stage": "perception.stage",
     "Study": "study",
     "StudyResult": "results.study_result",
+    "Table": "tables",
+    "TableNumbers": "tables",
     "build_detector": "detectors",
     "build_image_set": "quickstart",
     "check": "dataset",
     "check_detector": "conformance",
     "check_stage": "conformance",
     "consensus": "dataset",
+    "declare_table": "tables",
     "detector": "detectors",
     "evaluate": "evaluation",
     "import_folder": "dataset",
     "read_predictions": "evaluation",
     "study_tables": "tables",
+    "table": "tables",
 }
 
 __all__ = [
     "Batch",
     "Card",
+    "Column",
     "DetectorBenchError",
     "Frame",
     "ImageSet",
@@ -56,17 +62,21 @@ __all__ = [
     "Stage",
     "Study",
     "StudyResult",
+    "Table",
+    "TableNumbers",
     "build_detector",
     "build_image_set",
     "check",
     "check_detector",
     "check_stage",
     "consensus",
+    "declare_table",
     "detector",
     "evaluate",
     "import_folder",
     "read_predictions",
     "study_tables",
+    "table",
 ]
 
 
