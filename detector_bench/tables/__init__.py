@@ -29,7 +29,7 @@ from detector_bench.tables.render_latex import to_latex
 from detector_bench.tables.render_terminal import to_rich
 from detector_bench.tables.renderers import to_csv, to_html, to_markdown, write_tables
 from detector_bench.tables.table import Arrow, Cell, Column, MetricColumn, Row, Table
-from detector_bench.tables.tables_of_study import study_tables
+from detector_bench.tables.tables_of_study import TableStyle, study_tables
 
 __all__ = [
     "DEFAULT_MAX_ERROR_SHARE",
@@ -42,6 +42,7 @@ __all__ = [
     "Table",
     "TableDeclaration",
     "TableNumbers",
+    "TableStyle",
     "accuracy_by_category",
     "alignment_accuracy",
     "bias_errors",

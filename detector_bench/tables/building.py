@@ -43,6 +43,8 @@ _NAMES: dict[Dimension, tuple[Column, ...]] = {
     "category": (Column("category", "Category", kind="name"),),
     "prompt": (Column("category", "Category", kind="name"), Column("word", "Word", kind="name")),
 }
+_REPEATED = ("t2i_model", "category")
+_CAPTION = ("attribute", "n_clear", "denominator")
 _IN_BRACKETS = " In brackets: confidence interval."
 _ONLY_OTHERS = "judged on the other T2I models only, so it does not compete for the best value"
 _DENOMINATORS: dict[NClear, str] = {
@@ -139,6 +141,17 @@ class TableLayout:
             raise ConfigError(f"table {self.name!r}: a name of letters, digits and underscores is expected")
         if unknown := [name for name in self.rows if name not in _NAMES]:
             raise ConfigError(f"table {self.name}: rows for each {unknown[0]!r} (accepted: {', '.join(_NAMES)})")
+        if self.columns_for not in (None, *_REPEATED):
+            raise ConfigError(
+                f"table {self.name}: columns for each {self.columns_for!r} (accepted: {', '.join(_REPEATED)})"
+            )
+        try:
+            self.caption.format(**dict.fromkeys(_CAPTION, ""))
+        except (KeyError, IndexError, ValueError) as error:
+            said = f"{{{error.args[0]}}}" if isinstance(error, KeyError) else str(error)
+            raise ConfigError(
+                f"table {self.name}: its caption knows no {said} (accepted: {', '.join(_CAPTION)})"
+            ) from error
         if not callable(self.columns):
             if not self.columns:
                 raise ConfigError(f"table {self.name}: at least one column is needed")

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import pandas as pd
+from pydantic import BaseModel, ConfigDict
 
 from detector_bench.metrics import NClear
 from detector_bench.tables.building import TableNumbers
@@ -30,6 +31,27 @@ _IN_ORDER = (
     "filtering_and_accuracy_by_t2i_model",
 )
 """As a reader wants them; tables of plugins and other packages follow."""
+
+
+class TableStyle(BaseModel):
+    """How a study's tables look. The plain style is that of the numbers alone."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    shaded: bool = False
+    """Colour the cells of the HTML and LaTeX forms, as Lyu 2025 does; see `Column.full_shade`."""
+    mark_worst: bool = False
+    """Set the worst value of a column in italics, beside the best one in bold."""
+
+    def applied(self, table: Table, *, display_names: Mapping[str, str] | None = None) -> Table:
+        """The table in this style.
+
+        Args:
+            table: any table.
+            display_names: what people read in place of the names of detectors and T2I models.
+        """
+        styled = replace(table, shaded=self.shaded, marks_worst=self.mark_worst)
+        return styled.with_display_names(display_names or {})
 
 
 def study_tables(
