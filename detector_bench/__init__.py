@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from detector_bench.quickstart import build_image_set
     from detector_bench.results.study_result import StudyResult
     from detector_bench.study import Study
-    from detector_bench.tables import Column, Table, TableNumbers, declare_table, study_tables, table
+    from detector_bench.tables import Column, Table, TableNumbers, declare_table, makes_table, study_tables
 
 __version__ = "0.1.0"
 
@@ -46,9 +46,9 @@ _HOMES = {
     "detector": "detectors",
     "evaluate": "evaluation",
     "import_folder": "dataset",
+    "makes_table": "tables",
     "read_predictions": "evaluation",
     "study_tables": "tables",
-    "table": "tables",
 }
 
 __all__ = [
@@ -74,9 +74,9 @@ __all__ = [
     "detector",
     "evaluate",
     "import_folder",
+    "makes_table",
     "read_predictions",
     "study_tables",
-    "table",
 ]
 
 

@@ -1,4 +1,4 @@
-"""Tables that somebody declares: their rows, columns, best and worst, their style, and the mistakes one can make."""
+"""Tables that somebody declares: rows, columns, best and worst, style, and the mistakes one can make."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from detector_bench.tables import (
     TableStyle,
     accuracy_by_category,
     declare_table,
+    makes_table,
     model_bias_scores,
     model_bias_scores_by_category,
     prompt_bias_score_difference,
     study_tables,
-    table,
     to_csv,
     to_html,
     to_latex,
@@ -133,7 +133,7 @@ class TestOwnTable:
         assert [row[1] for row in written(tables["mine"])] == ["90.00", "90.00"]
 
     def test_a_function_makes_what_no_declaration_can_say(self) -> None:
-        @table("counted")
+        @makes_table("counted")
         def counted(numbers: TableNumbers) -> Table | None:
             if numbers.attribute != "gender":
                 return None
@@ -165,7 +165,8 @@ class TestOwnTable:
         assert "\n" not in str(raised.value)
 
     def test_two_plugins_with_one_name(self, tmp_path: Path) -> None:
-        text = "import detector_bench as db\ndb.declare_table(name='mine', caption='', columns=[db.Column.of('f1')])\n"
+        declared = "db.declare_table(name='mine', caption='', columns=[db.Column.of('f1')])"
+        text = f"import detector_bench as db\n{declared}\n"
         for name in ("one.py", "two.py"):
             (tmp_path / name).write_text(text)
         load_plugins([tmp_path / "one.py", tmp_path / "one.py"])

@@ -7,7 +7,7 @@ columns, and marks the best; a renderer turns the result into CSV, Markdown, LaT
 from __future__ import annotations
 
 from detector_bench.tables.building import TableNumbers
-from detector_bench.tables.declaration import TABLES, TableDeclaration, declare_table, table
+from detector_bench.tables.declaration import TABLES, TableDeclaration, declare_table, makes_table
 from detector_bench.tables.error_tables import confusion
 from detector_bench.tables.label_tables import label_doubt_table
 from detector_bench.tables.metric_lookup import DEFAULT_MAX_ERROR_SHARE
@@ -52,6 +52,7 @@ __all__ = [
     "filtering_and_accuracy_by_t2i_model",
     "label_doubt_table",
     "label_shares",
+    "makes_table",
     "measured_values",
     "model_bias_estimates",
     "model_bias_scores",
@@ -59,7 +60,6 @@ __all__ = [
     "prompt_bias_score_difference",
     "prompt_bias_scores",
     "study_tables",
-    "table",
     "to_csv",
     "to_html",
     "to_latex",

@@ -94,7 +94,7 @@ class _MadeTable:
 _Maker = TypeVar("_Maker", bound=Callable[[TableNumbers], Table | None])
 
 
-def table(name: str) -> Callable[[_Maker], _Maker]:
+def makes_table(name: str) -> Callable[[_Maker], _Maker]:
     """Return a decorator that adds a table made by a function, for what no declaration can say.
 
     Args:

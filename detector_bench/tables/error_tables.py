@@ -11,7 +11,7 @@ import pandas as pd
 
 from detector_bench.errors import ConfigError, nearest_hint
 from detector_bench.tables.building import TableNumbers
-from detector_bench.tables.declaration import table
+from detector_bench.tables.declaration import makes_table
 from detector_bench.tables.metric_lookup import DEFAULT_MAX_ERROR_SHARE
 from detector_bench.tables.table import DASH, Cell, Column, Row, Table
 from detector_bench.tables.wording import (
@@ -311,7 +311,7 @@ def confusion(rows: pd.DataFrame, *, attribute: str = "gender", t2i_model: str =
     )
 
 
-@table("confusion")
+@makes_table("confusion")
 def _confusion(numbers: TableNumbers) -> Table | None:
     rows = numbers.confusion
     return None if rows is None else confusion(rows, attribute=numbers.attribute)

@@ -14,7 +14,7 @@ from detector_bench.evaluation.label_doubt import MIN_SHARE
 from detector_bench.metrics import metric_info
 from detector_bench.metrics.headline import HEADLINE_METRICS
 from detector_bench.tables.building import TableNumbers
-from detector_bench.tables.declaration import table
+from detector_bench.tables.declaration import makes_table
 from detector_bench.tables.label_doubt_lookup import LabelDoubtLookup
 from detector_bench.tables.metric_lookup import (
     NOT_EVALUATED,
@@ -217,7 +217,7 @@ _ESTIMATED = (
 )
 
 
-@table("label_doubt")
+@makes_table("label_doubt")
 def label_doubt_table(numbers: TableNumbers) -> Table | None:
     """What the headline numbers would be by other labels, beside their intervals.
 
