@@ -27,7 +27,7 @@ from detector_bench.figures import FinishedStudy, draw_figure
 from detector_bench.metrics import JointVerdicts
 from detector_bench.study import Results, Study
 from detector_bench.tables import Table
-from detector_bench.tables.causes_table import bias_error_causes
+from detector_bench.tables.error_tables import bias_error_causes
 
 matplotlib = pytest.importorskip("matplotlib")
 

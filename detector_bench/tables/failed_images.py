@@ -36,7 +36,7 @@ class FailedImages:
 
     @classmethod
     def of_table(cls, metrics: pd.DataFrame, *, max_error_share: float = DEFAULT_MAX_ERROR_SHARE) -> Self:
-        """Read a metric table (`schema.METRIC_COLUMNS`).
+        """Read a metric table (`vocabulary.columns.METRIC_COLUMNS`).
 
         Raises:
             ConfigError: the share is no fraction.

@@ -33,7 +33,7 @@ class LabelDoubtLookup:
     def of_table(
         cls, doubt: pd.DataFrame, *, attribute: str, max_error_share: float = DEFAULT_MAX_ERROR_SHARE
     ) -> Self:
-        """Read the columns `schema.LABEL_DOUBT_COLUMNS`.
+        """Read the columns `vocabulary.columns.LABEL_DOUBT_COLUMNS`.
 
         Args:
             doubt: as `evaluation.label_doubt` and `evaluation.read_label_doubt` give it.

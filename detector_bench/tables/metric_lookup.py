@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Self, TypeVar
 
 import pandas as pd
 
 from detector_bench.errors import ConfigError, nearest_hint
-from detector_bench.metrics import METRICS, NClear
+from detector_bench.metrics import NClear, metric_info
+from detector_bench.metrics.metric_info import Better
 from detector_bench.tables.wording import whole
 from detector_bench.vocabulary import ALL, ATTRIBUTES, GROUND_TRUTH, LOW_QUALITY, OTHERS
 from detector_bench.vocabulary.columns import METRIC_COLUMNS
@@ -41,24 +43,33 @@ class Number:
 NOT_EVALUATED = Number(math.nan, 0, 0)
 """Stands for a row that the metric table does not have."""
 
-_Key = tuple[str, str, str, str]
+_Key = tuple[str, str, str, str, str]
+"""Detector, T2I model, category or prompt, metric, `n_clear`."""
+
+_KEY = ("detector", "t2i_model", "category", "metric", "n_clear")
+_NUMBER = ("value", "n", "n_left_out", "ci_low", "ci_high")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class MetricLookup:
-    """The rows of one attribute that cover whole T2I models or everything, found by name."""
+    """The rows of one attribute, found by name."""
 
     attribute: str
     detectors: tuple[str, ...]
     """In the order of the metric table, without the ground truth."""
     t2i_models: tuple[str, ...]
     """In the order of the metric table, without "all"."""
+    categories: tuple[str, ...]
+    """Of prompts, likewise."""
     labels: tuple[str, ...]
     """What humans can say: the classes, then low_quality and others where the table has them."""
     n_clear: NClear
     """Whose count of clear images divides the detectors' prompt bias scores; "detector" if the table has both."""
     max_error_share: float
     _numbers: Mapping[_Key, Number]
+    """Those that cover all prompts of a category, or everything."""
+    _of_prompts: pd.DataFrame
+    """The rows of single prompts: there are many, and few tables show them."""
 
     @classmethod
     def of_table(
@@ -67,7 +78,7 @@ class MetricLookup:
         """Read a metric table.
 
         Args:
-            metrics: columns as in `schema.METRIC_COLUMNS`.
+            metrics: columns as in `vocabulary.columns.METRIC_COLUMNS`.
             attribute: the one to tabulate.
             max_error_share: see `DEFAULT_MAX_ERROR_SHARE`; 0 to 1.
 
@@ -78,25 +89,32 @@ class MetricLookup:
         if not 0 <= max_error_share <= 1:
             raise ConfigError(f"max_error_share: {max_error_share} (accepted: 0 to 1)")
         rows = rows_of_attribute(metrics, attribute=attribute)
-        rows = rows[(rows["category"] == ALL) & (rows["prompt_id"] == ALL)]
         rows = rows.assign(n_clear=rows["n_clear"].astype(object).fillna(""))
-        numbers = {
-            (detector, t2i_model, metric, n_clear): Number(*numbers)
-            for detector, t2i_model, metric, n_clear, *numbers in zip(
-                *(rows[name] for name in ("detector", "t2i_model", "metric", "n_clear")),
-                *(rows[name].astype(float) for name in ("value", "n", "n_left_out", "ci_low", "ci_high")),
-                strict=True,
-            )
-        }
+        of_prompts = rows["prompt_id"] != ALL
+        rows, prompt_rows = rows[~of_prompts], rows[of_prompts]
+        whole_rows = rows[rows["category"] == ALL]
         return cls(
             attribute=attribute,
-            detectors=tuple(name for name in pd.unique(rows["detector"]) if name != GROUND_TRUTH),
-            t2i_models=tuple(name for name in pd.unique(rows["t2i_model"]) if name != ALL),
-            labels=_labels_in_order(attribute, list(pd.unique(rows["metric"]))),
-            n_clear="human" if {"human"} == set(rows["n_clear"]) - {""} else "detector",
+            detectors=tuple(name for name in pd.unique(whole_rows["detector"]) if name != GROUND_TRUTH),
+            t2i_models=tuple(name for name in pd.unique(whole_rows["t2i_model"]) if name != ALL),
+            categories=tuple(name for name in pd.unique(rows["category"]) if name != ALL),
+            labels=_labels_in_order(attribute, list(pd.unique(whole_rows["metric"]))),
+            n_clear="human" if {"human"} == set(whole_rows["n_clear"]) - {""} else "detector",
             max_error_share=max_error_share,
-            _numbers=numbers,
+            _numbers=_by_key(rows, _KEY),
+            _of_prompts=prompt_rows,
         )
+
+    @cached_property
+    def prompts(self) -> tuple[tuple[str, str], ...]:
+        """Category and id of every prompt, in the order of the metric table."""
+        places = self._of_prompts[["category", "prompt_id"]].drop_duplicates()
+        return tuple(places.itertuples(index=False, name=None))
+
+    @cached_property
+    def _prompt_numbers(self) -> dict[str, Mapping[_Key, Number]]:
+        """By metric, those that were asked for so far."""
+        return {}
 
     @property
     def classes(self) -> tuple[str, ...]:
@@ -108,13 +126,29 @@ class MetricLookup:
         """What has to be said below every table that compares detectors."""
         return () if self.detectors else (f"No detector of this study judges {self.attribute}.",)
 
-    def number(self, metric: str, *, detector: str, t2i_model: str = ALL, n_clear: str = "") -> Number:
+    def number(
+        self,
+        metric: str,
+        *,
+        detector: str,
+        t2i_model: str = ALL,
+        category: str = ALL,
+        prompt_id: str = ALL,
+        n_clear: str = "",
+    ) -> Number:
         """The metric's row; `NOT_EVALUATED` if there is none.
 
         A metric that is the same for every `n_clear` stands in the table with an empty one, which serves as well.
         """
+        numbers, place = self._numbers, category
+        if prompt_id != ALL:
+            if metric not in self._prompt_numbers:
+                rows = self._of_prompts[self._of_prompts["metric"] == metric]
+                key = [name.replace("category", "prompt_id") for name in _KEY]
+                self._prompt_numbers[metric] = _by_key(rows, key)
+            numbers, place = self._prompt_numbers[metric], prompt_id
         for denominator in (n_clear, ""):
-            found = self._numbers.get((detector, t2i_model, metric, denominator))
+            found = numbers.get((detector, t2i_model, place, metric, denominator))
             if found is not None:
                 return found
         return NOT_EVALUATED
@@ -153,6 +187,12 @@ class MetricLookup:
         return 0 if math.isnan(value) else value
 
 
+def _by_key(rows: pd.DataFrame, key: Sequence[str]) -> dict[_Key, Number]:
+    words = zip(*(rows[name] for name in key), strict=True)
+    numbers = zip(*(rows[name].astype(float) for name in _NUMBER), strict=True)
+    return {place: Number(*number) for place, number in zip(words, numbers, strict=True)}
+
+
 def rows_of_attribute(metrics: pd.DataFrame, *, attribute: str) -> pd.DataFrame:
     """Check a metric table's columns and take one attribute's rows.
 
@@ -180,18 +220,32 @@ def best_of(values: Mapping[_Item, float], *, metric: str) -> frozenset[_Item]:
 
     Args:
         values: by competitor.
-        metric: a name in `metrics.METRICS`; its direction decides.
+        metric: a name that `metrics.metric_info` knows; its direction decides.
     """
-    distance = {
-        "higher": lambda value: -value,
-        "lower": lambda value: value,
-        "closest to zero": abs,
-    }.get(METRICS[metric].better)
+    return _extreme(values, metric=metric, which=min)
+
+
+def worst_of(values: Mapping[_Item, float], *, metric: str) -> frozenset[_Item]:
+    """Who has the worst value; nobody where all are alike. See `best_of`."""
+    best = best_of(values, metric=metric)
+    return _extreme(values, metric=metric, which=max) - best
+
+
+def _extreme(values: Mapping[_Item, float], *, metric: str, which: Callable[..., float]) -> frozenset[_Item]:
+    distance = _DISTANCE.get(metric_info(metric).better)
     competing = {item: value for item, value in values.items() if not math.isnan(value)}
     if distance is None or len(competing) < 2:
         return frozenset()
-    least = min(distance(value) for value in competing.values())
-    return frozenset(item for item, value in competing.items() if distance(value) == least)
+    extreme = which(distance(value) for value in competing.values())
+    return frozenset(item for item, value in competing.items() if distance(value) == extreme)
+
+
+_DISTANCE: dict[Better, Callable[[float], float]] = {
+    "higher": lambda value: -value,
+    "lower": lambda value: value,
+    "closest to zero": abs,
+}
+"""From the best value there could be."""
 
 
 def _labels_in_order(attribute: str, metric_names: list[str]) -> tuple[str, ...]:
