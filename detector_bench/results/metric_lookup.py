@@ -1,4 +1,4 @@
-"""Finds numbers in a long metric table; computes none."""
+"""Finds numbers in a long metric table, and those by other labels than the consensus; computes none."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Self, TypeVar
+from typing import NamedTuple, Self, TypeVar
 
 import pandas as pd
 
+from detector_bench.dataset.consensus import ALL_AGREE, DAWID_SKENE
 from detector_bench.errors import ConfigError, nearest_hint
 from detector_bench.metrics import NClear, metric_info
 from detector_bench.metrics.metric_info import Better
-from detector_bench.tables.wording import whole
 from detector_bench.vocabulary import ALL, ATTRIBUTES, GROUND_TRUTH, LOW_QUALITY, OTHERS
 from detector_bench.vocabulary.columns import METRIC_COLUMNS
 
@@ -28,19 +28,24 @@ _RECALL = "recall_"
 class Number:
     """One row of a metric table: the value, what it rests on and what it leaves out."""
 
-    value: float
-    n: float
-    n_left_out: float
+    value: float = math.nan
+    n: float = 0
+    n_left_out: float = 0
     ci_low: float = math.nan
     ci_high: float = math.nan
 
     @property
     def missing(self) -> bool:
-        """Whether the value is NaN: its denominator is empty."""
+        """Whether the value is NaN: its denominator is empty, or there is no such row."""
         return math.isnan(self.value)
 
+    @property
+    def has_interval(self) -> bool:
+        """Whether both ends of the interval are numbers."""
+        return math.isfinite(self.ci_low) and math.isfinite(self.ci_high)
 
-NOT_EVALUATED = Number(math.nan, 0, 0)
+
+NOT_EVALUATED = Number()
 """Stands for a row that the metric table does not have."""
 
 _Key = tuple[str, str, str, str, str]
@@ -158,9 +163,9 @@ class MetricLookup:
         notes = []
         left_out: dict[str, list[str]] = {}
         for model in t2i_models:
-            images = whole(self._images(detector, model))
+            images = self._images(detector, model)
             counts = {
-                what: f"{whole(count)} of {images}"
+                what: f"{count:.0f} of {images:.0f}"
                 for what, metric in (("error", "images_error"), ("not run", "images_not_run"))
                 if (count := self._count(metric, detector, model)) > 0
             }
@@ -191,6 +196,11 @@ def _by_key(rows: pd.DataFrame, key: Sequence[str]) -> dict[_Key, Number]:
     words = zip(*(rows[name] for name in key), strict=True)
     numbers = zip(*(rows[name].astype(float) for name in _NUMBER), strict=True)
     return {place: Number(*number) for place, number in zip(words, numbers, strict=True)}
+
+
+def number_of(row: pd.Series) -> Number:
+    """One row of a metric table."""
+    return Number(*(float(row[name]) for name in _NUMBER))
 
 
 def rows_of_attribute(metrics: pd.DataFrame, *, attribute: str) -> pd.DataFrame:
@@ -255,3 +265,71 @@ def _labels_in_order(attribute: str, metric_names: list[str]) -> tuple[str, ...]
     classes = [label for label in dict.fromkeys(found) if label not in (LOW_QUALITY, OTHERS)]
     classes.sort(key=lambda label: known.index(label) if label in known else len(known))
     return (*classes, *(label for label in (LOW_QUALITY, OTHERS) if label in found))
+
+
+class Band(NamedTuple):
+    """The lowest and the highest of the numbers that different labels give; NaN without any number."""
+
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True)
+class LabelDoubtLookup:
+    """One attribute's numbers by other labels than the consensus."""
+
+    by_labels: Mapping[str, MetricLookup]
+    """By annotator, then `all_agree`, then `dawid_skene` if labels were estimated: the numbers, found as those of
+    the metric table are. Empty where nobody knows how much depends on who labelled."""
+
+    @classmethod
+    def of_table(
+        cls, doubt: pd.DataFrame, *, attribute: str, max_error_share: float = DEFAULT_MAX_ERROR_SHARE
+    ) -> Self:
+        """Read the columns `vocabulary.columns.LABEL_DOUBT_COLUMNS`.
+
+        Args:
+            doubt: as `evaluation.label_doubt` and `evaluation.read_label_doubt` give it.
+            attribute: the one to look up.
+            max_error_share: see `DEFAULT_MAX_ERROR_SHARE`.
+
+        Raises:
+            ConfigError: the share is no fraction.
+        """
+        rows = doubt[doubt["attribute"] == attribute]
+        return cls(
+            {
+                str(name): MetricLookup.of_table(own, attribute=attribute, max_error_share=max_error_share)
+                for name, own in rows.groupby("labelled_by", sort=False)
+            }
+        )
+
+    @property
+    def annotators(self) -> tuple[str, ...]:
+        """The people who labelled enough images to have numbers of their own."""
+        return tuple(name for name in self.by_labels if name not in (ALL_AGREE, DAWID_SKENE))
+
+    def number(
+        self, metric: str, *, detector: str, labelled_by: str, t2i_model: str = ALL, n_clear: str = ""
+    ) -> Number:
+        """The metric's row by these labels; `NOT_EVALUATED` if there is none."""
+        if labelled_by not in self.by_labels:
+            return NOT_EVALUATED
+        return self.by_labels[labelled_by].number(metric, detector=detector, t2i_model=t2i_model, n_clear=n_clear)
+
+    def band(
+        self, metric: str, consensus: Number, *, detector: str, t2i_model: str = ALL, n_clear: str = ""
+    ) -> Band:
+        """From the lowest to the highest of consensus, annotators and images on which all agree.
+
+        Estimated labels are no part of it: they rest on a model's assumption, and on the same people's labels.
+
+        Args:
+            metric: its name.
+            consensus: the metric table's number.
+            detector, t2i_model, n_clear: whose number it is.
+        """
+        place = {"detector": detector, "t2i_model": t2i_model, "n_clear": n_clear}
+        found = [self.number(metric, labelled_by=name, **place) for name in (*self.annotators, ALL_AGREE)]
+        values = [each.value for each in (consensus, *found) if not each.missing]
+        return Band(min(values), max(values)) if values else Band(math.nan, math.nan)
