@@ -338,5 +338,5 @@ def left_out_notes(numbers: Iterable[tuple[str, Number]], *, what: str) -> list[
 
 
 def counted(count: float, thing: str) -> str:
-    """`1 image`, `6,000 images`."""
+    """A count with its noun, in the plural where needed: `1 image`, `6,000 images`."""
     return f"{count:,.0f} {thing}" if count == 1 else f"{count:,.0f} {thing}s"
