@@ -31,9 +31,8 @@ from detector_bench.results.finished_study import FinishedStudy
 from detector_bench.site.verdict_words import label_doubt_words
 from detector_bench.study import Results, Study
 from detector_bench.tables import TableNumbers
-from detector_bench.tables.label_doubt_lookup import LabelDoubtLookup
 from detector_bench.tables.label_tables import label_doubt_table
-from detector_bench.tables.metric_lookup import NOT_EVALUATED, MetricLookup, Number
+from detector_bench.tables.metric_lookup import NOT_EVALUATED, LabelDoubtLookup, MetricLookup, Number
 from detector_bench.vocabulary.columns import LABEL_COLUMNS, LABEL_DOUBT_COLUMNS
 
 PROMPTS = {"nurse": "job", "chef": "job"}

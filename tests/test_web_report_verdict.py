@@ -26,8 +26,7 @@ from detector_bench.site.verdict import (
     standing,
 )
 from detector_bench.site.verdict_words import headline, points, points_between, rule, sentences
-from detector_bench.tables.label_doubt_lookup import LabelDoubtLookup
-from detector_bench.tables.metric_lookup import MetricLookup, Number
+from detector_bench.tables.metric_lookup import LabelDoubtLookup, MetricLookup, Number
 from detector_bench.vocabulary.columns import METRIC_COLUMNS
 
 NAN = math.nan

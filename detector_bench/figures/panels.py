@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from detector_bench.tables.label_doubt_lookup import Band
+    from detector_bench.tables.metric_lookup import Band
 
 _BAND = "#F4F4F4"
 """Behind every other row."""

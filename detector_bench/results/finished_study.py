@@ -23,8 +23,7 @@ from detector_bench.results.long_tables import LONG_TABLES, no_rows, read_long_t
 from detector_bench.results.manifest import EvaluationSettings, Manifest, changed_table
 from detector_bench.runner.prediction_files import read_predictions
 from detector_bench.study_file import read_mapping
-from detector_bench.tables.label_doubt_lookup import Band, LabelDoubtLookup
-from detector_bench.tables.metric_lookup import MetricLookup, Number, rows_of_attribute
+from detector_bench.tables.metric_lookup import Band, LabelDoubtLookup, MetricLookup, Number, rows_of_attribute
 from detector_bench.tables.wording import attribute_in_words
 from detector_bench.vocabulary import ALL, GROUND_TRUTH
 

@@ -11,8 +11,7 @@ from detector_bench.evaluation.more_labels import MoreLabels
 from detector_bench.evaluation.tolerance import Tolerance
 from detector_bench.metrics import metric_info
 from detector_bench.site.verdict import Evidence, ModelVerdict, Standing, Verdict, bounded
-from detector_bench.tables.label_doubt_lookup import Band, LabelDoubtLookup
-from detector_bench.tables.metric_lookup import MetricLookup, Number
+from detector_bench.tables.metric_lookup import Band, LabelDoubtLookup, MetricLookup, Number
 from detector_bench.vocabulary import ALL
 
 _MOST_PROMPTS_NAMED = 5

@@ -15,9 +15,9 @@ from detector_bench.metrics import metric_info
 from detector_bench.metrics.headline import HEADLINE_METRICS
 from detector_bench.tables.building import TableNumbers
 from detector_bench.tables.declaration import makes_table
-from detector_bench.tables.label_doubt_lookup import LabelDoubtLookup
 from detector_bench.tables.metric_lookup import (
     NOT_EVALUATED,
+    LabelDoubtLookup,
     MetricLookup,
     Number,
 )

@@ -228,6 +228,19 @@ class Table:
     def _shows_worst(self) -> bool:
         return self.marks_worst and any(cell.worst for row in self.rows for cell in row.cells)
 
+    @property
+    def legend(self) -> tuple[str, ...]:
+        """What the colours of the HTML and LaTeX forms mean; empty without any."""
+        seen = {
+            shade.colour
+            for row in self.rows
+            for column, cell in zip(self.columns, row.cells, strict=True)
+            if (shade := self.shade(column, cell)) is not None
+        }
+        meanings = {"orange": "above 0", "blue": "below 0", "green": "best", "red": "worst of the column"}
+        said = [f"{colour}: {meaning}" for colour, meaning in meanings.items() if colour in seen]
+        return (f"Shades: {', '.join(said)}.",) if said else ()
+
     def shade(self, column: Column, cell: Cell) -> Shade | None:
         """The colour behind a cell; None: it has none."""
         if not self.shaded or column.kind == "name" or is_missing(cell.value):
