@@ -17,12 +17,10 @@ from small_parts import image_name, write_csv, write_image_set
 from detector_bench.dataset import ImageSet, check, import_folder
 from detector_bench.detectors.vlm_judge import default_question
 from detector_bench.errors import ConfigError, DataError
-from detector_bench.figures.figure_files import write_figures
 from detector_bench.labelling import DeskSettings, LabelStore
 from detector_bench.others.imagebite.settings import ImageBiTe
-from detector_bench.results.finished_study import FinishedStudy
-from detector_bench.site import ReportSettings, write_report
-from detector_bench.study import Study
+from detector_bench.site import ReportSettings
+from detector_bench.study import Results, Study
 from detector_bench.vocabulary import ATTRIBUTES, attributes_of, read_attributes, write_attributes
 from detector_bench.vocabulary.columns import LABEL_COLUMNS
 from detector_bench.vocabulary.taxonomies import own_mapping
@@ -337,13 +335,14 @@ def test_a_study_from_one_file_to_tables_figures_and_report(study: Study, tmp_pa
     # The image set may be gone: the result folder has what it needs, word for word.
     assert attributes_of(out) == attributes_of(tmp_path / "set")
     (tmp_path / "set").rename(tmp_path / "moved")
-    finished = FinishedStudy.load(out)
-    assert finished.classes == ("covered", "uncovered")
-    written = write_figures(finished, tmp_path / "figures", names=["filter_plane"], formats=["png"])
+    opened = Results.open(out)
+    assert opened.number("accuracy", detector="judge").value == 1
+    written = opened.figures(tmp_path / "figures", only=["filter_plane"], formats=["png"])
     assert "perceived head cover" in (tmp_path / "figures" / "filter_plane.txt").read_text(encoding="utf-8")
     assert len(written.files) == 3
     (tmp_path / "moved").rename(tmp_path / "set")
-    page = write_report(out, settings=ReportSettings(pictures="none", figures=False)).page
+    assert len(opened.rank("accuracy")["ranking_accuracy"].rows) == 2
+    page = opened.report(settings=ReportSettings(pictures="none", figures=False)).page
     text = page.read_text(encoding="utf-8")
     assert "Which detectors of perceived head cover can be trusted?" in text
     assert f"Perceived head cover, as seen in synthetic images; not an identity. {CARE}" in text
@@ -373,4 +372,4 @@ def test_changed_classes_ask_for_another_evaluation(study: Study, tmp_path: Path
     write_attributes([others], tmp_path / "set")
     monkeypatch.setitem(ATTRIBUTES._known, "head_cover", others)
     with pytest.raises(ConfigError, match=r"`classes.head_cover` is .*'male'.*computed with .*'covered'"):
-        FinishedStudy.load(tmp_path / "results")
+        Results.open(tmp_path / "results")
