@@ -28,11 +28,11 @@ from detector_bench.figures import bias_deviation
 from detector_bench.metrics import METRICS
 from detector_bench.metrics.headline import HEADLINE_METRICS
 from detector_bench.results.finished_study import FinishedStudy
+from detector_bench.results.metric_lookup import NOT_EVALUATED, LabelDoubtLookup, MetricLookup, Number
 from detector_bench.site.verdict_words import label_doubt_words
 from detector_bench.study import Results, Study
 from detector_bench.tables import TableNumbers
 from detector_bench.tables.label_tables import label_doubt_table
-from detector_bench.tables.metric_lookup import NOT_EVALUATED, LabelDoubtLookup, MetricLookup, Number
 from detector_bench.vocabulary.columns import LABEL_COLUMNS, LABEL_DOUBT_COLUMNS
 
 PROMPTS = {"nurse": "job", "chef": "job"}

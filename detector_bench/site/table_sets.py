@@ -75,7 +75,7 @@ class DrawnFigure:
     href: str
     caption: str
     width: int
-    """Its proportions, in points."""
+    """With `height` the proportions, in points."""
     height: int
 
 

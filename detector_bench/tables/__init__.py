@@ -6,11 +6,11 @@ columns, and marks the best; a renderer turns the result into CSV, Markdown, LaT
 
 from __future__ import annotations
 
+from detector_bench.results.metric_lookup import DEFAULT_MAX_ERROR_SHARE
 from detector_bench.tables.building import TableNumbers
 from detector_bench.tables.declaration import TABLES, TableDeclaration, declare_table, makes_table
 from detector_bench.tables.error_tables import confusion
 from detector_bench.tables.label_tables import label_doubt_table
-from detector_bench.tables.metric_lookup import DEFAULT_MAX_ERROR_SHARE
 from detector_bench.tables.metric_tables import (
     accuracy_by_category,
     alignment_accuracy,

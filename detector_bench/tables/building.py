@@ -13,7 +13,7 @@ import pandas as pd
 from detector_bench.errors import ConfigError
 from detector_bench.metrics import NClear, metric_info
 from detector_bench.metrics.catalogue import CLASS, LABEL
-from detector_bench.tables.metric_lookup import (
+from detector_bench.results.metric_lookup import (
     DEFAULT_MAX_ERROR_SHARE,
     NOT_EVALUATED,
     MetricLookup,

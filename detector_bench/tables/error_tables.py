@@ -10,9 +10,9 @@ from typing import Any
 import pandas as pd
 
 from detector_bench.errors import ConfigError, nearest_hint
+from detector_bench.results.metric_lookup import DEFAULT_MAX_ERROR_SHARE
 from detector_bench.tables.building import TableNumbers
 from detector_bench.tables.declaration import makes_table
-from detector_bench.tables.metric_lookup import DEFAULT_MAX_ERROR_SHARE
 from detector_bench.tables.table import DASH, Cell, Column, Row, Table
 from detector_bench.tables.wording import (
     attribute_in_words,

@@ -8,7 +8,7 @@ from typing import Self
 
 import pandas as pd
 
-from detector_bench.tables.metric_lookup import DEFAULT_MAX_ERROR_SHARE, MetricLookup
+from detector_bench.results.metric_lookup import DEFAULT_MAX_ERROR_SHARE, MetricLookup
 from detector_bench.tables.wording import attribute_in_words, whole
 from detector_bench.vocabulary import ALL, GROUND_TRUTH
 

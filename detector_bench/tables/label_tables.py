@@ -13,14 +13,14 @@ from detector_bench.evaluation.agreement import ALL_ANNOTATORS, DETECTOR_AND_HUM
 from detector_bench.evaluation.label_doubt import MIN_SHARE
 from detector_bench.metrics import metric_info
 from detector_bench.metrics.headline import HEADLINE_METRICS
-from detector_bench.tables.building import TableNumbers
-from detector_bench.tables.declaration import makes_table
-from detector_bench.tables.metric_lookup import (
+from detector_bench.results.metric_lookup import (
     NOT_EVALUATED,
     LabelDoubtLookup,
     MetricLookup,
     Number,
 )
+from detector_bench.tables.building import TableNumbers
+from detector_bench.tables.declaration import makes_table
 from detector_bench.tables.table import DASH, Cell, Column, Row, Table
 from detector_bench.tables.wording import (
     attribute_in_words,

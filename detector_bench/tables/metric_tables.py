@@ -10,9 +10,9 @@ import pandas as pd
 
 from detector_bench.errors import ConfigError
 from detector_bench.metrics import mean_over_attributes
+from detector_bench.results.metric_lookup import DEFAULT_MAX_ERROR_SHARE, MetricLookup, best_of, worst_of
 from detector_bench.tables.building import TableLayout, TableNumbers
 from detector_bench.tables.declaration import declare_table
-from detector_bench.tables.metric_lookup import DEFAULT_MAX_ERROR_SHARE, MetricLookup, best_of, worst_of
 from detector_bench.tables.table import DASH, Cell, Column, MetricColumn, Row, Table
 from detector_bench.tables.wording import (
     attribute_in_words,

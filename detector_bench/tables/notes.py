@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from detector_bench.metrics import MetricInfo, metric_info
-from detector_bench.tables.metric_lookup import NOT_EVALUATED, Number
+from detector_bench.results.metric_lookup import NOT_EVALUATED, Number
 from detector_bench.tables.table import DASH, Column, MetricColumn
 from detector_bench.tables.wording import in_words, whole
 

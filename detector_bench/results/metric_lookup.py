@@ -1,4 +1,4 @@
-"""Finds numbers in a long metric table, those by other labels than the consensus included; computes none."""
+"""Finds numbers in a long metric table, and those by other labels than the consensus; computes none."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from detector_bench.dataset.consensus import ALL_AGREE, DAWID_SKENE
 from detector_bench.errors import ConfigError, nearest_hint
 from detector_bench.metrics import NClear, metric_info
 from detector_bench.metrics.metric_info import Better
-from detector_bench.tables.wording import whole
 from detector_bench.vocabulary import ALL, ATTRIBUTES, GROUND_TRUTH, LOW_QUALITY, OTHERS
 from detector_bench.vocabulary.columns import METRIC_COLUMNS
 
@@ -29,19 +28,24 @@ _RECALL = "recall_"
 class Number:
     """One row of a metric table: the value, what it rests on and what it leaves out."""
 
-    value: float
-    n: float
-    n_left_out: float
+    value: float = math.nan
+    n: float = 0
+    n_left_out: float = 0
     ci_low: float = math.nan
     ci_high: float = math.nan
 
     @property
     def missing(self) -> bool:
-        """Whether the value is NaN: its denominator is empty."""
+        """Whether the value is NaN: its denominator is empty, or there is no such row."""
         return math.isnan(self.value)
 
+    @property
+    def has_interval(self) -> bool:
+        """Whether both ends of the interval are numbers."""
+        return math.isfinite(self.ci_low) and math.isfinite(self.ci_high)
 
-NOT_EVALUATED = Number(math.nan, 0, 0)
+
+NOT_EVALUATED = Number()
 """Stands for a row that the metric table does not have."""
 
 _Key = tuple[str, str, str, str, str]
@@ -159,9 +163,9 @@ class MetricLookup:
         notes = []
         left_out: dict[str, list[str]] = {}
         for model in t2i_models:
-            images = whole(self._images(detector, model))
+            images = self._images(detector, model)
             counts = {
-                what: f"{whole(count)} of {images}"
+                what: f"{count:.0f} of {images:.0f}"
                 for what, metric in (("error", "images_error"), ("not run", "images_not_run"))
                 if (count := self._count(metric, detector, model)) > 0
             }
@@ -186,6 +190,81 @@ class MetricLookup:
     def _count(self, metric: str, detector: str, t2i_model: str) -> float:
         value = self.number(metric, detector=detector, t2i_model=t2i_model).value
         return 0 if math.isnan(value) else value
+
+
+def _by_key(rows: pd.DataFrame, key: Sequence[str]) -> dict[_Key, Number]:
+    words = zip(*(rows[name] for name in key), strict=True)
+    numbers = zip(*(rows[name].astype(float) for name in _NUMBER), strict=True)
+    return {place: Number(*number) for place, number in zip(words, numbers, strict=True)}
+
+
+def number_of(row: pd.Series) -> Number:
+    """One row of a metric table."""
+    return Number(*(float(row[name]) for name in _NUMBER))
+
+
+def rows_of_attribute(metrics: pd.DataFrame, *, attribute: str) -> pd.DataFrame:
+    """Check a metric table's columns and take one attribute's rows.
+
+    Raises:
+        ConfigError: the table has no row of this attribute.
+        ValueError: columns are missing.
+    """
+    lacking = [name for name in METRIC_COLUMNS if name not in metrics.columns]
+    if lacking:
+        raise ValueError(f"not a metric table: it lacks the columns {', '.join(lacking)}")
+    rows = metrics[metrics["attribute"] == attribute]
+    if rows.empty:
+        known = [str(name) for name in pd.unique(metrics["attribute"])]
+        raise ConfigError(f"no metrics of attribute {attribute!r}: {nearest_hint(attribute, known)}")
+    return rows
+
+
+_Item = TypeVar("_Item", bound=Hashable)
+
+
+def best_of(values: Mapping[_Item, float], *, metric: str) -> frozenset[_Item]:
+    """Who has the best value by the metric's direction; ties all win, NaN never.
+
+    Values are compared unrounded. With fewer than two values there is nothing to be best of, and the set is empty.
+
+    Args:
+        values: by competitor.
+        metric: a name that `metrics.metric_info` knows; its direction decides.
+    """
+    return _extreme(values, metric=metric, which=min)
+
+
+def worst_of(values: Mapping[_Item, float], *, metric: str) -> frozenset[_Item]:
+    """Who has the worst value; nobody where all are alike. See `best_of`."""
+    best = best_of(values, metric=metric)
+    return _extreme(values, metric=metric, which=max) - best
+
+
+def _extreme(values: Mapping[_Item, float], *, metric: str, which: Callable[..., float]) -> frozenset[_Item]:
+    distance = _DISTANCE.get(metric_info(metric).better)
+    competing = {item: value for item, value in values.items() if not math.isnan(value)}
+    if distance is None or len(competing) < 2:
+        return frozenset()
+    extreme = which(distance(value) for value in competing.values())
+    return frozenset(item for item, value in competing.items() if distance(value) == extreme)
+
+
+_DISTANCE: dict[Better, Callable[[float], float]] = {
+    "higher": lambda value: -value,
+    "lower": lambda value: value,
+    "closest to zero": abs,
+}
+"""From the best value there could be."""
+
+
+def _labels_in_order(attribute: str, metric_names: list[str]) -> tuple[str, ...]:
+    found = [name.removeprefix(_LABEL_SHARE) for name in metric_names if name.startswith(_LABEL_SHARE)]
+    found += [name.removeprefix(_RECALL) for name in metric_names if name.startswith(_RECALL)]
+    known = ATTRIBUTES[attribute].classes if attribute in ATTRIBUTES else ()
+    classes = [label for label in dict.fromkeys(found) if label not in (LOW_QUALITY, OTHERS)]
+    classes.sort(key=lambda label: known.index(label) if label in known else len(known))
+    return (*classes, *(label for label in (LOW_QUALITY, OTHERS) if label in found))
 
 
 class Band(NamedTuple):
@@ -254,73 +333,3 @@ class LabelDoubtLookup:
         found = [self.number(metric, labelled_by=name, **place) for name in (*self.annotators, ALL_AGREE)]
         values = [each.value for each in (consensus, *found) if not each.missing]
         return Band(min(values), max(values)) if values else Band(math.nan, math.nan)
-
-
-def _by_key(rows: pd.DataFrame, key: Sequence[str]) -> dict[_Key, Number]:
-    words = zip(*(rows[name] for name in key), strict=True)
-    numbers = zip(*(rows[name].astype(float) for name in _NUMBER), strict=True)
-    return {place: Number(*number) for place, number in zip(words, numbers, strict=True)}
-
-
-def rows_of_attribute(metrics: pd.DataFrame, *, attribute: str) -> pd.DataFrame:
-    """Check a metric table's columns and take one attribute's rows.
-
-    Raises:
-        ConfigError: the table has no row of this attribute.
-        ValueError: columns are missing.
-    """
-    lacking = [name for name in METRIC_COLUMNS if name not in metrics.columns]
-    if lacking:
-        raise ValueError(f"not a metric table: it lacks the columns {', '.join(lacking)}")
-    rows = metrics[metrics["attribute"] == attribute]
-    if rows.empty:
-        known = [str(name) for name in pd.unique(metrics["attribute"])]
-        raise ConfigError(f"no metrics of attribute {attribute!r}: {nearest_hint(attribute, known)}")
-    return rows
-
-
-_Item = TypeVar("_Item", bound=Hashable)
-
-
-def best_of(values: Mapping[_Item, float], *, metric: str) -> frozenset[_Item]:
-    """Who has the best value by the metric's direction; ties all win, NaN never.
-
-    Values are compared unrounded. With fewer than two values there is nothing to be best of, and the set is empty.
-
-    Args:
-        values: by competitor.
-        metric: a name that `metrics.metric_info` knows; its direction decides.
-    """
-    return _extreme(values, metric=metric, which=min)
-
-
-def worst_of(values: Mapping[_Item, float], *, metric: str) -> frozenset[_Item]:
-    """Who has the worst value; nobody where all are alike. See `best_of`."""
-    best = best_of(values, metric=metric)
-    return _extreme(values, metric=metric, which=max) - best
-
-
-def _extreme(values: Mapping[_Item, float], *, metric: str, which: Callable[..., float]) -> frozenset[_Item]:
-    distance = _DISTANCE.get(metric_info(metric).better)
-    competing = {item: value for item, value in values.items() if not math.isnan(value)}
-    if distance is None or len(competing) < 2:
-        return frozenset()
-    extreme = which(distance(value) for value in competing.values())
-    return frozenset(item for item, value in competing.items() if distance(value) == extreme)
-
-
-_DISTANCE: dict[Better, Callable[[float], float]] = {
-    "higher": lambda value: -value,
-    "lower": lambda value: value,
-    "closest to zero": abs,
-}
-"""From the best value there could be."""
-
-
-def _labels_in_order(attribute: str, metric_names: list[str]) -> tuple[str, ...]:
-    found = [name.removeprefix(_LABEL_SHARE) for name in metric_names if name.startswith(_LABEL_SHARE)]
-    found += [name.removeprefix(_RECALL) for name in metric_names if name.startswith(_RECALL)]
-    known = ATTRIBUTES[attribute].classes if attribute in ATTRIBUTES else ()
-    classes = [label for label in dict.fromkeys(found) if label not in (LOW_QUALITY, OTHERS)]
-    classes.sort(key=lambda label: known.index(label) if label in known else len(known))
-    return (*classes, *(label for label in (LOW_QUALITY, OTHERS) if label in found))
