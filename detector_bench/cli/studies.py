@@ -65,7 +65,11 @@ IntervalsOption = Annotated[
 ]
 Plugins = Annotated[
     list[Path] | None,
-    typer.Option("--plugin", metavar="FILE.py", help="Python file with @detector classes; may be repeated."),
+    typer.Option(
+        "--plugin",
+        metavar="FILE.py",
+        help="Python file with @detector classes or @metric functions; may be repeated.",
+    ),
 ]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from detector_bench.metrics.metric_info import OURS, MetricInfo
+from detector_bench.metrics.catalogue import OURS, MetricInfo, register_metrics
 
 _BIASPAINTER = "BiasPainter, section 3"
 _BIGBENCH = "BIGbench, section 3"
@@ -199,4 +199,5 @@ SCORE_METRICS: tuple[MetricInfo, ...] = (
         left_out=_NO_VERDICT,
     ),
 )
-"""Entries of `catalogue.METRICS`."""
+
+register_metrics(*SCORE_METRICS)

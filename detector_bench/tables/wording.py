@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from detector_bench.metrics import MetricInfo, metric_info
-from detector_bench.metrics.metric_info import Kind
+from detector_bench.metrics.catalogue import Kind
 from detector_bench.results.metric_lookup import NOT_EVALUATED, Number
 from detector_bench.tables.table import DASH, Arrow, Cell, Column, MetricColumn
 from detector_bench.vocabulary import LOW_QUALITY
@@ -137,14 +137,14 @@ def in_per_cent(metric: str) -> bool:
     return metric_info(metric).kind == "fraction"
 
 
-def metric_in_words(metric: str) -> str:
-    """A metric for people: `filter_rate` becomes `Filter rate`."""
-    return "F1" if metric == "f1" else in_words(metric)
-
-
 def metric_heading(metric: str) -> str:
     """What a metric is called where it heads a row or a column of its own; fractions are printed in per cent."""
-    return f"{metric_in_words(metric)} (%)" if in_per_cent(metric) else metric_in_words(metric)
+    return metric_info(metric).heading
+
+
+def metric_in_words(metric: str) -> str:
+    """A metric for people: `filter_rate` becomes `Filter rate`."""
+    return metric_heading(metric).removesuffix(" (%)")
 
 
 Place = dict[str, str]
@@ -216,7 +216,7 @@ def words_of(metric: str) -> MetricWords:
     info = metric_info(metric)
     if info.kind == "count":
         return MetricWords()
-    return MetricWords("undefined for these images", f"left out, {info.left_out}" if info.left_out else "")
+    return MetricWords("its denominator is empty", f"left out, {info.left_out}" if info.left_out else "")
 
 
 def undefined_notes(judged: Sequence[tuple[PlacedColumn, Number]]) -> list[str]:
