@@ -12,10 +12,17 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from detector_bench.errors import ConfigError
 from detector_bench.evaluation.counting import Counts
-from detector_bench.evaluation.scatter import Method, Scatter
 from detector_bench.evaluation.scores import PromptCells, ScoreTable
 from detector_bench.metrics import METRICS, MetricInfo, NClear, human_as_detector
-from detector_bench.metrics.bootstrap import Resampled, Unit, leave_one_prompt_out, resample, spread_factors
+from detector_bench.metrics.bootstrap import (
+    Method,
+    Resampled,
+    Scatter,
+    Unit,
+    leave_one_prompt_out,
+    resample,
+    spread_factors,
+)
 from detector_bench.metrics.counts import CountArray, FloatArray, divide
 from detector_bench.metrics.influence import acceleration_of_images, acceleration_of_prompts
 from detector_bench.metrics.intervals import (

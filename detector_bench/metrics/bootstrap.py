@@ -35,11 +35,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from detector_bench.metrics.bias_terms import BiasTerms, Terms
-from detector_bench.metrics.catalogue import NClear
+from detector_bench.metrics.catalogue import MetricInfo, NClear
 from detector_bench.metrics.cell_metrics import CellMetrics, asks_every_cell, resampled_metrics, values_by_number
 from detector_bench.metrics.counts import CountArray, FloatArray, divide
 from detector_bench.metrics.estimands import LARGEST_TABLE
-from detector_bench.metrics.intervals import FEWEST_DEGREES_OF_PROMPTS, mean_of_defined, stretching
+from detector_bench.metrics.intervals import (
+    ENOUGH_FOR_PERCENTILES,
+    FEWEST_DEGREES_OF_PROMPTS,
+    Interval,
+    bca_interval,
+    mean_of_defined,
+    percentile_interval,
+    score_interval,
+    standard_error_interval,
+    stretched,
+    stretching,
+)
 from detector_bench.metrics.joint_verdicts import JointVerdicts, ScopeSums
 from detector_bench.metrics.resampling import (
     LARGEST_DRAWN_ONE_BY_ONE,
@@ -50,6 +61,7 @@ from detector_bench.metrics.resampling import (
 )
 
 Unit: TypeAlias = Literal["image", "prompt"]
+Method: TypeAlias = Literal["score", "percentile", "bca", "none"]
 
 _Values = dict[str, FloatArray]
 _DEVIATION = "model_bias_score_deviation"
@@ -161,6 +173,64 @@ def spread_factors(joint: JointVerdicts, *, unit: Unit) -> FloatArray:
         lost = np.tile(np.concatenate([[(of_category > 0).sum()], of_category > 0]), (1 + joint.t2i_models, 1))
         lost = np.where(drawn - lost >= FEWEST_DEGREES_OF_PROMPTS, lost, drawn)
     return stretching(drawn, lost)
+
+
+@dataclass(frozen=True)
+class Scatter:
+    """The resamples of every metric, how far they fall short of the scatter from study to study, and the limits
+    that follow, by each of the methods."""
+
+    resampled: Mapping[str, FloatArray]
+    """By metric, `[..., resample]`, as drawn."""
+    values: Mapping[str, FloatArray]
+    """By metric, `[...]`."""
+    spread: FloatArray
+    """See `spread_factors`; broadcasts against `[...]`."""
+    unit: Unit
+    level: float
+    enough_for_percentiles: NDArray[np.bool_]
+    """Broadcasts against `[...]`; elsewhere percentiles and BCa intervals are NaN."""
+
+    def by_score(self, name: str, info: MetricInfo, *, images: FloatArray) -> Interval:
+        """Wilson's interval by the effective number of images, for a metric with two bounds.
+
+        Args:
+            name: of the resamples.
+            info: the metric's range.
+            images: see `metrics.intervals.score_interval`.
+        """
+        if info.highest is None:
+            raise ValueError(f"{info.name} has no upper bound, and so no score interval")
+        return score_interval(
+            self.resampled[name],
+            self.values[name],
+            lowest=info.lowest,
+            highest=info.highest,
+            spread=self.spread,
+            images=images,
+            at_most_images=self.unit == "prompt",
+            level=self.level,
+        )
+
+    def by_standard_error(self, name: str) -> Interval:
+        """The value plus and minus a multiple of the resamples' standard deviation."""
+        return standard_error_interval(self._moved(name), self.values[name], level=self.level)
+
+    def by_percentiles(self, name: str, *, acceleration: FloatArray | None) -> Interval:
+        """The middle part of the resamples; by the BCa method where there is an acceleration."""
+        value = self.values[name]
+        if self.resampled[name].shape[-1] < ENOUGH_FOR_PERCENTILES:
+            interval = self.by_standard_error(name)
+        elif acceleration is None:
+            interval = percentile_interval(self._moved(name), level=self.level)
+        else:
+            interval = bca_interval(self.resampled[name], value, acceleration, level=self.level)
+            interval = stretched(interval, value, factor=self.spread)
+        return Interval(*(np.where(self.enough_for_percentiles, limit, np.nan) for limit in interval))
+
+    def _moved(self, name: str) -> FloatArray:
+        # The deviation is formed from two other metrics.
+        return sampling_distribution(self.resampled, self.values, spread=self.spread, unit=self.unit)[name]
 
 
 @dataclass(frozen=True, slots=True)

@@ -139,6 +139,10 @@ class MetricInfo:
         words = self.name.replace("_", " ")
         return f"{words[:1].upper()}{words[1:]}{' (%)' if self.kind == 'fraction' else ''}"
 
+    def exists_for(self, attribute: Attribute) -> bool:
+        """Whether it is a function of counts, and the attribute has classes that it can count."""
+        return self.function is not None and (not self.two_classes or len(attribute.classes) == 2)
+
     def scores(
         self, counts: CountArray, *, scopes: Scopes | None, n_clear: NClear, pooled: CountArray | None = None
     ) -> Score:
@@ -150,16 +154,15 @@ class MetricInfo:
             n_clear: denominator of prompt bias scores.
             pooled: the counts of each scope, where they are known already.
         """
-        assert self.function is not None  # noqa: S101 - asked of metrics with rows alone
-        keywords = {"n_clear": n_clear} if self.depends_on_n_clear else {}
         if self.over == "images":
-            return self.function(pool(counts, scopes=scopes) if pooled is None else pooled, **keywords)
-        return self.function(counts, scopes=scopes, **keywords)
+            return self.prompt_scores(pool(counts, scopes=scopes) if pooled is None else pooled, n_clear=n_clear)
+        assert self.function is not None  # noqa: S101 - asked of functions of counts alone
+        return self.function(counts, scopes=scopes, **({"n_clear": n_clear} if self.depends_on_n_clear else {}))
 
     def prompt_scores(self, counts: CountArray, *, n_clear: NClear) -> Score:
-        """The metric of single prompts: counts `[..., truth, verdict]` to `[...]`."""
+        """The metric of single prompts, or of pooled images: counts `[..., truth, verdict]` to `[...]`."""
         function = self.function if self.over == "images" else self.term
-        assert function is not None  # noqa: S101 - asked of metrics with rows of prompts alone
+        assert function is not None  # noqa: S101 - asked of functions of counts alone
         return function(counts, **({"n_clear": n_clear} if self.depends_on_n_clear else {}))
 
     def words(self, attribute: Attribute) -> tuple[str, ...]:
@@ -228,20 +231,12 @@ class MetricList(Mapping[str, MetricInfo]):
 
     def with_rows(self, rows: Rows, attribute: Attribute) -> list[MetricInfo]:
         """The functions of counts that have such rows in a metric table of the attribute, in their order."""
-        return [
-            each
-            for each in self.values()
-            if each.function is not None and rows in each.rows and self._exists_for(each, attribute)
-        ]
+        return [each for each in self.values() if rows in each.rows and each.exists_for(attribute)]
 
     def swept_for(self, attribute: Attribute) -> list[MetricInfo]:
         """The metrics of a threshold sweep of the attribute's verdicts, in the order of its table."""
-        swept = [each for each in self.values() if each.swept and self._exists_for(each, attribute)]
+        swept = [each for each in self.values() if each.swept and each.exists_for(attribute)]
         return sorted(swept, key=lambda each: each.swept)
-
-    @staticmethod
-    def _exists_for(info: MetricInfo, attribute: Attribute) -> bool:
-        return not info.two_classes or len(attribute.classes) == 2
 
     def __getitem__(self, name: str) -> MetricInfo:
         if name not in self._registry:
@@ -378,17 +373,13 @@ def _first_sentence(function: Callable[..., Any]) -> tuple[str, str]:
 def _own(info: MetricInfo, function: Callable[..., Any]) -> MetricInfo:
     """A metric that does not belong to detector_bench, tried out."""
     METRICS.check_free(info)
-    per_word = CLASS in info.name
-    tried = guarded(
-        function, info.name, over_images=info.over == "images", per_class=per_word, share=info.form == "share"
-    )
+    over_images, share = info.over == "images", info.form == "share"
+    tried = guarded(function, info.name, over_images=over_images, per_class=CLASS in info.name, share=share)
     sizes = (2,) if info.two_classes else (2, 3)
     keywords = {"n_clear": "detector"} if info.depends_on_n_clear else {}
     checked_by_trial(tried, info.name, keywords, sizes=sizes, lowest=info.lowest, highest=info.highest)
-    return replace(info, function=tried, left_out=info.left_out or _LEFT_OUT[info.over or "images"])
-
-
-_LEFT_OUT = {"images": "images without a verdict", "prompts": "prompts without a value"}
+    left_out = "images without a verdict" if over_images else "prompts without a value"
+    return replace(info, function=tried, left_out=info.left_out or left_out)
 
 
 def metric_info(name: str) -> MetricInfo:
