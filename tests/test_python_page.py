@@ -34,7 +34,6 @@ def test_image_sets_and_checks_show_themselves_in_a_notebook(tmp_path: Path) -> 
     assert re.findall(r"<t[hd]>([^<]*)</t[hd]>", shown)[-3:] == ["&lt;b&gt;alpha&lt;/b&gt;", "3", "3"]
     report = check(folder)._repr_html_()
     assert report.count("<li>") == 3, "the pictures are not there"
-    assert "&lt;" not in report
     assert "<b>alpha" not in shown + report
 
 
