@@ -23,16 +23,15 @@ from stored_study import (
 
 from detector_bench.dataset import ImageSet
 from detector_bench.errors import ConfigError
-from detector_bench.evaluation import Intervals, evaluate, label_doubt, read_label_doubt
+from detector_bench.evaluation import Intervals, evaluate, label_doubt
 from detector_bench.figures import bias_deviation
 from detector_bench.metrics import HEADLINE_METRICS, METRICS
 from detector_bench.results.finished_study import FinishedStudy
+from detector_bench.results.metric_lookup import NOT_EVALUATED, LabelDoubtLookup, MetricLookup, Number
 from detector_bench.site.verdict_words import label_doubt_words
-from detector_bench.study import Study
-from detector_bench.tables.label_doubt_lookup import LabelDoubtLookup
-from detector_bench.tables.label_doubt_table import label_doubt_table
-from detector_bench.tables.metric_headings import METRIC_HEADINGS
-from detector_bench.tables.metric_lookup import NOT_EVALUATED, MetricLookup, Number
+from detector_bench.study import Results, Study
+from detector_bench.tables import TableNumbers
+from detector_bench.tables.label_tables import label_doubt_table
 from detector_bench.vocabulary.columns import LABEL_COLUMNS, LABEL_DOUBT_COLUMNS
 
 PROMPTS = {"nurse": "job", "chef": "job"}
@@ -114,7 +113,6 @@ def test_each_annotator_is_a_study_of_his_own(tmp_path: Path) -> None:
 
 def test_every_headline_metric_of_the_metric_table_is_there(tmp_path: Path) -> None:
     assert set(HEADLINE_METRICS) <= set(METRICS)
-    assert set(HEADLINE_METRICS) <= set(METRIC_HEADINGS)
     doubt = label_doubt(image_set_of(tmp_path / "images", PICTURES), PREDICTIONS)
     assert set(HEADLINE_METRICS) <= set(values(doubt, "all_agree"))
 
@@ -153,7 +151,8 @@ def test_one_annotator_leaves_the_doubt_unknown(tmp_path: Path) -> None:
     image_set = image_set_of(tmp_path / "alone", alone)
     assert label_doubt(image_set, PREDICTIONS).empty
     metrics = evaluate(image_set, PREDICTIONS)
-    assert label_doubt_table(metrics, label_doubt(image_set, PREDICTIONS)) is None
+    doubt = label_doubt(image_set, PREDICTIONS)
+    assert label_doubt_table(TableNumbers.of_table(metrics, label_doubt=doubt)) is None
     # Nor do two who shared no image, or one with an adjudicator.
     parted = [
         each._replace(labels=(each.labels[0], "") if number % 2 else ("", each.labels[1]))
@@ -173,7 +172,7 @@ def test_no_image_on_which_anybody_agrees(tmp_path: Path) -> None:
 
 def test_a_study_writes_it_and_removes_what_is_old(tmp_path: Path) -> None:
     result = write_study(tmp_path, PICTURES, PROMPTS, {"d": VERDICTS}, intervals="score")
-    stored = read_label_doubt(result.out)
+    stored = result.numbers("label_doubt")
     expected = label_doubt(ImageSet.load(tmp_path / "images"), PREDICTIONS, intervals=Intervals())
     pd.testing.assert_frame_equal(stored, expected.astype(stored.dtypes))
     assert (result.out / "tables" / "label_doubt.csv").is_file()
@@ -187,14 +186,14 @@ def test_a_study_writes_it_and_removes_what_is_old(tmp_path: Path) -> None:
     write_csv(alone, LABEL_COLUMNS, rows)
     Study.from_yaml(result.out / "study.yaml").evaluate(result.out, result.out)
     assert not (result.out / "label_doubt.csv").exists()
-    assert read_label_doubt(result.out).empty
+    assert Results.open(result.out).numbers("label_doubt").empty
     assert bands not in bias_deviation.draw(FinishedStudy.load(result.out), width="single").caption
 
 
 def test_the_table(tmp_path: Path) -> None:
     image_set = image_set_of(tmp_path / "images", PICTURES)
     metrics, doubt = evaluate(image_set, PREDICTIONS), label_doubt(image_set, PREDICTIONS)
-    table = label_doubt_table(metrics, doubt)
+    table = label_doubt_table(TableNumbers.of_table(metrics, label_doubt=doubt))
     assert table is not None
     assert [column.heading for column in table.columns[2:]] == ["Consensus", "a", "b", "All agree", "from", "to"]
     of = {row.cells[0].key: [cell.text for cell in row.cells[2:]] for row in table.rows}
@@ -207,7 +206,7 @@ def test_a_detector_that_could_not_run_has_dashes(tmp_path: Path) -> None:
     image_set = image_set_of(tmp_path / "images", PICTURES)
     predictions = {"d": predictions_of(VERDICTS | {"n1": Said("error", None, "broken")}, detector="d")}
     metrics, doubt = evaluate(image_set, predictions), label_doubt(image_set, predictions)
-    table = label_doubt_table(metrics, doubt)
+    table = label_doubt_table(TableNumbers.of_table(metrics, label_doubt=doubt))
     assert table is not None
     assert {cell.text for row in table.rows for cell in row.cells[2:]} == {"-"}
     assert "d: not scored on alpha (error on 1 of 9 images)" in table.all_notes
@@ -263,7 +262,7 @@ def test_estimated_labels_are_an_option(tmp_path: Path) -> None:
     plain = study.evaluate(results, tmp_path / "plain")
     estimated = study.with_estimated_labels("dawid_skene").evaluate(results, tmp_path / "estimated")
     pd.testing.assert_frame_equal(plain.metrics, estimated.metrics)
-    before, after = read_label_doubt(plain.out), read_label_doubt(estimated.out)
+    before, after = plain.numbers("label_doubt"), estimated.numbers("label_doubt")
     assert set(before["labelled_by"]) == {"a", "b", "c", "all_agree"}
     pd.testing.assert_frame_equal(before, after[after["labelled_by"] != "dawid_skene"].astype(before.dtypes))
     # Two of three say male, female, male of n2, n3, n5: the likeliest labels, and so 5 of 5 clear ones are kept.

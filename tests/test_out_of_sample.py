@@ -13,7 +13,7 @@ from detector_bench.evaluation.sweeps import Sweep, sweep_table
 from detector_bench.evaluation.threshold_chooser import ThresholdChooser, drawn_prompts, prompt_folds
 from detector_bench.metrics import METRICS, MetricInfo, Scopes
 from detector_bench.metrics.scopes import PromptSubsets
-from detector_bench.tables.sweep_tables import chosen_thresholds, threshold_sweep
+from detector_bench.tables.comparison_tables import chosen_thresholds, threshold_sweep
 from detector_bench.vocabulary import attribute_named
 
 SWEPT = METRICS.swept_for(attribute_named("gender"))

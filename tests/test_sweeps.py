@@ -25,7 +25,7 @@ from detector_bench.evaluation.sweeps import (
     sweep_table,
 )
 from detector_bench.metrics import METRICS
-from detector_bench.tables.sweep_tables import threshold_sweep
+from detector_bench.tables.comparison_tables import threshold_sweep
 from detector_bench.vocabulary import attribute_named
 
 SWEPT = [each.name for each in METRICS.swept_for(attribute_named("gender"))]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import NamedTuple, get_args
 
 import numpy as np
@@ -12,7 +11,6 @@ import pandas as pd
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from detector_bench.atomic_files import write_text
 from detector_bench.errors import ConfigError
 from detector_bench.evaluation.counting import Counts
 from detector_bench.evaluation.image_index import ImageIndex, LabelledImages
@@ -198,17 +196,6 @@ def confusion_table(counts: Counts) -> pd.DataFrame:
     columns["verdict"] = _categorical(np.tile(np.arange(len(verdicts)), detector.size), verdicts)
     images = pooled[detector, t2i_model, category, label].ravel()
     return pd.DataFrame(columns | {"images": images})[list(CONFUSION_COLUMNS)]
-
-
-def write_confusion(confusion: pd.DataFrame, folder: Path) -> None:
-    """Write confusion matrices as `confusion.csv`, whole or not at all; the same table gives the same bytes.
-
-    Raises:
-        DetectorBenchError: the disk is full, read-only or the like.
-    """
-    write_text(
-        folder / "confusion.csv", confusion[list(CONFUSION_COLUMNS)].to_csv(index=False, lineterminator="\n")
-    )
 
 
 def _categorical(codes: np.ndarray, known: tuple[str, ...]) -> pd.Categorical:

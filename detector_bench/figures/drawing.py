@@ -6,17 +6,19 @@ Files are equal each time.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, get_args
 
 from detector_bench.atomic_files import replacing
 from detector_bench.installation import require
 from detector_bench.metrics.bootstrap import Unit
-from detector_bench.results.finished_study import Estimate, FinishedStudy
-from detector_bench.tables.table import ethics_note
+from detector_bench.results.finished_study import FinishedStudy
+from detector_bench.results.metric_lookup import Number
+from detector_bench.tables.table import ethics_note, with_names
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -252,6 +254,33 @@ class Drawing:
     """One paragraph: what is shown, n, intervals, what is left out, and what the numbers are not."""
 
 
+def with_display_names(drawing: Drawing, names: Mapping[str, str]) -> Drawing:
+    """The drawing with other names for detectors and T2I models, before it is laid out.
+
+    Args:
+        drawing: a finished one.
+        names: what to write, by plain name.
+    """
+    from matplotlib.text import Text
+    from matplotlib.ticker import FixedFormatter, FuncFormatter
+
+    if not names:
+        return drawing
+    for text in drawing.figure.findobj(Text):
+        text.set_text(with_names(text.get_text(), names))
+    for axes in drawing.figure.axes:
+        for axis in (axes.xaxis, axes.yaxis):
+            # The words of an axis are asked for anew whenever it is drawn.
+            words = axis.get_major_formatter()
+            if isinstance(words, FuncFormatter | FixedFormatter):
+                axis.set_major_formatter(partial(_named_word, words, names))
+    return Drawing(drawing.figure, with_names(drawing.caption, names))
+
+
+def _named_word(words: Callable[[float, int], str], names: Mapping[str, str], place: float, position: int) -> str:
+    return with_names(words(place, position), names)
+
+
 def caption(*sentences: str, attribute: str, notes: Iterable[tuple[str, str]] = ()) -> str:
     """Put a caption together.
 
@@ -271,7 +300,7 @@ def caption(*sentences: str, attribute: str, notes: Iterable[tuple[str, str]] = 
 
 
 def interval_sentence(
-    study: FinishedStudy, shown: Iterable[Estimate], *, drawn_as: str = "Bars", of_scores: bool = False
+    study: FinishedStudy, shown: Iterable[Number], *, drawn_as: str = "Bars", of_scores: bool = False
 ) -> str:
     """Say what the intervals are, and on how many numbers they are missing.
 
@@ -304,8 +333,6 @@ _METHODS = {"score": "Wilson's by the effective number of images", "percentile":
 
 
 def _interval_method(study: FinishedStudy, *, of_scores: bool) -> str:
-    if study.study is None:
-        return "confidence intervals of the metric table"
     settings = study.intervals
     if of_scores:
         settings = settings.model_copy(update={"unit": "image", "method": "percentile"})
@@ -329,7 +356,7 @@ def verdict_notes(study: FinishedStudy, detectors: Sequence[str]) -> list[tuple[
     ]
 
 
-def left_out_notes(numbers: Iterable[tuple[str, Estimate]], *, what: str) -> list[tuple[str, str]]:
+def left_out_notes(numbers: Iterable[tuple[str, Number]], *, what: str) -> list[tuple[str, str]]:
     """How much each named number leaves out; nothing about those that leave nothing out."""
     return [
         (name, f"{number.n_left_out:.0f} of {number.n + number.n_left_out:.0f} {what}")

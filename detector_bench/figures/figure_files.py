@@ -12,7 +12,16 @@ from typing import NamedTuple
 
 from detector_bench.atomic_files import write_text
 from detector_bench.errors import ConfigError, DetectorBenchError, nearest_hint
-from detector_bench.figures.drawing import FORMATS, WIDTHS, Drawing, Format, Width, paper_style, save
+from detector_bench.figures.drawing import (
+    FORMATS,
+    WIDTHS,
+    Drawing,
+    Format,
+    Width,
+    paper_style,
+    save,
+    with_display_names,
+)
 from detector_bench.installation import require
 from detector_bench.results.finished_study import FinishedStudy
 
@@ -70,6 +79,7 @@ def draw_figure(study: FinishedStudy, name: str, *, width: Width = "double") -> 
     module = import_module(f"detector_bench.{place}")
     with paper_style():
         drawing: Drawing = module.draw(study, width=width)
+        drawing = with_display_names(drawing, study.results.study.get("display_names") or {})
         # Laid out here, once, and not anew for every format.
         if (layout := drawing.figure.get_layout_engine()) is not None:
             layout.execute(drawing.figure)
@@ -111,7 +121,9 @@ def write_figures(
     if workers > 1 and len(names) > 1:
         # A fresh process each: a fork would inherit the threads of Arrow and numpy in any state.
         with ProcessPoolExecutor(min(workers, len(names)), mp_context=get_context("spawn")) as pool:
-            done = list(pool.map(partial(write, (study.folder, study.attribute)), names))
+            done = list(
+                pool.map(partial(write, (study.folder, study.attribute, study.results.own_image_set)), names)
+            )
     else:
         done = [write(study, name) for name in names]
     not_drawn = {name: each for name, each in zip(names, done, strict=True) if isinstance(each, str)}
@@ -133,7 +145,7 @@ def _check_names(names: Sequence[str], widths: Sequence[Width], formats: Sequenc
 
 
 def _write_figure(
-    study: FinishedStudy | tuple[Path, str],
+    study: FinishedStudy | tuple[Path, str, Path | None],
     name: str,
     *,
     out: Path,
@@ -159,6 +171,6 @@ def _write_figure(
 
 
 @cache
-def _loaded(folder: Path, attribute: str) -> FinishedStudy:
+def _loaded(folder: Path, attribute: str, image_set: Path | None) -> FinishedStudy:
     """A worker's study, which serves all figures that fall to it."""
-    return FinishedStudy.load(folder, attribute=attribute)
+    return FinishedStudy.load(folder, attribute=attribute, image_set=image_set)
