@@ -34,7 +34,7 @@ from detector_bench.evaluation.sweeps import (
     sweep_table,
 )
 from detector_bench.results.finished_study import FinishedStudy
-from detector_bench.results.further_tables import further_tables
+from detector_bench.results.long_tables import further_tables
 from detector_bench.tables import Table, in_style_of, to_html
 from detector_bench.tables.comparison_tables import (
     chosen_thresholds,

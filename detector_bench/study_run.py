@@ -16,12 +16,10 @@ from detector_bench.evaluation import evaluate_with_confusion, label_doubt
 from detector_bench.others.study_scores import ScoredStudy, with_rows
 from detector_bench.others.study_tables import score_tables
 from detector_bench.results.finished_study import ResultFolder
-from detector_bench.results.further_tables import COLUMNS_NEEDED, MOST_IMAGES, further_tables
-from detector_bench.results.long_tables import write_long_table
+from detector_bench.results.long_tables import COLUMNS_NEEDED, MOST_IMAGES, further_tables, write_long_table
 from detector_bench.results.manifest import NAME, EvaluationSettings, Manifest
-from detector_bench.results.provenance import environment
-from detector_bench.results.run_record import take_over_run_record, write_run_record
-from detector_bench.runner.prediction_files import predictions_folder, read_predictions
+from detector_bench.results.run_record import environment, take_over_run_record, write_run_record
+from detector_bench.runner.prediction_store import predictions_folder, read_predictions
 from detector_bench.runner.run import ProgressListener, RunSettings, run_detectors
 from detector_bench.runner.stage_cache import default_cache_folder
 from detector_bench.study_configuration import StudyConfiguration, path_from

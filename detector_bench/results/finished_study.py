@@ -18,8 +18,15 @@ from detector_bench.errors import ConfigError, DetectorBenchError, nearest_hint
 from detector_bench.evaluation.causes import PREDICTION_COLUMNS
 from detector_bench.evaluation.counting import Counts, count_verdicts
 from detector_bench.evaluation.intervals import Intervals
-from detector_bench.results.further_tables import COLUMNS_NEEDED, FURTHER_TABLES, MOST_IMAGES, further_tables
-from detector_bench.results.long_tables import LONG_TABLES, no_rows, read_long_table
+from detector_bench.results.long_tables import (
+    COLUMNS_NEEDED,
+    FURTHER_TABLES,
+    LONG_TABLES,
+    MOST_IMAGES,
+    further_tables,
+    no_rows,
+    read_long_table,
+)
 from detector_bench.results.manifest import EvaluationSettings, Manifest, changed_table
 from detector_bench.results.metric_lookup import (
     NOT_EVALUATED,
@@ -30,7 +37,7 @@ from detector_bench.results.metric_lookup import (
     number_of,
     rows_of_attribute,
 )
-from detector_bench.runner.prediction_files import read_predictions
+from detector_bench.runner.prediction_store import read_predictions
 from detector_bench.study_file import read_mapping
 from detector_bench.vocabulary import ALL, GROUND_TRUTH
 
