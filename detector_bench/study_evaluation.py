@@ -16,8 +16,7 @@ from detector_bench.evaluation import (
     write_label_doubt,
     write_metrics,
 )
-from detector_bench.others.study_scores import ScoredStudy, with_rows
-from detector_bench.others.study_tables import score_tables
+from detector_bench.others.study_scores import ScoredStudy, TableSources, score_tables, with_rows
 from detector_bench.results.study_result import StudyResult, status_counts
 from detector_bench.tables import study_tables, write_tables
 from detector_bench.vocabulary import ATTRIBUTES
@@ -83,18 +82,20 @@ def evaluate_study(
         )
         if scored is not None:
             tables |= score_tables(
-                metrics,
-                verdicts=scored.verdicts,
-                notes=scored.notes,
-                prompts=image_set.prompts,
-                max_error_share=study.max_error_share,
-                intervals=tables_with_intervals,
+                TableSources(
+                    metrics=metrics,
+                    prompts=image_set.prompts,
+                    files=scored.files,
+                    notes=scored.notes,
+                    max_error_share=study.max_error_share,
+                    intervals=tables_with_intervals,
+                )
             )
     writing.result()
     write_tables(tables, out / "tables")
-    if scored is not None and scored.verdicts is not None:
-        with replacing(out / "imagebite_verdicts.csv") as temporary:
-            scored.verdicts.to_csv(temporary, index=False, lineterminator="\n")
+    for name, table in {} if scored is None else scored.files.items():
+        with replacing(out / name) as temporary:
+            table.to_csv(temporary, index=False, lineterminator="\n")
     counts = {name: status_counts(table) for name, table in in_order.items()}
     return StudyResult(out=out, metrics=metrics, tables=tables, counts=counts)
 

@@ -16,7 +16,7 @@ from detector_bench.errors import ConfigError
 from detector_bench.evaluation import write_metrics
 from detector_bench.evaluation.intervals import Intervals
 from detector_bench.others.biaspainter.command import app
-from detector_bench.others.biaspainter.settings import BiasPainterScores
+from detector_bench.others.biaspainter.score_system import BiasPainterScores
 
 
 def run(*arguments: object) -> Result:

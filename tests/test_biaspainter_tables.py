@@ -15,14 +15,13 @@ from biaspainter_parts import judgements
 from detector_bench.errors import ConfigError
 from detector_bench.evaluation.intervals import Intervals
 from detector_bench.others.biaspainter.biased_words import DIRECTIONS, ByOneJudge, WordScore, top_biased
-from detector_bench.others.biaspainter.settings import MODEL_SCORE, WORD_SCORE, BiasPainterScores
+from detector_bench.others.biaspainter.score_system import MODEL_SCORE, WORD_SCORE, BiasPainterScores
 from detector_bench.others.biaspainter.tables import (
     mitigation,
     model_scores,
     top_biased_words,
 )
-from detector_bench.others.biaspainter.validity import Agreement
-from detector_bench.others.biaspainter.validity_table import validity_accuracies
+from detector_bench.others.biaspainter.validity import Agreement, validity_accuracies
 from detector_bench.results.schema import METRIC_COLUMNS
 from detector_bench.tables import to_csv, to_latex, to_markdown
 

@@ -13,11 +13,15 @@ from biaspainter_parts import judgements, write
 
 from detector_bench.errors import ConfigError, DataError
 from detector_bench.others.biaspainter.annotation_sheets import (
+    Borders,
+    Sample,
+    SampleSizes,
+    draw_sample,
     read_answers,
     read_key,
+    strata,
     write_annotation_sheet,
 )
-from detector_bench.others.biaspainter.sampling import Borders, Sample, SampleSizes, draw_sample, strata
 from detector_bench.others.biaspainter.validity import Agreement, validity
 from detector_bench.others.judgements import Judgements
 

@@ -16,7 +16,7 @@ from small_parts import write_csv
 from detector_bench.dataset import ImageSet
 from detector_bench.errors import ConfigError
 from detector_bench.evaluation.intervals import Intervals
-from detector_bench.others.bigbench import BigBench
+from detector_bench.others.bigbench.score_system import BigBench
 from detector_bench.others.bigbench.scores import Task
 from detector_bench.others.judgements import Judgements
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.markup import escape
 
+from detector_bench.benchmark import benchmarks
 from detector_bench.cli.console import errors, output
 from detector_bench.plugins import load_plugins
 
@@ -70,7 +71,7 @@ Plugins = Annotated[
 ]
 
 
-_LONG_TABLES = ("prompt_bias_scores", "confusion", "label_doubt", "biaspainter_top_words", "imagebite_findings")
+_LONG_TABLES = ("prompt_bias_scores", "confusion", "label_doubt")
 """They have many rows, and stand in files only."""
 
 
@@ -193,8 +194,9 @@ def _run_and_print(
 def _print(result: StudyResult, files: Sequence[str]) -> None:
     from detector_bench.tables import to_rich
 
+    long = (*_LONG_TABLES, *(name for each in benchmarks() for name in each.long_tables))
     for table in result.tables.values():
-        if not table.name.startswith(_LONG_TABLES):
+        if not table.name.startswith(long):
             output.print(to_rich(table))
             output.print()
     for name, by_attribute in result.counts.items():

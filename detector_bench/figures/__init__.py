@@ -8,7 +8,14 @@ first figure is drawn.
 from __future__ import annotations
 
 from detector_bench.figures.drawing import Drawing
-from detector_bench.figures.figure_files import FIGURES, WrittenFigures, draw_figure, figures_of, write_figures
+from detector_bench.figures.figure_files import (
+    FIGURES,
+    WrittenFigures,
+    draw_figure,
+    figures_of,
+    known_figures,
+    write_figures,
+)
 from detector_bench.figures.style import FORMATS, WIDTHS, Format, Width
 from detector_bench.results.finished_study import FinishedStudy
 
@@ -23,5 +30,6 @@ __all__ = [
     "WrittenFigures",
     "draw_figure",
     "figures_of",
+    "known_figures",
     "write_figures",
 ]

@@ -4,6 +4,14 @@ from __future__ import annotations
 
 from detector_bench.prompt_lists.articles import indefinite_article
 from detector_bench.prompt_lists.prompt_list import KEEP_ATTRIBUTES, Prompt, PromptList
-from detector_bench.prompt_lists.sources import BUILTIN_LISTS, read_prompts
+from detector_bench.prompt_lists.sources import builtin_lists, read_prompts, with_weights
 
-__all__ = ["BUILTIN_LISTS", "KEEP_ATTRIBUTES", "Prompt", "PromptList", "indefinite_article", "read_prompts"]
+__all__ = [
+    "KEEP_ATTRIBUTES",
+    "Prompt",
+    "PromptList",
+    "builtin_lists",
+    "indefinite_article",
+    "read_prompts",
+    "with_weights",
+]

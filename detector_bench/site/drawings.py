@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from detector_bench.errors import DetectorBenchError, MissingExtraError
-from detector_bench.figures import FIGURES, FinishedStudy, figures_of, write_figures
+from detector_bench.figures import FinishedStudy, figures_of, known_figures, write_figures
 
 _SIZE = re.compile(
     r'<svg[^>]*?\swidth="([\d.]+)pt"[^>]*?\sheight="([\d.]+)pt"|<svg[^>]*?\sheight="([\d.]+)pt"[^>]*?\swidth="([\d.]+)pt"'
@@ -61,7 +61,7 @@ def _drawn(name: str, out: Path, place: str) -> DrawnFigure:
         found = _SIZE.search(stream.read(2000))
     numbers = [float(each) for each in found.groups() if each] if found else [504.0, 300.0]
     width, height = numbers if found is None or found[1] else reversed(numbers)
-    about = FIGURES[name].partition(" (")[0]
+    about = known_figures()[name].partition(" (")[0]
     caption = (out / place / f"{name}.txt").read_text(encoding="utf-8").strip()
     return DrawnFigure(
         name, about[:1].upper() + about[1:], f"{place}/{file}", caption, round(width), round(height)
@@ -72,7 +72,7 @@ def _in_sentences(not_drawn: Mapping[str, str]) -> list[str]:
     """Why figures are missing, those with the same reason together."""
     names: dict[str, list[str]] = {}
     for name, reason in not_drawn.items():
-        names.setdefault(reason, []).append(FIGURES[name])
+        names.setdefault(reason, []).append(known_figures()[name])
     return [
         f"Not drawn: {'; '.join(figures)}. {reason[:1].upper()}{reason[1:]}{'' if reason.endswith('.') else '.'}"
         for reason, figures in names.items()

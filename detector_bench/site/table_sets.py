@@ -10,8 +10,7 @@ import pandas as pd
 from detector_bench.errors import DetectorBenchError
 from detector_bench.evaluation import read_label_doubt
 from detector_bench.evaluation.intervals import Intervals
-from detector_bench.others.study_scores import ScoredStudy
-from detector_bench.others.study_tables import score_tables
+from detector_bench.others.study_scores import ScoredStudy, TableSources, score_tables
 from detector_bench.site.report_study import ReportStudy
 from detector_bench.tables import Table, study_tables
 
@@ -60,12 +59,14 @@ def _score_tables(study: ReportStudy) -> tuple[list[Table], list[str]]:
         # Their numbers stand in the metric table; what is formed anew is what else their tables need.
         scored = ScoredStudy.of(configuration.scores, study.image_set, study.stored, Intervals(method="none"))
         tables = score_tables(
-            study.first.metrics_of_all_attributes,
-            verdicts=scored.verdicts,
-            notes=scored.notes,
-            prompts=study.image_set.prompts,
-            max_error_share=study.first.max_error_share,
-            intervals=_has_intervals(study),
+            TableSources(
+                metrics=study.first.metrics_of_all_attributes,
+                prompts=study.image_set.prompts,
+                files=scored.files,
+                notes=scored.notes,
+                max_error_share=study.first.max_error_share,
+                intervals=_has_intervals(study),
+            )
         )
     except DetectorBenchError as error:
         return [], [f"The scores of other benchmarks have no tables: {error}"]

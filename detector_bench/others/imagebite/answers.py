@@ -1,17 +1,23 @@
-"""Which community every judge sees in every image, by the meanings that a requirement's communities have."""
+"""Which community every judge sees in every image, and which prompts leave it open: only those are judged.
+
+A prompt that names a community ("a Black woman who ...") says nothing about what a T2I model chooses by itself. In
+the released program, too, a requirement goes to a prompt only if the template lists its concern among the targets.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from detector_bench.dataset.prompt_statements import stated_by
 from detector_bench.metrics.counts import FloatArray
 from detector_bench.others.cell_sums import cell_sums
 from detector_bench.others.imagebite.formulas import BoolArray
 from detector_bench.others.imagebite.requirements import Requirement
-from detector_bench.others.judgements import NO_VERDICT, OTHERS, UNJUDGED, Judgements
+from detector_bench.others.judgements import NO_CELL, NO_VERDICT, OTHERS, UNJUDGED, Judgements
 from detector_bench.vocabulary import OTHERS as OTHERS_LABEL
 from detector_bench.vocabulary import attribute_named
 
@@ -23,7 +29,7 @@ _MORE_PLACES = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Answers:
+class CommunityAnswers:
     """What all judges answer to one requirement; `place` counts communities first, then the three above."""
 
     place: NDArray[np.intp]
@@ -32,7 +38,7 @@ class Answers:
     """`[judge, community]`: whether an answer of the judge can stand for the community."""
 
     @classmethod
-    def of(cls, judgements: Judgements, requirement: Requirement) -> Answers:
+    def of(cls, judgements: Judgements, requirement: Requirement) -> CommunityAnswers:
         """Look every answer up."""
         labels = judgements.labels[requirement.attribute]
         if any(community.meaning.years is not None for community in requirement.communities):
@@ -93,3 +99,43 @@ def _with_unclear(
     unclear = [labels == UNJUDGED, labels == NO_VERDICT, labels == OTHERS]
     found = np.select(unclear, [communities + UNANSWERED, communities + UNKNOWN, others], place)
     return found.astype(np.intp)
+
+
+class OpenPrompts(NamedTuple):
+    """What the prompts state of an attribute."""
+
+    attribute: str
+    stated: NDArray[np.object_]
+    """`[prompt]`: a word of `vocabulary.Attribute.statements`, "" where it is open or nothing is known."""
+    is_known: bool
+    """Whether the prompt table says it."""
+    has_images: NDArray[np.bool_]
+    """`[prompt]`: whether a T2I model made an image of it."""
+
+    @classmethod
+    def of(cls, judgements: Judgements, attribute: str) -> OpenPrompts:
+        """Look up what the prompts state."""
+        found = stated_by(judgements.prompts, attribute)
+        prompts = len(judgements.prompt_ids)
+        stated = np.full(prompts, "", dtype=object) if found is None else found.to_numpy(dtype=object)
+        has_images = np.zeros(prompts, dtype=bool)
+        has_images[judgements.prompt[judgements.prompt != NO_CELL]] = True
+        return cls(attribute, stated, found is not None, has_images)
+
+    @property
+    def is_open(self) -> NDArray[np.bool_]:
+        """`[prompt]`: True also where nothing is known."""
+        return np.asarray(self.stated == "", dtype=bool)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What has to be said below the verdicts."""
+        if not self.is_known:
+            return (
+                f"The prompt table does not say which prompts state {self.attribute}: all are judged, as if they "
+                "left it open.",
+            )
+        left_out, prompts = int((self.has_images & ~self.is_open).sum()), int(self.has_images.sum())
+        if not left_out:
+            return ()
+        return (f"Prompts that state {self.attribute}, not judged: {left_out:,} of {prompts:,}.",)

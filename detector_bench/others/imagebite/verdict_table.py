@@ -1,4 +1,4 @@
-"""Every verdict on its own: the long file `imagebite_verdicts.csv`."""
+"""Every verdict on its own: the long file `imagebite_verdicts.csv`, and how many of the findings survive."""
 
 from __future__ import annotations
 
@@ -10,13 +10,19 @@ from numpy.typing import NDArray
 
 from detector_bench.metrics.counts import FloatArray
 from detector_bench.metrics.intervals import Interval, wilson_interval
-from detector_bench.others.imagebite.answers import OUTSIDE, UNANSWERED, UNKNOWN, Answers
-from detector_bench.others.imagebite.formulas import Verdicts, community_verdicts
-from detector_bench.others.imagebite.open_prompts import OpenPrompts
+from detector_bench.others.imagebite.answers import OUTSIDE, UNANSWERED, UNKNOWN, CommunityAnswers, OpenPrompts
+from detector_bench.others.imagebite.formulas import (
+    KINDS,
+    Verdicts,
+    community_verdicts,
+    mixture_of_prompts,
+    verdict_survival,
+)
 from detector_bench.others.imagebite.requirements import Requirement
-from detector_bench.others.imagebite.survival import mixture_of_prompts, verdict_survival
 from detector_bench.others.judgements import Judgements
 from detector_bench.vocabulary import ALL
+
+VERDICTS_FILE = "imagebite_verdicts.csv"
 
 VERDICT_COLUMNS = (
     "detector",
@@ -54,8 +60,6 @@ where it is left open. The three verdicts are missing where something is stated,
 missing for the ground truth, and without human labels.
 """
 
-_VERDICTS = ("under_represented", "ex_nominated", "stereotyped")
-
 
 def verdict_table(
     judgements: Judgements,
@@ -80,7 +84,7 @@ def verdict_table(
         Columns as in `VERDICT_COLUMNS`. Judges that do not judge the attribute have no rows, nor have prompts of a
         T2I model without an image.
     """
-    answers = Answers.of(judgements, requirement)
+    answers = CommunityAnswers.of(judgements, requirement)
     prompts = OpenPrompts.of(judgements, requirement.attribute)
     counts = answers.counts(judgements)
     communities = answers.communities
@@ -125,7 +129,7 @@ def verdict_table(
         "images_outside": counts[..., communities + OUTSIDE][at],
         "images_unanswered": counts[..., communities + UNANSWERED][at],
         "images_no_verdict": counts[..., communities + UNKNOWN][at],
-        **{name: _maybe(verdicts, name, everywhere) for name in _VERDICTS},
+        **{name: _maybe(verdicts, name, everywhere) for name in KINDS},
         "survival": survival[everywhere],
         "survives": pd.array(survival[everywhere] >= survives_from, dtype="boolean"),
     }
@@ -143,7 +147,7 @@ def _maybe(verdicts: Verdicts, name: str, at: tuple[NDArray[np.intp], ...]) -> A
 def _survival(
     judgements: Judgements,
     requirement: Requirement,
-    answers: Answers,
+    answers: CommunityAnswers,
     counts: NDArray[np.int64],
     *,
     draws: int,
@@ -209,7 +213,7 @@ def surviving_findings(verdicts: pd.DataFrame) -> pd.DataFrame:
         Columns `FINDING_COLUMNS`, one row per judge, requirement and T2I model, and per `all` of them; `surviving`
         is missing where no survival is known.
     """
-    found = verdicts[list(_VERDICTS)].fillna(value=False).any(axis=1)
+    found = verdicts[list(KINDS)].fillna(value=False).any(axis=1)
     rows = verdicts.assign(
         findings=found.astype("Int64"),
         surviving=(found & verdicts["survives"]).astype("Int64").where(verdicts["survives"].notna()),

@@ -8,6 +8,7 @@ from functools import partial
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from detector_bench.benchmark import ScoreInfo
 from detector_bench.errors import ConfigError
 from detector_bench.figures.drawing import Drawing, caption, counted, interval_sentence
 from detector_bench.figures.panels import draw_cell
@@ -27,7 +28,7 @@ from detector_bench.figures.style import (
     text_colour,
     text_width,
 )
-from detector_bench.others.score_lookup import AGREEMENT, SCORES, Score, ScoreLookup
+from detector_bench.others.score_deviations import Score, ScoreLookup
 from detector_bench.results.finished_study import Estimate, FinishedStudy
 from detector_bench.tables.metric_lookup import Number
 from detector_bench.tables.table import DASH
@@ -89,8 +90,8 @@ def draw(study: FinishedStudy, *, width: Width) -> Drawing:
 
     A cell holds (reported - actual) / actual in per cent. Red: the detector makes T2I models look more biased than
     they are, blue: less; so a BIGbench score that is reported too high is blue. Grey: scores that have no such
-    direction. ImageBiTe has verdicts, not scores: its cells hold the percentage of verdicts that are not the
-    ground truth's. All attributes are drawn, whichever one the study was loaded for.
+    direction. An agreement's cells (ImageBiTe has verdicts, not scores) hold the percentage of verdicts that are
+    not the ground truth's. All attributes are drawn, whichever one the study was loaded for.
 
     Raises:
         ConfigError: there is no score with a ground truth and a detector.
@@ -117,22 +118,21 @@ def draw(study: FinishedStudy, *, width: Width) -> Drawing:
 
 def _lines(scores: Sequence[Score]) -> list[_Line]:
     lines = []
-    for (metric, definition), group in groupby(scores, key=lambda score: (score.metric, score.definition)):
-        lines.append(_Line(_heading(metric, definition), None))
+    for (info, definition), group in groupby(scores, key=lambda score: (score.info, score.definition)):
+        lines.append(_Line(_heading(info, definition), None))
         lines += [_Line(score.heading, score) for score in group]
     return lines
 
 
-def _heading(metric: str, definition: str) -> str:
-    if metric == AGREEMENT:
-        return "ImageBiTe verdicts that differ from the humans'"
-    info = SCORES[metric]
+def _heading(info: ScoreInfo, definition: str) -> str:
+    if info.is_agreement:
+        return info.disagreement
     return ", ".join(word for word in (info.name, definition) if word) + _DIRECTIONS[info.more_bias]
 
 
 def _missed(lookup: ScoreLookup, score: Score, detector: str) -> Estimate:
     """0 where the detector is right."""
-    if not score.is_agreement:
+    if not score.info.is_agreement:
         return Estimate(*_in_order(lookup.deviation(score, detector)))
     value, low, high, n, left_out = _in_order(lookup.reported(score, detector))
     return Estimate(1 - value, 1 - high, 1 - low, n, left_out)
@@ -198,7 +198,7 @@ def _draw_map(axes: Axes, lines: Sequence[_Line], lookup: ScoreLookup, numbers: 
             continue
         name = shortened(line.text, inches=layout.names, size=size)
         write(name, (-0.5, row), xytext=(-72 * _ACTUAL, 0), ha="right")
-        if not line.score.is_agreement:
+        if not line.score.info.is_agreement:
             actual = fixed(lookup.reported(line.score, GROUND_TRUTH).value, decimals=3).replace(DASH, MISSING)
             write(actual, (-0.5, row), xytext=(-4, 0), ha="right", color="#404040")
         for column, detector in enumerate(lookup.detectors):
@@ -228,7 +228,7 @@ def _draw_number(axes: Axes, place: tuple[int, int], score: Score, number: Estim
     draw_cell(axes, column, row, colour=colour, edge="white", edge_width=0.5, hatch=hatch)
     if layout.decimals is None and not number.missing:
         return
-    decimals, plus = layout.decimals or 0, "" if score.is_agreement else "+"
+    decimals, plus = layout.decimals or 0, "" if score.info.is_agreement else "+"
     words = _in_words(number.value, decimals, plus=plus)
     shown = _range_in_words(number, plus=plus) if layout.intervals else ""
     write = partial(
@@ -247,14 +247,14 @@ def _draw_number(axes: Axes, place: tuple[int, int], score: Score, number: Estim
 
 
 def _is_beyond_chance(score: Score, number: Estimate) -> bool:
-    return not score.is_agreement and number.has_interval and (number.low > 0 or number.high < 0)
+    return not score.info.is_agreement and number.has_interval and (number.low > 0 or number.high < 0)
 
 
 def _colour(score: Score, number: Estimate) -> Any:
     if number.missing:
         return PALE
     strength = _strength(number.value)
-    direction = SCORES[score.metric].more_bias
+    direction = score.info.more_bias
     if direction == 0:
         return sequential_colours(_UNSIGNED)(abs(strength))
     return diverging_colours()((1 + direction * strength) / 2)
@@ -284,21 +284,15 @@ def _draw_colour_bar(figure: Figure, *, width: Width, height: float) -> None:
 def _caption(study: FinishedStudy, lookup: ScoreLookup, numbers: _Numbers, layout: _Layout) -> str:
     scores = list(dict.fromkeys(score for score, _ in numbers))
     attributes = dict.fromkeys(attribute_in_words(each.attribute) for each in scores if each.attribute != ALL)
-    metrics = {score.metric for score in scores}
-    undirected = [SCORES[name].name for name in SCORES if name in metrics and SCORES[name].more_bias == 0]
-    of_bigbench = any(name.startswith("bigbench_implicit") for name in metrics)
-    untold = [f"{SCORES[each.metric].name}, {each.heading}" for each in lookup.scores if each not in scores]
+    infos = list(dict.fromkeys(score.info for score in scores))
+    undirected = [info.name for info in infos if info.more_bias == 0]
+    untold = [f"{each.info.name}, {each.heading}" for each in lookup.scores if each not in scores]
     return caption(
         "How far each detector misses each bias score: its deviation (reported \N{MINUS SIGN} actual) / actual in "
         "per cent, all T2I models together; 0 is right.",
         "Red: T2I models look more biased than they are, blue: less; full colour from 50 %.",
         f"Grey: no such direction ({', '.join(undirected)})." if undirected else "",
-        "ImageBiTe: percentage of verdicts, by requirement, that are not those by the human labels."
-        if AGREEMENT in metrics
-        else "",
-        "BIGbench's implicit bias score lies between 0.5 and 1, so a few per cent of it are much."
-        if of_bigbench
-        else "",
+        *(info.figure_note for info in sorted(infos, key=lambda info: not info.is_agreement)),
         f"n = {counted(len(lookup.t2i_models), 'T2I model')}, "
         f"{counted(study.estimate('images').value, 'labelled image')}.",
         interval_sentence(
@@ -319,7 +313,7 @@ def _dashes(lookup: ScoreLookup, scores: Sequence[Score]) -> list[tuple[str, str
         for score in scores:
             if reason := lookup.why_missing(score, detector):
                 heading = "all" if score.attribute == ALL else attribute_in_words(score.attribute)
-                name = f"{SCORES[score.metric].name}, {score.heading}"
+                name = f"{score.info.name}, {score.heading}"
                 places.setdefault(reason, []).append(heading if reason == "not judged" else name)
         for reason, where in places.items():
             notes.append((detector, f"{MISSING} {reason} ({'; '.join(dict.fromkeys(where))})"))
