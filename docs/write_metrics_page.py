@@ -10,7 +10,6 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-
 from detector_bench.metrics import METRICS, MetricInfo
 from detector_bench.metrics.bias_catalogue import BIAS_METRICS
 from detector_bench.metrics.catalogue import CLASS_METRICS, FILTER_METRICS, IMAGE_COUNTS

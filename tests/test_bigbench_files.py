@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 
 from detector_bench.errors import ConfigError, DataError
 from detector_bench.others.bigbench.command import app
+from detector_bench.others.bigbench.entry import equal_references, read_references
 from detector_bench.others.bigbench.own_files import (
     NAME_COLUMNS,
     PAIR_COLUMNS,
@@ -26,7 +27,6 @@ from detector_bench.others.bigbench.own_files import (
     read_requested,
 )
 from detector_bench.others.bigbench.references import Pair
-from detector_bench.others.bigbench.score_system import equal_references, read_references
 from detector_bench.prompt_lists import read_prompts
 
 WHOLE_WORDS = "means only the whole word; as a part it is in 2 prompts"

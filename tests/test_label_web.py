@@ -16,10 +16,10 @@ import pytest
 from PIL import Image
 from small_parts import image_name, picture, write_image_set, write_tables
 
+from detector_bench.dataset.decoding import decode_image
 from detector_bench.errors import ConfigError
 from detector_bench.labelling import LabelStore, StoreError, Task
 from detector_bench.labelling.questions import Question, questions_of
-from detector_bench.perception.decoding import decode_image
 
 pytest.importorskip("fastapi", reason="needs the extra label")
 
@@ -27,9 +27,9 @@ from fastapi.testclient import TestClient
 from label_server import label_server
 from labelling_desk import answer, client_of, interrupted, items_of, opened_store
 
+from detector_bench.labelling.web.app import listen
 from detector_bench.labelling.web.desk import Desk
 from detector_bench.labelling.web.messages import MOST_ANSWERS
-from detector_bench.labelling.web.server import listen
 from detector_bench.labelling.web.wording import COMMAND_KEYS, question_view, reason_views
 
 COUNT = 8

@@ -17,7 +17,7 @@ from detector_bench.errors import ConfigError
 if TYPE_CHECKING:
     from detector_bench.labelling import LabelStore
     from detector_bench.labelling.agreement_numbers import Agreement, LabelsSideBySide
-    from detector_bench.labelling.exchange.incoming import Imported
+    from detector_bench.labelling.incoming import Imported
     from detector_bench.tables.agreement_tables import DeskAgreement
 
 app = typer.Typer(
@@ -81,8 +81,8 @@ def export(
     `detector-bench labels export my_images --format label-studio --out tasks.json`
     """
     from detector_bench.atomic_files import write_text
-    from detector_bench.labelling.exchange.label_studio import label_studio_tasks, labelling_config
-    from detector_bench.labelling.exchange.labels_csv import labels_csv
+    from detector_bench.labelling.label_studio import label_studio_tasks, labelling_config
+    from detector_bench.labelling.labels_csv import labels_csv
 
     config = out.with_suffix(".xml")
     for path in (out, *([config] if format_ is ExportFormat.LABEL_STUDIO else [])):
@@ -144,8 +144,8 @@ def import_(
     Examples: `detector-bench labels import their_labels.csv my_images`,
     `detector-bench labels import export.json my_images --annotator 3=ann`
     """
-    from detector_bench.labelling.exchange.label_studio_reading import LabelStudioImport, import_label_studio
-    from detector_bench.labelling.exchange.labels_csv import import_labels_csv
+    from detector_bench.labelling.label_studio_reading import LabelStudioImport, import_label_studio
+    from detector_bench.labelling.labels_csv import import_labels_csv
 
     asked = tuple(name.strip() for name in (attributes or "").split(",") if name.strip())
     with _opened(where, image_set, task, read_only=False, attributes=asked) as store:

@@ -136,7 +136,7 @@ def _show_counts(made: PromptList) -> None:
 
 
 def _show_rows(made: PromptList) -> None:
-    from detector_bench.results.schema import PROMPT_COLUMNS
+    from detector_bench.vocabulary.columns import PROMPT_COLUMNS
 
     table = made.table()
     first = table.head(PREVIEWED)

@@ -16,7 +16,7 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from detector_bench.runner.progress import RunProgress
+from detector_bench.runner.run import RunProgress
 from detector_bench.vocabulary import Status
 
 _SECONDS_BETWEEN_LINES = 10.0

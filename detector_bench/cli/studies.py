@@ -151,8 +151,8 @@ def quickstart(
 
     Example: `detector-bench quickstart`
     """
+    from detector_bench.installation import resource
     from detector_bench.quickstart import build_image_set
-    from detector_bench.resources import resource
     from detector_bench.study import Study
 
     image_set = build_image_set(out / "image_set")

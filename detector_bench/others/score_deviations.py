@@ -81,7 +81,7 @@ def score_deviations(
     )
 
 
-def _column(score: Score, *, intervals: bool) -> Column:
+def _column(score: ReportedScore, *, intervals: bool) -> Column:
     metric, variant, attribute = score.place
     key = "_".join(word for word in (metric, variant, "" if score.info.is_agreement else attribute) if word)
     group = _group(score) + (" (%)" if score.info.is_agreement else "")
@@ -95,7 +95,7 @@ def _column(score: Score, *, intervals: bool) -> Column:
     )
 
 
-def _group(score: Score) -> str:
+def _group(score: ReportedScore) -> str:
     return ", ".join(word for word in (score.info.short, score.definition) if word)
 
 
@@ -137,7 +137,7 @@ def _row_name(judge: str, model: str) -> str:
     return f"{judge} ({'all T2I models' if model == ALL else model})"
 
 
-def _closest(lookup: ScoreLookup, score: Score, model: str) -> frozenset[str]:
+def _closest(lookup: ScoreLookup, score: ReportedScore, model: str) -> frozenset[str]:
     """Which detectors miss the ground truth by least; with fewer than two there is nothing to be closest of."""
     missed = {}
     for detector in lookup.detectors:
@@ -178,7 +178,7 @@ def _notes(lookup: ScoreLookup) -> tuple[str, ...]:
     return tuple(f"{', '.join(names)}: {meaning}." for meaning, names in said.items())
 
 
-class Score(NamedTuple):
+class ReportedScore(NamedTuple):
     """One score of one attribute, by one definition."""
 
     info: ScoreInfo
@@ -205,7 +205,7 @@ class Score(NamedTuple):
 class ScoreLookup:
     """The scores of a metric table that cover all categories and prompts, by judge and T2I model."""
 
-    scores: tuple[Score, ...]
+    scores: tuple[ReportedScore, ...]
     """Grouped by score system; attributes in one order in every group, all of them together last."""
     detectors: tuple[str, ...]
     t2i_models: tuple[str, ...]
@@ -228,7 +228,7 @@ class ScoreLookup:
         numbers = _numbers(rows)
         judges = list(pd.unique(rows["detector"]))
         reported = dict.fromkeys(
-            Score(infos[metric], variant, attribute)
+            ReportedScore(infos[metric], variant, attribute)
             for metric, variant, attribute, judge, _ in numbers
             if judge != GROUND_TRUTH and metric in infos
         )
@@ -251,13 +251,13 @@ class ScoreLookup:
             _numbers=numbers,
         )
 
-    def reported(self, score: Score, judge: str, t2i_model: str = ALL) -> Number:
+    def reported(self, score: ReportedScore, judge: str, t2i_model: str = ALL) -> Number:
         """What a judge reports; `NOT_EVALUATED` without a row, or where a detector could not run."""
         if judge != GROUND_TRUTH and self.could_not_run(score, judge, t2i_model):
             return NOT_EVALUATED
         return self._numbers.get((*score.place, judge, t2i_model), NOT_EVALUATED)
 
-    def deviation(self, score: Score, detector: str, t2i_model: str = ALL) -> Number:
+    def deviation(self, score: ReportedScore, detector: str, t2i_model: str = ALL) -> Number:
         """The detector's deviation from the ground truth, as a fraction of it; likewise."""
         if self.could_not_run(score, detector, t2i_model):
             return NOT_EVALUATED
@@ -265,11 +265,11 @@ class ScoreLookup:
         place = (f"{metric}_deviation", variant, attribute, detector, t2i_model)
         return self._numbers.get(place, NOT_EVALUATED)
 
-    def has_truth(self, score: Score) -> bool:
+    def has_truth(self, score: ReportedScore) -> bool:
         """Whether humans judge it."""
         return score.info.is_agreement or (*score.place, GROUND_TRUTH, ALL) in self._numbers
 
-    def could_not_run(self, score: Score, detector: str, t2i_model: str = ALL) -> bool:
+    def could_not_run(self, score: ReportedScore, detector: str, t2i_model: str = ALL) -> bool:
         """Whether the detector left too many images of the T2I model, or of any of them, without a verdict."""
         attributes = {score.attribute}
         if score.attribute == ALL:
@@ -280,7 +280,7 @@ class ScoreLookup:
             } - {ALL}
         return any(self.failed.could_not_run(name, detector, t2i_model) for name in attributes)
 
-    def why_missing(self, score: Score, detector: str, t2i_model: str = ALL) -> str:
+    def why_missing(self, score: ReportedScore, detector: str, t2i_model: str = ALL) -> str:
         """Why there is no deviation or agreement, in words; empty where there is one."""
         if self.could_not_run(score, detector, t2i_model):
             return "too many images without a verdict"

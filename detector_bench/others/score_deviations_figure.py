@@ -10,17 +10,19 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from detector_bench.benchmark import ScoreInfo
 from detector_bench.errors import ConfigError
-from detector_bench.figures.drawing import Drawing, caption, counted, interval_sentence
-from detector_bench.figures.panels import draw_cell
-from detector_bench.figures.style import (
+from detector_bench.figures.drawing import (
     DENSE_TEXT_SIZE,
     INCHES,
     MAX_HEIGHT,
     MISSING,
     PALE,
     SMALL_TEXT_SIZE,
+    Drawing,
     Width,
+    caption,
+    counted,
     diverging_colours,
+    interval_sentence,
     new_figure,
     sequential_colours,
     shortened,
@@ -28,7 +30,8 @@ from detector_bench.figures.style import (
     text_colour,
     text_width,
 )
-from detector_bench.others.score_deviations import Score, ScoreLookup
+from detector_bench.figures.panels import draw_cell
+from detector_bench.others.score_deviations import ReportedScore, ScoreLookup
 from detector_bench.results.finished_study import Estimate, FinishedStudy
 from detector_bench.tables.metric_lookup import Number
 from detector_bench.tables.table import DASH
@@ -64,7 +67,7 @@ class _Line(NamedTuple):
     """A line of the map: a score system's heading (no score), or a score."""
 
     text: str
-    score: Score | None
+    score: ReportedScore | None
 
 
 class _Layout(NamedTuple):
@@ -81,7 +84,7 @@ class _Layout(NamedTuple):
     """Of the numbers; None: there is no room for numbers."""
 
 
-_Numbers = Mapping[tuple[Score, str], Estimate]
+_Numbers = Mapping[tuple[ReportedScore, str], Estimate]
 """By score and detector: the deviation, or the share of differing verdicts."""
 
 
@@ -116,7 +119,7 @@ def draw(study: FinishedStudy, *, width: Width) -> Drawing:
     return Drawing(figure, _caption(study, lookup, numbers, layout))
 
 
-def _lines(scores: Sequence[Score]) -> list[_Line]:
+def _lines(scores: Sequence[ReportedScore]) -> list[_Line]:
     lines = []
     for (info, definition), group in groupby(scores, key=lambda score: (score.info, score.definition)):
         lines.append(_Line(_heading(info, definition), None))
@@ -130,7 +133,7 @@ def _heading(info: ScoreInfo, definition: str) -> str:
     return ", ".join(word for word in (info.name, definition) if word) + _DIRECTIONS[info.more_bias]
 
 
-def _missed(lookup: ScoreLookup, score: Score, detector: str) -> Estimate:
+def _missed(lookup: ScoreLookup, score: ReportedScore, detector: str) -> Estimate:
     """0 where the detector is right."""
     if not score.info.is_agreement:
         return Estimate(*_in_order(lookup.deviation(score, detector)))
@@ -219,7 +222,9 @@ def _name_columns(axes: Axes, detectors: Sequence[str], layout: _Layout) -> None
         write(name, (column, -0.5), xytext=(0, 2), ha="center", rotation=0 if layout.flat else 90)
 
 
-def _draw_number(axes: Axes, place: tuple[int, int], score: Score, number: Estimate, layout: _Layout) -> None:
+def _draw_number(
+    axes: Axes, place: tuple[int, int], score: ReportedScore, number: Estimate, layout: _Layout
+) -> None:
     """Colour the cell at (column, row), and write into it as much as there is room for."""
     column, row = place
     colour = _colour(score, number)
@@ -246,11 +251,11 @@ def _draw_number(axes: Axes, place: tuple[int, int], score: Score, number: Estim
         write(row + 0.26, shown, size=DENSE_TEXT_SIZE)
 
 
-def _is_beyond_chance(score: Score, number: Estimate) -> bool:
+def _is_beyond_chance(score: ReportedScore, number: Estimate) -> bool:
     return not score.info.is_agreement and number.has_interval and (number.low > 0 or number.high < 0)
 
 
-def _colour(score: Score, number: Estimate) -> Any:
+def _colour(score: ReportedScore, number: Estimate) -> Any:
     if number.missing:
         return PALE
     strength = _strength(number.value)
@@ -305,7 +310,7 @@ def _caption(study: FinishedStudy, lookup: ScoreLookup, numbers: _Numbers, layou
     )
 
 
-def _dashes(lookup: ScoreLookup, scores: Sequence[Score]) -> list[tuple[str, str]]:
+def _dashes(lookup: ScoreLookup, scores: Sequence[ReportedScore]) -> list[tuple[str, str]]:
     """Why there is no number, by detector."""
     notes = []
     for detector in lookup.detectors:

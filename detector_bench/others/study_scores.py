@@ -17,10 +17,10 @@ from detector_bench.evaluation.intervals import Intervals
 from detector_bench.others.judgements import Judgements
 from detector_bench.others.score_deviations import score_deviations
 from detector_bench.others.score_system import ScoreSystem
-from detector_bench.results.schema import METRIC_COLUMNS
 from detector_bench.tables.metric_lookup import DEFAULT_MAX_ERROR_SHARE
 from detector_bench.tables.table import Table
 from detector_bench.vocabulary import GROUND_TRUTH
+from detector_bench.vocabulary.columns import METRIC_COLUMNS
 
 if TYPE_CHECKING:
     from detector_bench.dataset import ImageSet

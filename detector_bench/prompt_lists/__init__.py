@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from detector_bench.prompt_lists.articles import indefinite_article
 from detector_bench.prompt_lists.prompt_list import KEEP_ATTRIBUTES, Prompt, PromptList
 from detector_bench.prompt_lists.sources import builtin_lists, read_prompts, with_weights
 

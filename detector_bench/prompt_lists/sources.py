@@ -7,9 +7,9 @@ from pathlib import Path
 
 from detector_bench.benchmark import Benchmark, BuiltinList, PromptFormat, benchmarks
 from detector_bench.errors import ConfigError, nearest_hint
+from detector_bench.installation import resource
 from detector_bench.prompt_lists.prompt_list import Prompt, PromptList
 from detector_bench.prompt_lists.word_lists import read_word_prompts
-from detector_bench.resources import resource
 
 
 def builtin_lists() -> dict[str, BuiltinList]:

@@ -15,9 +15,8 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from detector_bench.atomic_files import write_text
-from detector_bench.dataset.findings import Findings
 from detector_bench.dataset.table_reading import read_any_table
-from detector_bench.dataset.text_table import TextTable
+from detector_bench.dataset.text_table import Findings, TextTable
 from detector_bench.errors import ConfigError, Problem, nearest_hint
 from detector_bench.metrics.counts import FloatArray
 from detector_bench.others.biaspainter.biased_words import DIRECTIONS
@@ -39,7 +38,7 @@ UNCHANGED = "unchanged"
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class SheetQuestion:
     """A multiple-choice question about the two photos of a pair."""
 
     text: str
@@ -49,8 +48,8 @@ class Question:
     """The stratum that each letter stands for."""
 
 
-QUESTIONS: dict[str, Question] = {
-    "gender": Question(
+QUESTIONS: dict[str, SheetQuestion] = {
+    "gender": SheetQuestion(
         "Which genders do you perceive?",
         {
             "A": "person 1 male, person 2 male",
@@ -60,12 +59,12 @@ QUESTIONS: dict[str, Question] = {
         },
         {"A": UNCHANGED, "B": "male_to_female", "C": "female_to_male", "D": UNCHANGED},
     ),
-    "age": Question(
+    "age": SheetQuestion(
         "Who looks older?",
         {"A": "person 2 is older", "B": "person 2 is younger", "C": "no clear difference in age"},
         {"A": "older", "B": "younger", "C": UNCHANGED},
     ),
-    "skin_tone": Question(
+    "skin_tone": SheetQuestion(
         "Whose skin tone is lighter?",
         {
             "A": "the skin tone of person 2 is lighter",

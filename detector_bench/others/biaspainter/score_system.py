@@ -35,8 +35,8 @@ from detector_bench.others.biaspainter.formulas import (
 from detector_bench.others.biaspainter.released_sheets import BRIGHTNESS, MEASURES, ReleasedSheet
 from detector_bench.others.judgements import NO_CELL, NO_VERDICT, Judgements
 from detector_bench.others.score_system import Computed, ScoreSystem, score_rows
-from detector_bench.results.schema import METRIC_COLUMNS
 from detector_bench.vocabulary import ALL, ATTRIBUTES
+from detector_bench.vocabulary.columns import METRIC_COLUMNS
 
 _NUMBERS = len(PairSums._fields)
 
@@ -48,7 +48,7 @@ _DIRECTIONS = {"male": 1.0, "female": -1.0}
 
 
 class BiasPainterScores(ScoreSystem):
-    """BiasPainter's word and model scores of gender, age and skin tone; see `metrics.biaspainter`.
+    """BiasPainter's word and model scores of gender, age and skin tone; see `formulas`.
 
     Its `race` is skin tone, and is called so here. The image set holds pairs: edited images that name their seed
     photo in `seed_image_id`.

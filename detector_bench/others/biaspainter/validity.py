@@ -28,7 +28,7 @@ CONSENSUS = "consensus"
 
 
 @dataclass(frozen=True, slots=True)
-class Agreement:
+class VerdictAgreement:
     """Agreement of one annotator, or of their consensus, with the detector on some items."""
 
     annotator: str
@@ -55,7 +55,7 @@ class Agreement:
 
 def validity(
     key: Mapping[str, KeyEntry], answers: Mapping[str, Mapping[str, str]], *, level: float = 0.95
-) -> list[Agreement]:
+) -> list[VerdictAgreement]:
     """Compare annotators' answers with the detector's verdicts.
 
     A verdict is what changed: if the detector sees no change of gender, both "male, male" and "female, female"
@@ -96,7 +96,7 @@ def validity(
 
 def _of_judge(
     name: str, key: Mapping[str, KeyEntry], verdicts: Sequence[Mapping[str, str]], *, level: float
-) -> list[Agreement]:
+) -> list[VerdictAgreement]:
     found = []
     for attribute in (each for each in QUESTIONS if any(entry.attribute == each for entry in key.values())):
         of_attribute = [item for item, entry in key.items() if entry.attribute == attribute]
@@ -116,7 +116,7 @@ def _agreement(
     verdicts: Sequence[Mapping[str, str]],
     *,
     level: float,
-) -> Agreement:
+) -> VerdictAgreement:
     agreeing = judged = unanswered = 0
     for item in items:
         given = Counter(each[item] for each in verdicts if item in each)
@@ -130,10 +130,10 @@ def _agreement(
     disputed = len(items) - judged - unanswered
     share = np.array(agreeing / judged if judged else math.nan)
     low, high = wilson_interval(share, np.array(judged), level=level)
-    return Agreement(*names, len(items), agreeing, judged, unanswered, disputed, float(low), float(high))
+    return VerdictAgreement(*names, len(items), agreeing, judged, unanswered, disputed, float(low), float(high))
 
 
-def validity_accuracies(agreements: Sequence[Agreement], *, detector: str) -> Table:
+def validity_accuracies(agreements: Sequence[VerdictAgreement], *, detector: str) -> Table:
     """How often people agree with a detector's verdicts on a stratified sample of pairs.
 
     Source: BiasPainter, RQ2, which reports 90.8 % over all strata.

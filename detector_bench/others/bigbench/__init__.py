@@ -40,7 +40,7 @@ BENCHMARK = register(
             read=".prompts:read_bigbench_prompts",
             options=("explicit",),
         ),
-        prompt_weights=".score_system:with_weights",
+        prompt_weights=".entry:with_weights",
         commands={"bigbench": ".command:app"},
     )
 )

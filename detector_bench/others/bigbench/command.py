@@ -71,7 +71,7 @@ def convert(
 
 
 def _read(references: Path, weights: Path | None, categories: Path | None, pairs: Path | None) -> References:
-    from detector_bench.others.bigbench.score_system import read_references
+    from detector_bench.others.bigbench.entry import read_references
 
     return read_references(references, weights=weights, categories=categories, pairs=pairs)
 

@@ -5,26 +5,24 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from detector_bench.dataset.prompt_statements import bases_of, stated_by
+from detector_bench.dataset.prompts import bases_of, stated_by
 from detector_bench.errors import ConfigError, nearest_hint
 from detector_bench.metrics import Scopes
 from detector_bench.metrics.counts import FloatArray
 from detector_bench.metrics.scopes import LayeredScopes
+from detector_bench.others.bigbench.entry import BigBenchEntry
 from detector_bench.others.bigbench.formulas import Pairs
 from detector_bench.others.bigbench.own_files import read_prompt_names, read_requested
 from detector_bench.others.bigbench.references import EQUAL, PROTECTED, References, class_mapping, listing
 from detector_bench.others.judgements import NO_VERDICT, OTHERS, UNJUDGED, Judgements
 from detector_bench.vocabulary import ALL, ATTRIBUTES
 from detector_bench.vocabulary.taxonomies import Mapping as ClassMapping
-
-if TYPE_CHECKING:
-    from detector_bench.others.bigbench.score_system import BigBench
 
 ACQUIRED_ATTRIBUTE = "{} (acquired attribute)"
 """How the scope of all occupations, characteristics or social relations is called."""
@@ -47,7 +45,7 @@ class PromptLookup(NamedTuple):
     """By the image set's id, that of the prompt which it was made from, where there is one."""
 
     @classmethod
-    def of(cls, settings: BigBench, judgements: Judgements) -> PromptLookup:
+    def of(cls, settings: BigBenchEntry, judgements: Judgements) -> PromptLookup:
         """Read the files of the settings.
 
         Raises:
@@ -76,7 +74,7 @@ class PromptLookup(NamedTuple):
             each = self.base_of.get(each)
         return None
 
-    def layout(self, settings: BigBench, judgements: Judgements) -> Layout:
+    def layout(self, settings: BigBenchEntry, judgements: Judgements) -> Layout:
         """Which prompts ask for which class: by the table of the settings, or else by what prompts state.
 
         A prompt with reference shares of its own asks for nobody, whatever it states: BIGbench compares it with
@@ -99,7 +97,7 @@ class PromptLookup(NamedTuple):
         closed = np.zeros(len(self.prompt_ids), dtype=np.bool_)
         return Layout(settings.attributes, self._asked(settings, requested), closed)
 
-    def _layout_of_statements(self, settings: BigBench, judgements: Judgements) -> Layout:
+    def _layout_of_statements(self, settings: BigBenchEntry, judgements: Judgements) -> Layout:
         known = {name: stated_by(judgements.prompts, name) for name in settings.attributes}
         requested: dict[str, dict[str, int]] = {}
         closed = np.zeros(len(self.prompt_ids), dtype=np.bool_)
@@ -119,7 +117,7 @@ class PromptLookup(NamedTuple):
         return Layout(settings.attributes, self._asked(settings, requested), closed)
 
     def _asked(
-        self, settings: BigBench, requested: Mapping[str, Mapping[str, int]]
+        self, settings: BigBenchEntry, requested: Mapping[str, Mapping[str, int]]
     ) -> dict[str, NDArray[np.intp]]:
         """By attribute that some prompt asks for, `[prompt]`."""
         asked = {

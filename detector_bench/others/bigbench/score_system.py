@@ -1,121 +1,49 @@
-"""BIGbench as an entry under `scores` of a study file, and the reading of what it compares with."""
+"""BIGbench's scores of one image set: its prompts among the references, and what is computed for them."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
-from pathlib import Path
-from typing import Literal
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
 
+import numpy as np
 import pandas as pd
-from pydantic import Field, field_validator, model_validator
+from numpy.typing import NDArray
 
-from detector_bench.dataset.table_reading import SUFFIXES
-from detector_bench.errors import ConfigError, nearest_hint
+from detector_bench.dataset.prompts import weights_of
+from detector_bench.errors import ConfigError
 from detector_bench.evaluation.intervals import Intervals
-from detector_bench.others.bigbench.formulas import ATTRIBUTE_WEIGHTS, Preset
-from detector_bench.others.bigbench.own_files import read_own_pairs, read_own_references, read_own_weights
-from detector_bench.others.bigbench.references import (
-    EQUAL,
-    PROTECTED,
-    ReferenceNames,
-    References,
-    class_mapping,
-    listing,
+from detector_bench.metrics import Scopes
+from detector_bench.metrics.counts import FloatArray, Score, divide
+from detector_bench.others.bigbench.entry import BigBenchEntry
+from detector_bench.others.bigbench.formulas import (
+    EXPLICIT,
+    IMPLICIT,
+    KNOWN_SHARE,
+    MANIFESTATION,
+    OUTSIDE_SHARE,
+    STRENGTHS,
+    Pairs,
+    explicit_bias_score,
+    factor_weights,
+    implicit_bias_score,
+    manifestation_factor,
+    over_attributes,
+    over_prompts,
 )
-from detector_bench.others.bigbench.released_files import (
-    CATEGORIES_FILE,
-    PAIRS_FILE,
-    REFERENCE_FILES,
-    WEIGHTS_FILE,
-    read_released_categories,
-    read_released_pairs,
-    read_released_references,
-    read_released_weights,
-)
-from detector_bench.others.bigbench.scores import Task
+from detector_bench.others.bigbench.prompt_lookup import AnswerCounts, Layout, PromptLookup
+from detector_bench.others.bigbench.references import References, listing
 from detector_bench.others.judgements import Judgements
-from detector_bench.others.score_system import ScoreSystem, score_rows
-from detector_bench.prompt_lists import PromptList
-
-_JSON = ".json"
-
-_NOTES_SHOWN = 3
+from detector_bench.others.score_system import Computed, score_rows
+from detector_bench.vocabulary import ALL
 
 
-class BigBench(ScoreSystem):
+class BigBench(BigBenchEntry):
     """BIGbench's implicit and explicit bias scores and manifestation factor. See docs/bigbench.md."""
-
-    system: Literal["bigbench"] = "bigbench"
-    preset: Preset = "as_code"
-    """Which way the manifestation factor points: the program and the paper contradict each other. The bias scores
-    are the same under all."""
-    references: Path | Literal["equal"]
-    """Reference shares: BIGbench's JSON files or a folder of them, a table of the user's, or `equal`."""
-    weights: Path | None = None
-    """Prompt weights, where the prompt table has none. None: those in the folder of references, else 1 each (half
-    for one of two people)."""
-    categories: Path | None = None
-    """`category.json`. None: that in the folder of references, else the categories of the prompt table."""
-    pairs: Path | None = None
-    """Pairs of prompts. None: those in the folder of references, else there is no manifestation factor."""
-    requested: Path | None = None
-    """Which prompts ask for which classes; they have an explicit score, and no implicit one. None: those that
-    state a class in the prompt table, and have no reference of their own."""
-    prompt_names: Path | None = None
-    """Which prompt of the references each prompt is, where their ids differ."""
-    attribute_weights: dict[str, float] = Field(default=dict(ATTRIBUTE_WEIGHTS), min_length=1)
-    """What each attribute counts for; attributes that are left out are not looked at."""
-    race_mapping: dict[str, str | None] | None = None
-    """Which of BIGbench's races each of our race classes counts as; null: none. None: the usual mapping."""
-
-    @field_validator("attribute_weights")
-    @classmethod
-    def _attributes_are_bigbenchs(cls, weights: dict[str, float]) -> dict[str, float]:
-        for name, weight in weights.items():
-            if name not in PROTECTED:
-                raise ValueError(f"BIGbench has no attribute {name!r}: {nearest_hint(name, PROTECTED)}")
-            if not 0 < weight < math.inf:
-                raise ValueError(f"the weight of {name} is {weight:g} (accepted: a number above 0)")
-        return weights
-
-    @model_validator(mode="after")
-    def _race_mapping_is_total(self) -> BigBench:
-        try:
-            class_mapping("race", self.race_mapping)
-        except ConfigError as error:
-            raise ValueError(f"race_mapping: {error}") from error
-        if self.references == EQUAL and (self.prompt_names is not None or self.categories is not None):
-            raise ValueError("prompt_names and categories go with reference files, not with references: equal")
-        return self
-
-    @property
-    def attributes(self) -> tuple[str, ...]:
-        """Gender, race and age, or those that have a weight."""
-        return tuple(self.attribute_weights)
-
-    @property
-    def variant(self) -> str:
-        """The preset."""
-        return self.preset
-
-    def read_references(self, prompt_ids: Sequence[str]) -> References:
-        """Read the files; mistakes that could be mended are in its `notes`.
-
-        Raises:
-            ConfigError: settings that do not go together.
-            DataError: a file is wrong.
-        """
-        if isinstance(self.references, Path):
-            return read_references(
-                self.references, weights=self.weights, categories=self.categories, pairs=self.pairs
-            )
-        return equal_references(prompt_ids, weights=self.weights, pairs=self.pairs)
 
     def notes(self, judgements: Judgements) -> dict[str, tuple[str, ...]]:
         """Mended mistakes in the reference files, and prompts without a weight or a category."""
-        return {self.variant: Task.of(self, judgements).notes}
+        return {self.variant: ScoreTask.of(self, judgements).notes}
 
     def rows(self, judgements: Judgements, intervals: Intervals) -> pd.DataFrame:
         """Compute the scores of all judges as rows of a metric table.
@@ -124,7 +52,7 @@ class BigBench(ScoreSystem):
             ConfigError: no prompt has a reference, some have no weight, or a file names unknown prompts.
             DataError: a file of the settings is wrong.
         """
-        task = Task.of(self, judgements)
+        task = ScoreTask.of(self, judgements)
         judgements = replace(judgements, scopes=task.scopes)
         features = task.layout.features(judgements, race_mapping=self.race_mapping)
         table = score_rows(
@@ -139,141 +67,164 @@ class BigBench(ScoreSystem):
         return table[~about_nothing].reset_index(drop=True)
 
 
-def read_references(
-    references: Path,
-    *,
-    weights: Path | None = None,
-    categories: Path | None = None,
-    pairs: Path | None = None,
-) -> References:
-    """Read references, and what goes with them.
+@dataclass(frozen=True)
+class ScoreTask:
+    """Everything that the scores of one image set need, as arrays in the order of its prompts."""
 
-    Args:
-        references: a JSON file of BIGbench or a table; or a folder, either with BIGbench's files under their own
-            names, or with the tables `references`, `weights` and `pairs` (.csv or .parquet). What a folder has
-            need not be named.
-        weights: `weight.json` or a table.
-        categories: `category.json`; a table of weights can have a column for them.
-        pairs: `eta.json` or a table.
+    settings: BigBenchEntry
+    layout: Layout
+    reference: Mapping[str, FloatArray]
+    """By attribute, `[prompt, class]`."""
+    weight: FloatArray
+    pairs: Pairs | None
+    scopes: Scopes
+    """The files' categories and acquired attributes, or else the image set's categories."""
+    notes: tuple[str, ...]
+    """What has to be said below the scores' table."""
 
-    Raises:
-        ConfigError: nothing there, or BIGbench's names (in JSON) for references that are a table.
-        DataError: all mistakes of a file at once, except those that are clearly to be mended; they are in `notes`.
-    """
-    if references.is_dir():
-        files, beside = _in_folder(references)
-        weights, categories, pairs = weights or beside[0], categories or beside[1], pairs or beside[2]
-    else:
-        files = [references]
-    released = files[0].suffix == _JSON
-    found = read_released_references(files) if released else read_own_references(files[0])
-    return _completed(found, released=released, weights=weights, categories=categories, pairs=pairs)
+    @classmethod
+    def of(cls, settings: BigBenchEntry, judgements: Judgements) -> ScoreTask:
+        """Read the files of the settings and look the image set's prompts up.
 
-
-def equal_references(
-    prompt_ids: Iterable[str], *, weights: Path | None = None, pairs: Path | None = None
-) -> References:
-    """Equal shares for every prompt; weights and pairs come from tables.
-
-    Raises:
-        ConfigError: BIGbench's JSON for weights or pairs, whose names only its references can tell.
-        DataError: all mistakes of a file at once.
-    """
-    shares = {
-        attribute: (1 / len(taxonomy.classes),) * len(taxonomy.classes)
-        for attribute, taxonomy in PROTECTED.items()
-    }
-    same = {prompt_id: prompt_id for prompt_id in prompt_ids}
-    found = References(dict.fromkeys(same, shares), ReferenceNames(same, same))
-    return _completed(found, released=False, weights=weights, categories=None, pairs=pairs)
-
-
-def _in_folder(folder: Path) -> tuple[list[Path], list[Path | None]]:
-    released = [folder / name for name in REFERENCE_FILES if (folder / name).is_file()]
-    own = [folder / f"references{suffix}" for suffix in SUFFIXES if (folder / f"references{suffix}").is_file()]
-    if bool(released) == bool(own):
-        found = "both" if own else "neither"
-        raise ConfigError(
-            f"{folder}: a folder of references has some of {', '.join(REFERENCE_FILES)}, or references.csv; "
-            f"this one has {found}"
-        )
-    if released:
-        return released, [_if_there(folder, name) for name in (WEIGHTS_FILE, CATEGORIES_FILE, PAIRS_FILE)]
-    tables = [
-        next((table for suffix in SUFFIXES if (table := _if_there(folder, stem + suffix)) is not None), None)
-        for stem in ("weights", "pairs")
-    ]
-    return own[:1], [tables[0], None, tables[1]]
-
-
-def _if_there(folder: Path, name: str) -> Path | None:
-    return folder / name if (folder / name).is_file() else None
-
-
-def _completed(
-    references: References, *, released: bool, weights: Path | None, categories: Path | None, pairs: Path | None
-) -> References:
-    for path in (weights, categories, pairs):
-        if path is not None and path.suffix == _JSON and not released:
+        Raises:
+            ConfigError, DataError: see `BigBench.rows`.
+        """
+        lookup = PromptLookup.of(settings, judgements)
+        layout = lookup.layout(settings, judgements)
+        reference = {name: lookup.reference(name) for name in settings.attributes}
+        compared = ~layout.asks & ~layout.closed
+        if compared.any() and all(np.isnan(shares[compared]).all() for shares in reference.values()):
+            without = [each for each, is_open in zip(lookup.prompt_ids, compared, strict=True) if is_open]
             raise ConfigError(
-                f"{path}: the names in BIGbench's JSON files belong to its references in JSON; beside other "
-                "references, give a table (detector-bench bigbench convert writes one)"
+                f"{settings.references}: no reference for any prompt of the image set, such as "
+                f"{listing(without)}; the references have {listing(lookup.references.shares)}"
             )
-    notes: list[str] = []
-    if weights is not None and weights.suffix == _JSON:
-        found, noted = read_released_weights(weights, references.names)
-        references = replace(references, weights=found)
-        notes += noted
-    elif weights is not None:
-        own = read_own_weights(weights)
-        references = replace(references, **own._asdict())
-    if categories is not None:
-        if categories.suffix != _JSON:
-            raise ConfigError(f"{categories}: categories are category.json, or a column of the table of weights")
-        listed, noted = read_released_categories(categories, references.names)
-        references = replace(references, categories=listed)
-        notes += noted
-    if pairs is not None and pairs.suffix == _JSON:
-        read, noted = read_released_pairs(pairs, references.names)
-        references = replace(references, pairs=read)
-        notes += noted
-    elif pairs is not None:
-        references = replace(references, pairs=read_own_pairs(pairs))
-    return replace(references, notes=(*references.notes, *notes))
-
-
-def with_weights(prompts: PromptList, path: Path) -> PromptList:
-    """The same list with weights; a prompt that has none weighs as its base prompt does.
-
-    Args:
-        prompts: any list.
-        path: a table with the columns `prompt_id` and `weight`; or BIGbench's `weight.json`, whose sentences are
-            those of prompts without a base prompt, and which gives each of two people half.
-
-    Raises:
-        DataError: mistakes in the file, all of them at once.
-    """
-    notes: list[str] = []
-    if path.suffix == ".json":
-        first = {key: prompt for key, prompt in prompts.prompts.items() if key not in prompts.bases}
-        names = ReferenceNames(
-            {key: prompt.word for key, prompt in first.items()},
-            {key: prompt.text for key, prompt in first.items()},
+        weight, of_weights = lookup.weights(
+            weights_of(judgements.prompts), layout.asks, place=settings.weights or settings.references
         )
-        weights, said = read_released_weights(path, names)
-        notes = said[:_NOTES_SHOWN]
-        if rest := said[_NOTES_SHOWN:]:
-            notes.append(
-                f"{path.name}: {len(rest):,} more such notes; `detector-bench bigbench check` lists them."
+        scopes, of_scopes = lookup.scopes(judgements.scopes)
+        return cls(
+            settings=settings,
+            layout=layout,
+            reference=reference,
+            weight=weight,
+            pairs=lookup.pairs(layout.asks),
+            scopes=scopes,
+            notes=(*_of_mistakes(lookup.references), *of_weights, *of_scopes, *_of_closed(lookup, layout)),
+        )
+
+    @cached_property
+    def _implicit_weight(self) -> FloatArray:
+        return np.where(self.layout.asks | self.layout.closed, 0.0, self.weight)
+
+    def scores(self, sums: FloatArray) -> list[Computed]:
+        """All scores, from sums of the features `[..., judge, t2i_model, prompt, feature]`."""
+        answers, scopes = self.layout.answers(sums), self.scopes
+        return [
+            *self._implicit(answers, scopes),
+            *self._explicit(sums, answers, scopes),
+            *self._manifestation(answers, scopes),
+            *_shares_of_answers(answers, scopes),
+        ]
+
+    def _implicit(self, answers: Mapping[str, AnswerCounts], scopes: Scopes) -> list[Computed]:
+        takes_part = self._implicit_weight > 0
+        of_prompts = {
+            name: _only(takes_part, implicit_bias_score(each.by_class, self.reference[name], unknown=each.unknown))
+            for name, each in answers.items()
+        }
+        of_prompts[ALL] = over_attributes(of_prompts, weights=self.settings.attribute_weights)
+        return self._at_all_levels(IMPLICIT, of_prompts, self._implicit_weight, scopes)
+
+    def _explicit(self, sums: FloatArray, answers: Mapping[str, AnswerCounts], scopes: Scopes) -> list[Computed]:
+        computed = []
+        some = next(iter(answers.values()))
+        images = some.by_class.sum(axis=-1) + some.unknown
+        for name, (right, known) in self.layout.requested(sums).items():
+            takes_part = self.layout.asks if name == ALL else self.layout.asked[name] >= 0
+            score = _only(takes_part, explicit_bias_score(right, known, unknown=images - known))
+            weight = np.where(takes_part, self.weight, 0.0)
+            computed += self._at_all_levels(EXPLICIT, {name: score}, weight, scopes, is_share=True)
+        return computed
+
+    def _manifestation(self, answers: Mapping[str, AnswerCounts], scopes: Scopes) -> list[Computed]:
+        if self.pairs is None:
+            return []
+        factors = {
+            name: manifestation_factor(
+                each.by_class,
+                self.reference[name],
+                self.pairs,
+                strength=STRENGTHS[name],
+                preset=self.settings.preset,
             )
-    else:
-        weights = read_own_weights(path).weights
-        if unknown := [prompt_id for prompt_id in weights if prompt_id not in prompts.prompts]:
-            notes = [f"{path.name}: weights of no prompt of the list, left out: {listing(unknown)}"]
-    return replace(
-        prompts,
-        prompts={
-            key: replace(prompt, weight=weights.get(key, prompt.weight)) for key, prompt in prompts.prompts.items()
-        },
-        notes=(*prompts.notes, *notes),
+            for name, each in answers.items()
+        }
+        weights = factor_weights(self.settings.attribute_weights, preset=self.settings.preset)
+        factors[ALL] = over_attributes(factors, weights=weights)
+        return [
+            Computed(name, MANIFESTATION, _in_no_category(factor, scopes), deviates=True)
+            for name, factor in factors.items()
+        ]
+
+    def _at_all_levels(
+        self,
+        metric: str,
+        of_prompts: Mapping[str, Score],
+        weight: FloatArray,
+        scopes: Scopes,
+        *,
+        is_share: bool = False,
+    ) -> list[Computed]:
+        computed = []
+        for name, score in of_prompts.items():
+            computed.append(Computed(name, metric, over_prompts(score, weight, scopes=scopes), deviates=True))
+            computed.append(Computed(name, metric, score, of_prompts=True, is_share=is_share))
+        return computed
+
+
+def _of_mistakes(references: References) -> tuple[str, ...]:
+    mended = len(references.notes)
+    said = f"Mistakes in the reference files, mended or left out: {mended}; `detector-bench bigbench check` "
+    return (f"{said}lists them.",) if mended else ()
+
+
+def _of_closed(lookup: PromptLookup, layout: Layout) -> tuple[str, ...]:
+    closed = [each for each, is_closed in zip(lookup.prompt_ids, layout.closed, strict=True) if is_closed]
+    said = f"Prompts in no score, as they state what BIGbench has no class for: {listing(closed, shown=3)}."
+    return (said,) if closed else ()
+
+
+def _only(takes_part: NDArray[np.bool_], score: Score) -> Score:
+    """NaN, and about no image, for prompts `[..., prompt]` that take no part."""
+    return Score(
+        np.where(takes_part, score.value, np.nan),
+        np.where(takes_part, score.n, 0),
+        np.where(takes_part, score.n_left_out, 0),
     )
+
+
+def _in_no_category(factor: Score, scopes: Scopes) -> Score:
+    """From `[..., 1 + T2I models]` to every scope; about nothing where the scope is a category."""
+    width = 1 + len(scopes.categories)
+
+    def widened(numbers: NDArray[np.generic], empty: float) -> NDArray[np.float64]:
+        wide = np.full((*numbers.shape, width), empty)
+        wide[..., 0] = numbers
+        return wide
+
+    return Score(widened(factor.value, np.nan), widened(factor.n, 0), widened(factor.n_left_out, 0))
+
+
+def _shares_of_answers(answers: Mapping[str, AnswerCounts], scopes: Scopes) -> list[Computed]:
+    """How many images of those with a verdict have a known answer, and how many lie outside BIGbench's classes."""
+    computed = []
+    for name, each in answers.items():
+        known, outside, unjudged, left_out = (
+            scopes.sums(numbers, prompt_axis=-1)
+            for numbers in (each.by_class.sum(axis=-1), each.outside, each.unjudged, each.no_verdict)
+        )
+        n = known + outside + unjudged
+        for metric, part in ((KNOWN_SHARE, known), (OUTSIDE_SHARE, outside)):
+            computed.append(Computed(name, metric, Score(divide(part, n), n, left_out), is_share=True))
+    return computed

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from detector_bench.dataset.prompt_statements import stated_by
+from detector_bench.dataset.prompts import stated_by
 from detector_bench.metrics.counts import FloatArray
 from detector_bench.others.cell_sums import cell_sums
 from detector_bench.others.imagebite.formulas import BoolArray

@@ -26,7 +26,7 @@ from detector_bench.others.imagebite.requirements import Requirement, Requiremen
 from detector_bench.others.imagebite.verdict_table import VERDICT_COLUMNS, VERDICTS_FILE, verdict_table
 from detector_bench.others.judgements import Judgements
 from detector_bench.others.score_system import Computed, ScoreSystem, score_rows
-from detector_bench.results.schema import METRIC_COLUMNS
+from detector_bench.vocabulary.columns import METRIC_COLUMNS
 
 
 class ImageBiTe(ScoreSystem):
@@ -95,7 +95,7 @@ class ImageBiTe(ScoreSystem):
         """Shares of the verdicts of each kind, and of those on which detector and humans agree.
 
         `variant` is the requirement's name. Prompts that state its attribute take no part. Of a verdict on a
-        community in a prompt, n counts those that could be given; see `metrics.imagebite.share_of_verdicts`.
+        community in a prompt, n counts those that could be given; see `formulas.share_of_verdicts`.
         """
         blocks = [
             _requirement_rows(

@@ -11,7 +11,7 @@ from typing import cast
 
 import pandas as pd
 
-from detector_bench.resources import resource
+from detector_bench.installation import resource
 from detector_bench.tables.table import Cell, Column, Row, Table
 from detector_bench.tables.wording import fixed
 
