@@ -27,8 +27,9 @@ import pytest
 from bigbench_parts import judged
 
 from detector_bench.evaluation.intervals import Intervals
+from detector_bench.others.bigbench.entry import read_references
 from detector_bench.others.bigbench.references import prompt_id_of
-from detector_bench.others.bigbench.score_system import BigBench, read_references
+from detector_bench.others.bigbench.score_system import BigBench
 
 IMPLICIT, EXPLICIT = "bigbench_implicit_bias_score", "bigbench_explicit_bias_score"
 FACTOR = "bigbench_manifestation_factor"
