@@ -13,7 +13,8 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from detector_bench.cli.console import errors, output
-from detector_bench.cli.studies import CacheDir, ImageSetOption, WeightsDir
+from detector_bench.cli.studies import CacheDir, ImageSetOption, Plugins, WeightsDir
+from detector_bench.plugins import load_plugins
 
 if TYPE_CHECKING:
     from detector_bench.evaluation.tolerance import Tolerance
@@ -63,6 +64,7 @@ def report(
     image_set: ImageSetOption = None,
     cache_dir: CacheDir = None,
     weights_dir: WeightsDir = None,
+    plugin: Plugins = None,
 ) -> None:
     """Write a report that opens from a disk: the verdict, tables, figures, and every error with its image.
 
@@ -71,6 +73,7 @@ def report(
     """
     from detector_bench.site import ReportSettings, write_report
 
+    load_plugins(plugin or [])
     settings = ReportSettings(
         pictures=cast("PictureMode", images),
         large_side=large,

@@ -63,7 +63,7 @@ from detector_bench.metrics.filtering import (
 )
 from detector_bench.metrics.joint_verdicts import JointVerdicts
 from detector_bench.metrics.label_shares import label_shares
-from detector_bench.metrics.metric_info import MetricInfo
+from detector_bench.metrics.metric_info import MetricInfo, with_deviations
 from detector_bench.metrics.prompt_bias_error import prompt_bias_error, prompt_bias_error_interval
 from detector_bench.metrics.scopes import Scopes, pool
 
@@ -113,6 +113,7 @@ __all__ = [
     "prompt_bias_score_error",
     "recall",
     "recall_per_class",
+    "with_deviations",
 ]
 
 # Benchmarks declare their metrics beside their formulas, which need what stands here.
