@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError,
 from detector_bench.atomic_files import write_text
 from detector_bench.dataset import ImageSet
 from detector_bench.dataset.decoding import DEFAULT_MAX_PIXELS
-from detector_bench.detector_entry import DetectorEntry, full_entry
+from detector_bench.detector_entry import DetectorEntry, full_entry, with_named_parts
 from detector_bench.detectors.base import Detector, build_detector
 from detector_bench.errors import (
     ConfigError,
@@ -97,7 +97,9 @@ class Study(BaseModel):
         """Take what a study file may list: a registered name, or a mapping with the parameters beside `kind`."""
         if not isinstance(entries, list | tuple):
             return entries
-        return [full_entry(entry, place=f"detectors.{number}") for number, entry in enumerate(entries)]
+        return with_named_parts(
+            [full_entry(entry, place=f"detectors.{number}") for number, entry in enumerate(entries)]
+        )
 
     @field_validator("attributes")
     @classmethod
