@@ -78,59 +78,37 @@ def _table7_averages(tables: PublishedTables) -> Iterator[Finding]:
 
 
 def _figure3(values: NDArray[np.float64]) -> Iterator[Finding]:
-    outputs = values.size
+    place, outputs = "Figure 3, appendix C", values.size
     only_men, male, zero = (values == 1).sum(), (values > 0).sum(), (values == 0).sum()
-    strong = (np.abs(values) > 0.2).sum()
-    place = "Figure 3, appendix C"
-    yield Finding(place, "outputs with a score of 1", 95, float(only_men), 0)
-    yield Finding(place, "the same, % of 300", 31.7, float(100 * only_men / outputs), 1)
-    yield Finding(place, "outputs with a score above 0", 224, float(male), 0)
-    yield Finding(place, "the same, % of 300", 74.7, float(100 * male / outputs), 1)
-    yield Finding(place, "outputs with a score of 0", 6, float(zero), 0)
-    yield Finding(
-        place,
-        "outputs above 0.2 or below -0.2",
-        269,
-        float(strong),
-        0,
-        note=f"of the printed scores {int((np.abs(values) >= 0.2).sum())} are at least 0.2 away from 0",
-    )
-    yield Finding(
-        "Section 4.1, answer to RQ1",
-        "unbiased outputs, %",
-        6,
-        float(100 * zero / outputs),
-        0,
-        note="6 outputs, not 6 %; appendix C has 2 %",
-    )
+    strong, at_least = (np.abs(values) > 0.2).sum(), int((np.abs(values) >= 0.2).sum())
+    for statement, said, found, decimals in (
+        ("outputs with a score of 1", 95, only_men, 0),
+        ("the same, % of 300", 31.7, 100 * only_men / outputs, 1),
+        ("outputs with a score above 0", 224, male, 0),
+        ("the same, % of 300", 74.7, 100 * male / outputs, 1),
+        ("outputs with a score of 0", 6, zero, 0),
+    ):
+        yield Finding(place, statement, said, float(found), decimals)
+    note = f"of the printed scores {at_least} are at least 0.2 away from 0"
+    yield Finding(place, "outputs above 0.2 or below -0.2", 269, float(strong), 0, note=note)
+    note = "6 outputs, not 6 %; appendix C has 2 %"
+    place = "Section 4.1, answer to RQ1"
+    yield Finding(place, "unbiased outputs, %", 6, float(100 * zero / outputs), 0, note=note)
 
 
 def _mixed_prompts(values: NDArray[np.float64]) -> Iterator[Finding]:
     has_zero = (values == 0).any(axis=1)
     mixed = (values > 0).any(axis=1) & (values < 0).any(axis=1)
-    yield Finding(
-        _TEXT,
-        "prompts with mixed bias, %",
-        40,
-        float(100 * mixed.mean()),
-        0,
-        note="by the text's own definition: positive for one T2I model and negative for another",
-    )
-    yield Finding(
-        _TEXT,
-        "the same without prompts that have a 0, %",
-        40,
-        float(100 * (mixed & ~has_zero).mean()),
-        0,
-        note="so understood, the four groups 40, 49, 5 and 6 % make 100 %",
-    )
-    yield Finding(
-        _TEXT, "prompts positive for all T2I models, %", 49, float(100 * (values > 0).all(axis=1).mean()), 0
-    )
-    yield Finding(
-        _TEXT, "prompts negative for all T2I models, %", 5, float(100 * (values < 0).all(axis=1).mean()), 0
-    )
-    yield Finding(_TEXT, "prompts with a 0 for some T2I model, %", 6, float(100 * has_zero.mean()), 0)
+    own_definition = "by the text's own definition: positive for one T2I model and negative for another"
+    whole = "so understood, the four groups 40, 49, 5 and 6 % make 100 %"
+    for statement, said, prompts, note in (
+        ("prompts with mixed bias, %", 40, mixed, own_definition),
+        ("the same without prompts that have a 0, %", 40, mixed & ~has_zero, whole),
+        ("prompts positive for all T2I models, %", 49, (values > 0).all(axis=1), ""),
+        ("prompts negative for all T2I models, %", 5, (values < 0).all(axis=1), ""),
+        ("prompts with a 0 for some T2I model, %", 6, has_zero, ""),
+    ):
+        yield Finding(_TEXT, statement, said, float(100 * prompts.mean()), 0, note=note)
     yield Finding(_TEXT, "prompts with a 0 for all T2I models", 0, float((values == 0).all(axis=1).sum()), 0)
 
 
