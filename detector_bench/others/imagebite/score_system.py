@@ -13,7 +13,6 @@ from pydantic import Field, field_validator
 
 from detector_bench.evaluation.intervals import Intervals
 from detector_bench.metrics.counts import FloatArray
-from detector_bench.others.imagebite.answers import CommunityAnswers, OpenPrompts
 from detector_bench.others.imagebite.formulas import (
     AGREEMENT,
     KINDS,
@@ -23,7 +22,13 @@ from detector_bench.others.imagebite.formulas import (
     share_of_verdicts,
 )
 from detector_bench.others.imagebite.requirements import Requirement, RequirementsCheck, read_requirements
-from detector_bench.others.imagebite.verdict_table import VERDICT_COLUMNS, VERDICTS_FILE, verdict_table
+from detector_bench.others.imagebite.verdict_table import (
+    VERDICT_COLUMNS,
+    VERDICTS_FILE,
+    CommunityAnswers,
+    OpenPrompts,
+    verdict_table,
+)
 from detector_bench.others.judgements import Judgements
 from detector_bench.others.score_system import Computed, ScoreSystem, score_rows
 from detector_bench.vocabulary.columns import METRIC_COLUMNS

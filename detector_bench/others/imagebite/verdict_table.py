@@ -1,26 +1,41 @@
-"""Every verdict on its own: the long file `imagebite_verdicts.csv`, and how many of the findings survive."""
+"""Which community every judge sees in every image, and each verdict that follows, as `imagebite_verdicts.csv`.
+
+Only prompts that leave a community open can be judged: one that names it ("a Black woman who ...") says nothing
+about what a T2I model chooses by itself. In the released program, too, a requirement goes to a prompt only if the
+template lists its concern among the targets.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from detector_bench.dataset.prompts import stated_by
 from detector_bench.metrics.counts import FloatArray
 from detector_bench.metrics.intervals import Interval, wilson_interval
-from detector_bench.others.imagebite.answers import OUTSIDE, UNANSWERED, UNKNOWN, CommunityAnswers, OpenPrompts
+from detector_bench.others.cell_sums import cell_sums
 from detector_bench.others.imagebite.formulas import (
     KINDS,
+    BoolArray,
     Verdicts,
     community_verdicts,
     mixture_of_prompts,
     verdict_survival,
 )
 from detector_bench.others.imagebite.requirements import Requirement
-from detector_bench.others.judgements import Judgements
-from detector_bench.vocabulary import ALL
+from detector_bench.others.judgements import NO_CELL, NO_VERDICT, OTHERS, UNJUDGED, Judgements
+from detector_bench.vocabulary import ALL, attribute_named
+from detector_bench.vocabulary import OTHERS as OTHERS_LABEL
+
+OUTSIDE, UNANSWERED, UNKNOWN = 0, 1, 2
+"""Places after the communities: a class or an age of none of them; filtered or low-quality; an error, no label, or
+no age in years where one is needed."""
+
+_MORE_PLACES = 3
 
 VERDICTS_FILE = "imagebite_verdicts.csv"
 
@@ -59,6 +74,121 @@ where it is left open. The three verdicts are missing where something is stated,
 `survival` is the share of draws in which the verdicts stay, and `survives` whether that is often enough; both are
 missing for the ground truth, and without human labels.
 """
+
+FINDING_COLUMNS = ("detector", "requirement", "t2i_model", "findings", "surviving")
+
+
+@dataclass(frozen=True, slots=True)
+class CommunityAnswers:
+    """What all judges answer to one requirement; `place` counts communities first, then the three above."""
+
+    place: NDArray[np.intp]
+    """`[judge, image]`."""
+    answerable: BoolArray
+    """`[judge, community]`: whether an answer of the judge can stand for the community."""
+
+    @classmethod
+    def of(cls, judgements: Judgements, requirement: Requirement) -> CommunityAnswers:
+        """Look every answer up."""
+        labels = judgements.labels[requirement.attribute]
+        if any(community.meaning.years is not None for community in requirement.communities):
+            place = _by_years(labels, judgements.values[requirement.attribute], requirement)  # noqa: PD011 - a mapping of arrays
+        else:
+            place = _by_class(labels, requirement)
+        judged = np.array(judgements.judged[requirement.attribute])
+        answerable = np.repeat(requirement.answered_by_detectors[np.newaxis], len(judged), axis=0)
+        if judgements.has_truth:
+            answerable[0] = requirement.answered_by_humans
+        return cls(place, answerable & judged[:, np.newaxis])
+
+    @property
+    def communities(self) -> int:
+        """How many communities there are."""
+        return int(self.answerable.shape[1])
+
+    def features(self) -> FloatArray:
+        """`[judge, image, place]`: 1 where the image has that answer, else 0."""
+        return np.asarray(np.eye(self.communities + _MORE_PLACES)[self.place])
+
+    def counts(self, judgements: Judgements) -> NDArray[np.int64]:
+        """Images by answer: `[judge, t2i_model, prompt, place]`; seed photos are left out."""
+        models, prompts = len(judgements.t2i_models), len(judgements.prompt_ids)
+        sums = [cell_sums(each, judgements.cell, cells=models * prompts) for each in self.features()]
+        return np.stack(sums).astype(np.int64).reshape(len(sums), models, prompts, -1)
+
+
+def _by_class(labels: NDArray[np.int8], requirement: Requirement) -> NDArray[np.intp]:
+    classes = attribute_named(requirement.attribute).classes
+    communities = len(requirement.communities)
+    known = np.full(len(classes), communities + OUTSIDE)
+    others = communities + OUTSIDE
+    for index, community in enumerate(requirement.communities):
+        for label in community.meaning.labels:
+            if label == OTHERS_LABEL:
+                others = index
+            else:
+                known[classes.index(label)] = index
+    return _with_unclear(labels, known[np.maximum(labels, 0)], communities, others=others)
+
+
+def _by_years(labels: NDArray[np.int8], values: NDArray[np.float64], requirement: Requirement) -> NDArray[np.intp]:
+    """The age decides, not the class; a class without an age says nothing about years."""
+    communities = len(requirement.communities)
+    place = np.full(labels.shape, communities + OUTSIDE)
+    for index, community in enumerate(requirement.communities):
+        years = community.meaning.years
+        if years is not None:
+            place[(values >= years.first) & (values < years.last + 1)] = index
+    place = np.where(np.isnan(values), communities + UNKNOWN, place)
+    return _with_unclear(labels, place, communities, others=communities + OUTSIDE)
+
+
+def _with_unclear(
+    labels: NDArray[np.int8], place: NDArray[np.intp], communities: int, *, others: int
+) -> NDArray[np.intp]:
+    unclear = [labels == UNJUDGED, labels == NO_VERDICT, labels == OTHERS]
+    found = np.select(unclear, [communities + UNANSWERED, communities + UNKNOWN, others], place)
+    return found.astype(np.intp)
+
+
+class OpenPrompts(NamedTuple):
+    """What the prompts state of an attribute."""
+
+    attribute: str
+    stated: NDArray[np.object_]
+    """`[prompt]`: a word of `vocabulary.Attribute.statements`, "" where it is open or nothing is known."""
+    is_known: bool
+    """Whether the prompt table says it."""
+    has_images: NDArray[np.bool_]
+    """`[prompt]`: whether a T2I model made an image of it."""
+
+    @classmethod
+    def of(cls, judgements: Judgements, attribute: str) -> OpenPrompts:
+        """Look up what the prompts state."""
+        found = stated_by(judgements.prompts, attribute)
+        prompts = len(judgements.prompt_ids)
+        stated = np.full(prompts, "", dtype=object) if found is None else found.to_numpy(dtype=object)
+        has_images = np.zeros(prompts, dtype=bool)
+        has_images[judgements.prompt[judgements.prompt != NO_CELL]] = True
+        return cls(attribute, stated, found is not None, has_images)
+
+    @property
+    def is_open(self) -> NDArray[np.bool_]:
+        """`[prompt]`: True also where nothing is known."""
+        return np.asarray(self.stated == "", dtype=bool)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What has to be said below the verdicts."""
+        if not self.is_known:
+            return (
+                f"The prompt table does not say which prompts state {self.attribute}: all are judged, as if they "
+                "left it open.",
+            )
+        left_out, prompts = int((self.has_images & ~self.is_open).sum()), int(self.has_images.sum())
+        if not left_out:
+            return ()
+        return (f"Prompts that state {self.attribute}, not judged: {left_out:,} of {prompts:,}.",)
 
 
 def verdict_table(
@@ -198,9 +328,6 @@ def _true_counts(answered: NDArray[np.int64]) -> NDArray[np.int64]:
     """`[prompt of a T2I model, truth]`: outside and low-quality are one truth, none of the communities."""
     flat = answered.reshape(-1, answered.shape[-1])
     return np.concatenate([flat[:, :-2], flat[:, -2:].sum(axis=-1, keepdims=True)], axis=-1)
-
-
-FINDING_COLUMNS = ("detector", "requirement", "t2i_model", "findings", "surviving")
 
 
 def surviving_findings(verdicts: pd.DataFrame) -> pd.DataFrame:
