@@ -48,15 +48,15 @@ def figures(
     Examples: `detector-bench figures results/mine`,
     `detector-bench figures results/mine --only filter_plane --format pdf --width single`
     """
-    from detector_bench.figures import WIDTHS, FinishedStudy, figures_of, write_figures
+    from detector_bench.figures import WIDTHS
+    from detector_bench.study import Results
 
     load_plugins(plugin or [])
     folder_out = folder / "figures" if out is None else out
-    study = FinishedStudy.load(folder, attribute=attribute)
-    written = write_figures(
-        study,
+    written = Results.open(folder).figures(
         folder_out,
-        names=tuple(only or figures_of(study)),
+        attribute=attribute,
+        only=only,
         widths=WIDTHS if width is None else (cast("Width", width),),
         formats=tuple(cast("Format", kind.strip()) for kind in formats.split(",")),
         workers=min(os.cpu_count() or 1, _MOST_WORKERS),

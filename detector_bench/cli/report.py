@@ -19,6 +19,7 @@ from detector_bench.plugins import load_plugins
 if TYPE_CHECKING:
     from detector_bench.evaluation.tolerance import Tolerance
     from detector_bench.site import PictureMode
+    from detector_bench.study import Study
 
 _MOST_WORKERS = 4
 """More processes spend their time on starting."""
@@ -71,13 +72,15 @@ def report(
     Examples: `detector-bench report results/mine`,
     `detector-bench report results/mine --out public --images blur --note "Labels by two students."`
     """
-    from detector_bench.site import ReportSettings, write_report
+    from detector_bench.site import ReportSettings
+    from detector_bench.study import Results
 
     load_plugins(plugin or [])
+    results = Results.open(folder, image_set=image_set)
     settings = ReportSettings(
         pictures=cast("PictureMode", images),
         large_side=large,
-        tolerance=_tolerance(folder, prompt_bias_error, model_bias_score_error),
+        tolerance=_tolerance(results.study, prompt_bias_error, model_bias_score_error),
         note=note,
         figures=not without_figures,
         cache_folder=cache_dir,
@@ -85,7 +88,7 @@ def report(
         workers=min(os.cpu_count() or 1, _MOST_WORKERS),
     )
     with _Display(errors) as display:
-        written = write_report(folder, out, image_set=image_set, settings=settings, progress=display)
+        written = results.report(out, settings=settings, progress=display)
     for line in written.not_shown:
         errors.print(line, style="yellow", soft_wrap=True, markup=False, highlight=False)
     for line in written.headline:
@@ -93,22 +96,19 @@ def report(
     output.print(f"Open [bold]{escape(str(written.page))}[/bold]", soft_wrap=True, highlight=False)
 
 
-def _tolerance(folder: Path, prompt: float | None, model: float | None) -> Tolerance | None:
+def _tolerance(study: Study, prompt: float | None, model: float | None) -> Tolerance | None:
     """The study's tolerance with what was asked for in its place; None: nothing was."""
     from pydantic import ValidationError
 
     from detector_bench.errors import config_error_from
     from detector_bench.evaluation.tolerance import Tolerance
-    from detector_bench.study import Study
 
     asked = {"prompt_bias_error": prompt, "model_bias_score_error": model}
     asked = {name: value for name, value in asked.items() if value is not None}
     if not asked:
         return None
-    study_file = folder / "study.yaml"
-    own = Study.from_yaml(study_file).tolerance if study_file.is_file() else Tolerance()
     try:
-        return Tolerance.model_validate({**own.model_dump(), **asked})
+        return Tolerance.model_validate({**study.tolerance.model_dump(), **asked})
     except ValidationError as error:
         raise config_error_from(error, place="tolerance", model=Tolerance) from error
 

@@ -14,8 +14,7 @@ from detector_bench.cli.console import errors, output
 from detector_bench.plugins import load_plugins
 
 if TYPE_CHECKING:
-    from detector_bench.results.study_result import StudyResult
-    from detector_bench.study import Study
+    from detector_bench.study import Results, Study
 
 StudyFile = Annotated[
     Path, typer.Argument(metavar="STUDY.yaml", help="The study file; see configs/ for examples.")
@@ -193,7 +192,7 @@ def _run_and_print(
     _print(result, ["metrics.csv", "tables/", "predictions/", "run.json"])
 
 
-def _print(result: StudyResult, files: Sequence[str]) -> None:
+def _print(result: Results, files: Sequence[str]) -> None:
     from detector_bench.tables import to_rich
 
     long = (*_LONG_TABLES, *(name for each in benchmarks() for name in each.long_tables))
@@ -215,7 +214,7 @@ def _print(result: StudyResult, files: Sequence[str]) -> None:
         numbers = ", ".join(f"{name.replace('_', ' ')} {_in_words(number)}" for name, number in spent.items())
         errors.print(f"{stage}, so far: {numbers}", highlight=False, soft_wrap=True)
     output.print(
-        f"Everything is in [bold]{escape(str(result.out))}[/bold]: {', '.join(files)}",
+        f"Everything is in [bold]{escape(str(result.folder))}[/bold]: {', '.join(files)}",
         highlight=False,
         soft_wrap=True,
     )

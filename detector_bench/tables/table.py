@@ -7,7 +7,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 DASH = "-"
 """Printed where there is no number; a note below the table says why."""
@@ -169,6 +172,30 @@ class Table:
         if not self.grouped or index == 0:
             return True
         return self.rows[index].cells[0].text != self.rows[index - 1].cells[0].text
+
+    def to_pandas(self) -> pd.DataFrame:
+        """The numbers behind the table: the columns of its CSV form, at full precision.
+
+        Fractions, scores and counts, never percentages; NaN where there is no number, and the last column, `note`,
+        says why.
+        """
+        import io
+
+        import pandas as pd
+
+        from detector_bench.tables.render_csv import to_csv
+
+        words = [column.key for column in self.columns if column.kind == "name"] + ["note"]
+        text = to_csv(self)
+        header = pd.read_csv(io.StringIO(text), nrows=0).columns
+        # A T2I model may be called "null" or "NA".
+        return pd.read_csv(
+            io.StringIO(text),
+            dtype=dict.fromkeys(words, "str"),
+            keep_default_na=False,
+            na_values={name: [""] for name in header if name not in words},
+            float_precision="round_trip",
+        )
 
     def _repr_html_(self) -> str:
         from detector_bench.tables.render_html import to_html
