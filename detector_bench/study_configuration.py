@@ -16,9 +16,8 @@ from detector_bench.dataset import ImageSet
 from detector_bench.dataset.decoding import DEFAULT_MAX_PIXELS
 from detector_bench.detectors.base import Detector, build_detector
 from detector_bench.errors import ConfigError, DetectorBenchError, config_error_from, nearest_hint
-from detector_bench.evaluation.estimated_labels import check_identified
 from detector_bench.evaluation.intervals import Intervals
-from detector_bench.evaluation.label_doubt import Estimate
+from detector_bench.evaluation.label_doubt import Estimate, check_identified
 from detector_bench.evaluation.tolerance import Tolerance
 from detector_bench.others.study_scores import AnyScoreSystem
 from detector_bench.perception.stage import with_inputs

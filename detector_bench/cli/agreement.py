@@ -53,7 +53,7 @@ def agreement(
 
 def _print(numbers: pd.DataFrame, *, attribute: str, min_shared: int) -> None:
     from detector_bench.tables import to_rich
-    from detector_bench.tables.agreement_tables import annotator_agreement, pair_agreement
+    from detector_bench.tables.label_tables import annotator_agreement, pair_agreement
 
     for table in (annotator_agreement(numbers, attribute=attribute), pair_agreement(numbers, attribute=attribute)):
         if table.rows:

@@ -47,7 +47,7 @@ def causes(
     from detector_bench.atomic_files import write_text
     from detector_bench.evaluation.causes import PREDICTION_COLUMNS
     from detector_bench.tables import to_rich, write_tables
-    from detector_bench.tables.causes_table import bias_error_causes, filter_errors
+    from detector_bench.tables.error_tables import bias_error_causes, filter_errors
 
     opened = open_study(
         study_file,

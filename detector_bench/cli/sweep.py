@@ -87,7 +87,7 @@ def sweep(
 def _print(swept: Sweep, numbers: pd.DataFrame, choices: pd.DataFrame, *, level: float) -> None:
     from detector_bench.evaluation.sweeps import nearest_thresholds
     from detector_bench.tables import to_rich
-    from detector_bench.tables.sweep_tables import chosen_thresholds, threshold_sweep
+    from detector_bench.tables.comparison_tables import chosen_thresholds, threshold_sweep
     from detector_bench.vocabulary import ALL
 
     chosen = choices.loc[choices["t2i_model"] == ALL, "threshold"]

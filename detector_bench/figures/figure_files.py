@@ -51,7 +51,7 @@ def figures_of(study: FinishedStudy) -> tuple[str, ...]:
 
 
 class WrittenFigures(NamedTuple):
-    """What came of drawing."""
+    """The files that were written, and the figures that could not be drawn."""
 
     files: list[Path]
     not_drawn: dict[str, str]

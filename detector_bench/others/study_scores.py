@@ -17,7 +17,7 @@ from detector_bench.evaluation.intervals import Intervals
 from detector_bench.others.judgements import Judgements
 from detector_bench.others.score_deviations import score_deviations
 from detector_bench.others.score_system import ScoreSystem
-from detector_bench.tables.metric_lookup import DEFAULT_MAX_ERROR_SHARE
+from detector_bench.results.metric_lookup import DEFAULT_MAX_ERROR_SHARE
 from detector_bench.tables.table import Table
 from detector_bench.vocabulary import GROUND_TRUTH
 from detector_bench.vocabulary.columns import METRIC_COLUMNS

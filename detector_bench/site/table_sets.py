@@ -80,7 +80,7 @@ class DrawnFigure:
     href: str
     caption: str
     width: int
-    """Its proportions, in points."""
+    """With `height` the proportions, in points."""
     height: int
 
 
