@@ -35,7 +35,7 @@ from detector_bench.evaluation.sweeps import (
 )
 from detector_bench.results.finished_study import FinishedStudy
 from detector_bench.results.further_tables import further_tables
-from detector_bench.tables import Table, to_html
+from detector_bench.tables import Table, in_style_of, to_html
 from detector_bench.tables.comparison_tables import (
     chosen_thresholds,
     comparison,
@@ -67,10 +67,16 @@ class ResultTables:
     notes: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, *tables: Table, numbers: Mapping[str, pd.DataFrame], notes: tuple[str, ...] = ()) -> ResultTables:
-        """Put tables together, each under its name."""
+    def of(
+        cls,
+        part: FinishedStudy,
+        *tables: Table,
+        numbers: Mapping[str, pd.DataFrame],
+        notes: tuple[str, ...] = (),
+    ) -> ResultTables:
+        """Put tables together, each under its name and in the study's style."""
         whole = {name: rows.reset_index(drop=True) for name, rows in numbers.items()}
-        return cls({table.name: table for table in tables}, whole, notes)
+        return cls({table.name: in_style_of(part.results.study, table) for table in tables}, whole, notes)
 
     def to_pandas(self, name: str | None = None) -> pd.DataFrame:
         """One of the tables as numbers at full precision, see `Table.to_pandas`.
@@ -123,7 +129,8 @@ def compare(part: FinishedStudy, first: str, second: str | None, *, asked: Inter
             tables[name] = replace(table, name=name)
         numbers["comparisons"].append(rows)
         numbers["images_judged_rightly"].append(images)
-    return ResultTables(tables, {name: pd.concat(each, ignore_index=True) for name, each in numbers.items()})
+    joined = {name: pd.concat(each, ignore_index=True) for name, each in numbers.items()}
+    return ResultTables.of(part, *tables.values(), numbers=joined)
 
 
 def rank(part: FinishedStudy, by: Sequence[str] | None, *, asked: Intervals | None) -> ResultTables:
@@ -155,7 +162,7 @@ def rank(part: FinishedStudy, by: Sequence[str] | None, *, asked: Intervals | No
         )
         for metric, of_metric in rows.groupby("metric", sort=False)
     ]
-    return ResultTables.of(*tables, numbers={"ranks": rows})
+    return ResultTables.of(part, *tables, numbers={"ranks": rows})
 
 
 def causes(part: FinishedStudy, *, resamples: int | None) -> ResultTables:
@@ -171,6 +178,7 @@ def causes(part: FinishedStudy, *, resamples: int | None) -> ResultTables:
         numbers, _ = further_tables(part.image_set, part.predictions, settings, names=names)
     error, gaps, outcomes = (numbers[name] for name in names)
     return ResultTables.of(
+        part,
         bias_error_causes(error, attribute=part.attribute, gaps=gaps, max_error_share=part.max_error_share),
         filter_errors(outcomes, attribute=part.attribute),
         numbers=numbers,
@@ -198,6 +206,7 @@ def sweep(part: FinishedStudy, detector: str, *, first: float | None, last: floa
     shown = nearest_thresholds(swept.thresholds.tolist(), always=chosen.dropna())
     images = "1 image" if swept.without_score == 1 else f"{swept.without_score:,} images"
     return ResultTables.of(
+        part,
         threshold_sweep(numbers, choices, thresholds=shown),
         chosen_thresholds(choices, level=intervals.level),
         numbers={"sweep": numbers, "sweep_chosen": choices},
@@ -212,7 +221,7 @@ def agreement(part: FinishedStudy, *, min_shared: int = DEFAULT_MIN_SHARED) -> R
     else:
         rows = measure_agreement(part.image_set, part.predictions, attribute=part.attribute, min_shared=min_shared)
     tables = [build(rows, attribute=part.attribute) for build in (annotator_agreement, pair_agreement)]
-    return ResultTables.of(*tables, numbers={"agreement": rows})
+    return ResultTables.of(part, *tables, numbers={"agreement": rows})
 
 
 def verdicts(part: FinishedStudy) -> pd.DataFrame:

@@ -13,7 +13,16 @@ from typing import NamedTuple
 from detector_bench.atomic_files import write_text
 from detector_bench.benchmark import benchmarks
 from detector_bench.errors import ConfigError, DetectorBenchError, nearest_hint
-from detector_bench.figures.drawing import FORMATS, WIDTHS, Drawing, Format, Width, paper_style, save
+from detector_bench.figures.drawing import (
+    FORMATS,
+    WIDTHS,
+    Drawing,
+    Format,
+    Width,
+    paper_style,
+    save,
+    with_display_names,
+)
 from detector_bench.installation import require
 from detector_bench.plugins import load_plugins, loaded_plugins
 from detector_bench.results.finished_study import FinishedStudy
@@ -73,7 +82,7 @@ def draw_figure(study: FinishedStudy, name: str, *, width: Width = "double") -> 
     """
     draw = _draw_function(name)
     with paper_style():
-        drawing: Drawing = draw(study, width=width)
+        drawing = with_display_names(draw(study, width=width), study.results.study.get("display_names") or {})
         # Laid out here, once, and not anew for every format.
         if (layout := drawing.figure.get_layout_engine()) is not None:
             layout.execute(drawing.figure)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -48,12 +48,14 @@ class ResultFolder:
         manifest: its `results.json`.
         image_set_folder: where the labelled images are, or were.
         own_image_set: the folder of images that was named in place of the study's; None: none was.
+        study: the content of its `study.yaml`.
     """
 
     path: Path
     manifest: Manifest
     image_set_folder: Path
     own_image_set: Path | None = None
+    study: Mapping[str, Any] = field(default_factory=dict)
     _tables: dict[str, pd.DataFrame] = field(default_factory=dict)
     _parts: dict[str, FinishedStudy] = field(default_factory=dict)
     _lock: Any = field(default_factory=threading.RLock)
@@ -80,7 +82,7 @@ class ResultFolder:
         study = read_mapping(path / STUDY_FILE)
         manifest.check_study(study, path / STUDY_FILE)
         own = None if image_set is None else Path(image_set)
-        return cls(path, manifest, own or path / str(study.get("image_set", "")), own)
+        return cls(path, manifest, own or path / str(study.get("image_set", "")), own, study)
 
     @property
     def settings(self) -> EvaluationSettings:
