@@ -13,8 +13,9 @@ from detector_bench.cli.stored_predictions import (
     AttributeOption,
     Predictions,
 )
-from detector_bench.cli.studies import ImageSetOption, NClear, StudyFile
+from detector_bench.cli.studies import ImageSetOption, NClear, Plugins, StudyFile
 from detector_bench.errors import ConfigError, DetectorBenchError, nearest_hint
+from detector_bench.plugins import load_plugins
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -59,6 +60,7 @@ def compare(
     *,
     predictions: Predictions,
     out: TableFolder = None,
+    plugin: Plugins = None,
     image_set: ImageSetOption = None,
     attribute: AttributeOption = None,
     n_clear: NClear = None,
@@ -88,6 +90,7 @@ def compare(
 
     if first == second:
         raise ConfigError(f"{first!r} cannot be compared with itself")
+    load_plugins(plugin or [])
     study = _study(study_file, image_set=image_set, n_clear=n_clear)
     attribute = attribute or study.attributes[0]
     settings = _settings(study, unit=unit, seed=seed, level=level)
@@ -121,6 +124,7 @@ def rank(
         ),
     ] = None,
     out: TableFolder = None,
+    plugin: Plugins = None,
     image_set: ImageSetOption = None,
     attribute: AttributeOption = None,
     n_clear: NClear = None,
@@ -141,6 +145,7 @@ def rank(
     from detector_bench.evaluation.ranking import ranking
     from detector_bench.tables.comparison_tables import ranking_table
 
+    load_plugins(plugin or [])
     study = _study(study_file, image_set=image_set, n_clear=n_clear)
     attribute = attribute or study.attributes[0]
     settings = _settings(study, unit=unit, seed=seed, level=level)

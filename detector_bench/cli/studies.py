@@ -67,7 +67,9 @@ IntervalsOption = Annotated[
 Plugins = Annotated[
     list[Path] | None,
     typer.Option(
-        "--plugin", metavar="FILE.py", help="Python file of your own, such as a detector; may be repeated."
+        "--plugin",
+        metavar="FILE.py",
+        help="Python file of your own: detectors, metrics, tables, score systems; may be repeated.",
     ),
 ]
 

@@ -9,7 +9,8 @@ import typer
 
 from detector_bench.cli.console import output
 from detector_bench.cli.stored_predictions import AllowIncomplete, AttributeOption, Predictions, open_study
-from detector_bench.cli.studies import ImageSetOption, NClear, StudyFile
+from detector_bench.cli.studies import ImageSetOption, NClear, Plugins, StudyFile
+from detector_bench.plugins import load_plugins
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -36,6 +37,7 @@ def sweep(
     ] = None,
     last: Annotated[float, typer.Option("--to", help="Highest threshold.")] = 1.0,
     steps: Annotated[int, typer.Option("--steps", help="Steps from the lowest to the highest.")] = 100,
+    plugin: Plugins = None,
     image_set: ImageSetOption = None,
     attribute: AttributeOption = None,
     n_clear: NClear = None,
@@ -53,6 +55,7 @@ def sweep(
     from detector_bench.evaluation.out_of_sample import threshold_choices
     from detector_bench.evaluation.sweeps import even_thresholds, first_threshold, sweep_counts, sweep_table
 
+    load_plugins(plugin or [])
     opened = open_study(
         study_file,
         predictions,
