@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from detector_bench import __version__
+from detector_bench.benchmark import benchmarks
 from detector_bench.cli import (
     EXIT_INTERRUPTED,
     agreement,
@@ -29,10 +30,6 @@ from detector_bench.cli import (
 )
 from detector_bench.cli.console import errors
 from detector_bench.errors import DetectorBenchError, RunInterruptedError
-from detector_bench.others.biaspainter import command as biaspainter
-from detector_bench.others.bigbench import command as bigbench
-from detector_bench.others.imagebite import command as imagebite
-from detector_bench.others.lyu2025 import command as reproduce
 
 EXIT_MISTAKE = 1
 
@@ -53,7 +50,6 @@ app.command("sweep")(sweep.sweep)
 app.command("agreement")(agreement.agreement)
 app.command("figures")(figures.figures)
 app.command("report")(report.report)
-app.command("reproduce")(reproduce.reproduce)
 app.command("quickstart")(studies.quickstart)
 app.command("check")(image_sets.check)
 app.command("import")(image_sets.import_)
@@ -62,9 +58,13 @@ app.command("prompts")(prompts.prompts)
 app.command("taxonomies")(taxonomies.taxonomies)
 app.command("detectors")(detectors.detectors)
 app.command("conformance")(conformance.conformance)
-app.add_typer(biaspainter.app, name="biaspainter")
-app.add_typer(bigbench.app, name="bigbench")
-app.add_typer(imagebite.app, name="imagebite")
+for _benchmark in benchmarks():
+    for _name, _target in _benchmark.commands.items():
+        _command = _benchmark.load(_target)
+        if isinstance(_command, typer.Typer):
+            app.add_typer(_command, name=_name)
+        else:
+            app.command(_name)(_command)
 app.add_typer(labels.app, name="labels")
 app.add_typer(weights.app, name="weights")
 

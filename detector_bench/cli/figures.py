@@ -10,6 +10,8 @@ import typer
 from rich.markup import escape
 
 from detector_bench.cli.console import errors, output
+from detector_bench.cli.studies import Plugins
+from detector_bench.plugins import load_plugins
 
 if TYPE_CHECKING:
     from detector_bench.figures import Format, Width
@@ -39,6 +41,7 @@ def figures(
     out: Annotated[
         Path | None, typer.Option("--out", "-o", metavar="DIR", help="Where to write; by default DIR/figures.")
     ] = None,
+    plugin: Plugins = None,
 ) -> None:
     """Draw the paper's figures from a finished study, each with its caption as a text file.
 
@@ -48,6 +51,7 @@ def figures(
     from detector_bench.figures import WIDTHS
     from detector_bench.study import Results
 
+    load_plugins(plugin or [])
     folder_out = folder / "figures" if out is None else out
     written = Results.open(folder).figures(
         folder_out,

@@ -13,7 +13,8 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from detector_bench.cli.console import errors, output
-from detector_bench.cli.studies import CacheDir, ImageSetOption, WeightsDir
+from detector_bench.cli.studies import CacheDir, ImageSetOption, Plugins, WeightsDir
+from detector_bench.plugins import load_plugins
 
 if TYPE_CHECKING:
     from detector_bench.evaluation.more_labels import Tolerance
@@ -64,6 +65,7 @@ def report(
     image_set: ImageSetOption = None,
     cache_dir: CacheDir = None,
     weights_dir: WeightsDir = None,
+    plugin: Plugins = None,
 ) -> None:
     """Write a report that opens from a disk: the verdict, tables, figures, and every error with its image.
 
@@ -73,6 +75,7 @@ def report(
     from detector_bench.site import ReportSettings
     from detector_bench.study import Results
 
+    load_plugins(plugin or [])
     results = Results.open(folder, image_set=image_set)
     settings = ReportSettings(
         pictures=cast("PictureMode", images),

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.markup import escape
 
+from detector_bench.benchmark import benchmarks
 from detector_bench.cli.console import errors, output
 from detector_bench.plugins import load_plugins
 
@@ -68,12 +69,12 @@ Plugins = Annotated[
     typer.Option(
         "--plugin",
         metavar="FILE.py",
-        help="Python file with @detector classes or @metric functions; may be repeated.",
+        help="Python file of your own: detectors, metrics, tables, score systems; may be repeated.",
     ),
 ]
 
 
-_LONG_TABLES = ("prompt_bias_scores", "confusion", "label_doubt", "biaspainter_top_words", "imagebite_findings")
+_LONG_TABLES = ("prompt_bias_scores", "confusion", "label_doubt")
 """They have many rows, and stand in files only."""
 
 
@@ -196,8 +197,9 @@ def _run_and_print(
 def _print(result: Results, files: Sequence[str]) -> None:
     from detector_bench.tables import to_rich
 
+    long = (*_LONG_TABLES, *(name for each in benchmarks() for name in each.long_tables))
     for table in result.tables.values():
-        if not table.name.startswith(_LONG_TABLES):
+        if not table.name.startswith(long):
             output.print(to_rich(table))
             output.print()
     for name, by_attribute in result.counts.items():

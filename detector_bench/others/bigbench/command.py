@@ -10,7 +10,7 @@ import typer
 from detector_bench.cli.console import errors, output
 
 if TYPE_CHECKING:
-    from detector_bench.others.bigbench.benchmark import Benchmark
+    from detector_bench.others.bigbench.references import References
 
 app = typer.Typer(
     help=(
@@ -20,7 +20,7 @@ app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode="markdown",
 )
-References = Annotated[
+ReferencesArgument = Annotated[
     Path,
     typer.Argument(metavar="REFERENCES", help="Folder with BIGbench's JSON files, one of them, or a table."),
 ]
@@ -31,7 +31,7 @@ Pairs = Annotated[Path | None, typer.Option("--pairs", metavar="FILE", help="Pai
 
 @app.command()
 def check(
-    references: References, *, weights: Weights = None, categories: Categories = None, pairs: Pairs = None
+    references: ReferencesArgument, *, weights: Weights = None, categories: Categories = None, pairs: Pairs = None
 ) -> None:
     """Read reference shares, weights, categories and pairs; list every mistake and how it is mended.
 
@@ -44,7 +44,7 @@ def check(
 
 @app.command()
 def convert(
-    references: References,
+    references: ReferencesArgument,
     out: Annotated[Path, typer.Option("--out", "-o", metavar="DIR", help="Gets references.csv and so on.")],
     *,
     weights: Weights = None,
@@ -58,30 +58,30 @@ def convert(
     from detector_bench.atomic_files import write_text
     from detector_bench.others.bigbench.own_files import pair_table, reference_table, weight_table
 
-    benchmark = _read(references, weights, categories, pairs)
+    found = _read(references, weights, categories, pairs)
     tables = {
-        "references": reference_table(benchmark),
-        "weights": weight_table(benchmark),
-        "pairs": pair_table(benchmark),
+        "references": reference_table(found),
+        "weights": weight_table(found),
+        "pairs": pair_table(found),
     }
     for name, table in tables.items():
         if not table.empty:
             write_text(out / f"{name}.csv", table.to_csv(index=False, lineterminator="\n"))
-    _show(benchmark)
+    _show(found)
 
 
-def _read(references: Path, weights: Path | None, categories: Path | None, pairs: Path | None) -> Benchmark:
-    from detector_bench.others.bigbench.references import read_benchmark
+def _read(references: Path, weights: Path | None, categories: Path | None, pairs: Path | None) -> References:
+    from detector_bench.others.bigbench.entry import read_references
 
-    return read_benchmark(references, weights=weights, categories=categories, pairs=pairs)
+    return read_references(references, weights=weights, categories=categories, pairs=pairs)
 
 
-def _show(benchmark: Benchmark) -> None:
-    for note in benchmark.notes:
+def _show(found: References) -> None:
+    for note in found.notes:
         errors.print(note, highlight=False, markup=False, soft_wrap=True)
     output.print(
-        f"{len(benchmark.shares)} prompts with reference shares, {len(benchmark.weights)} with a weight, "
-        f"{len(benchmark.categories)} with a category; {len(benchmark.pairs)} pairs; {len(benchmark.notes)} notes",
+        f"{len(found.shares)} prompts with reference shares, {len(found.weights)} with a weight, "
+        f"{len(found.categories)} with a category; {len(found.pairs)} pairs; {len(found.notes)} notes",
         highlight=False,
         soft_wrap=True,
     )

@@ -15,7 +15,7 @@ from detector_bench.cli.studies import ImageSetOption, NClear
 from detector_bench.errors import ConfigError
 
 if TYPE_CHECKING:
-    from detector_bench.others.lyu2025 import Finding
+    from detector_bench.others.lyu2025.findings import Finding
 
 
 class Paper(StrEnum):
@@ -55,7 +55,7 @@ def reproduce(
     Examples: `detector-bench reproduce lyu2025`,
     `detector-bench reproduce lyu2025 --study results/lyu2025/study.yaml --predictions results/lyu2025`
     """
-    from detector_bench.others.lyu2025 import published_findings
+    from detector_bench.others.lyu2025.statements import published_findings
 
     if (study_file is None) != (predictions is None):
         raise ConfigError("--study and --predictions belong together")
@@ -77,7 +77,8 @@ def _of_study(
     study_file: Path, predictions: Path, *, image_set: Path | None, n_clear: str | None, allow_incomplete: bool
 ) -> tuple[list[Finding], list[str]]:
     from detector_bench.evaluation import evaluate
-    from detector_bench.others.lyu2025 import layout_problems, published_tables, study_findings
+    from detector_bench.others.lyu2025.findings import published_tables
+    from detector_bench.others.lyu2025.side_by_side import layout_problems, study_findings
 
     opened = open_study(study_file, predictions, image_set=image_set, n_clear=n_clear, attribute="gender")
     n_clear_used = opened.study.n_clear
@@ -104,7 +105,7 @@ class _Shown:
 
     def show(self, findings: Sequence[Finding], *, name: str, caption: str) -> None:
         """Print the table, then what differs."""
-        from detector_bench.others.lyu2025 import Verdict, findings_table, in_words, summary
+        from detector_bench.others.lyu2025.findings import Match, findings_table, in_words, summary
         from detector_bench.tables import to_rich, write_tables
 
         if self._out is not None:
@@ -114,7 +115,7 @@ class _Shown:
             output.print()
         else:
             output.print(summary(findings), highlight=False)
-        different = [each for each in findings if each.verdict in (Verdict.DIFFERS, Verdict.UNDEFINED)]
+        different = [each for each in findings if each.match in (Match.DIFFERS, Match.UNDEFINED)]
         if different:
             output.print("What does not match:", style="bold")
             for finding in different:
