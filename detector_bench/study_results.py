@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -418,13 +418,8 @@ class Results:
         Returns:
             Tables `annotator_agreement` and `pair_agreement`; numbers `agreement`.
         """
-        from detector_bench.evaluation.agreement import agreement
-        from detector_bench.tables.agreement_tables import annotator_agreement, pair_agreement
-
         part = self.of_attribute(attribute)
-        numbers = agreement(self.image_set, part.predictions, attribute=part.attribute, min_shared=min_shared)
-        tables = [build(numbers, attribute=part.attribute) for build in (annotator_agreement, pair_agreement)]
-        return ResultTables({table.name: table for table in tables}, {"agreement": numbers})
+        return _agreement(self.image_set, part.predictions, attribute=part.attribute, min_shared=min_shared)
 
     def verdicts(self, *, attribute: str | None = None) -> pd.DataFrame:
         """What each detector says of each image, beside the human label.
@@ -536,6 +531,36 @@ class Results:
 
         stored = read_predictions(self.folder, also=columns)
         return {name: stored[name] for name in self.detectors if name in stored}
+
+
+def annotators_agreement(
+    image_set: Path | str, *, attribute: str | None = None, min_shared: int = 10
+) -> ResultTables:
+    """How far annotators of an image set agree, before any detector has run; see `Results.agreement`.
+
+    Args:
+        image_set: its folder; images without labels may be among its images.
+        attribute: None: gender.
+        min_shared: pairs with fewer images in common are left out.
+    """
+    from detector_bench.dataset import ImageSet
+
+    images = ImageSet.load(Path(image_set), require_labels=False)
+    return _agreement(images, {}, attribute=attribute or "gender", min_shared=min_shared)
+
+
+def _agreement(
+    image_set: ImageSet, predictions: Mapping[str, pa.Table], *, attribute: str, min_shared: int
+) -> ResultTables:
+    from detector_bench.evaluation.agreement import agreement
+    from detector_bench.tables.agreement_tables import annotator_agreement, pair_agreement
+
+    numbers = agreement(image_set, predictions, attribute=attribute, min_shared=min_shared)
+    tables = [build(numbers, attribute=attribute) for build in (annotator_agreement, pair_agreement)]
+    note = f"Two raters have a row if they share {min_shared} images or more."
+    if numbers.empty:
+        note = f"No two raters of {attribute} share {min_shared} images: there is nothing to compare."
+    return ResultTables({table.name: table for table in tables}, {"agreement": numbers}, (note,))
 
 
 def _about(family: ComparisonFamily, settings: Intervals, *, left_out: Sequence[str]) -> str:

@@ -3,23 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from detector_bench.cli.console import errors, output
+from detector_bench.cli import options
+from detector_bench.cli.console import command, output
 
 if TYPE_CHECKING:
     from detector_bench.others.bigbench.benchmark import Benchmark
 
-app = typer.Typer(
-    help=(
-        "BIGbench's reference files: check them, write them as tables."
-        "\n\nExample: `detector-bench bigbench check references/`"
-    ),
-    no_args_is_help=True,
-    rich_markup_mode="markdown",
-)
 References = Annotated[
     Path,
     typer.Argument(metavar="REFERENCES", help="Folder with BIGbench's JSON files, one of them, or a table."),
@@ -29,7 +22,7 @@ Categories = Annotated[Path | None, typer.Option("--categories", metavar="FILE",
 Pairs = Annotated[Path | None, typer.Option("--pairs", metavar="FILE", help="Pairs of prompts.")]
 
 
-@app.command()
+@command
 def check(
     references: References, *, weights: Weights = None, categories: Categories = None, pairs: Pairs = None
 ) -> None:
@@ -42,16 +35,16 @@ def check(
     _show(_read(references, weights, categories, pairs))
 
 
-@app.command()
+@command
 def convert(
     references: References,
-    out: Annotated[Path, typer.Option("--out", "-o", metavar="DIR", help="Gets references.csv and so on.")],
     *,
+    out: options.Out,
     weights: Weights = None,
     categories: Categories = None,
     pairs: Pairs = None,
 ) -> None:
-    """Write reference shares, weights with categories, and pairs as tables that you can edit.
+    """Write reference shares, weights with categories, and pairs as tables that you can edit: references.csv, ...
 
     Example: `detector-bench bigbench convert BIGbench/gt --out my_references`
     """
@@ -78,10 +71,17 @@ def _read(references: Path, weights: Path | None, categories: Path | None, pairs
 
 def _show(benchmark: Benchmark) -> None:
     for note in benchmark.notes:
-        errors.print(note, highlight=False, markup=False, soft_wrap=True)
-    output.print(
-        f"{len(benchmark.shares)} prompts with reference shares, {len(benchmark.weights)} with a weight, "
-        f"{len(benchmark.categories)} with a category; {len(benchmark.pairs)} pairs; {len(benchmark.notes)} notes",
-        highlight=False,
-        soft_wrap=True,
+        output.warn(note, style="")
+    counts: dict[str, Any] = {
+        "prompts": len(benchmark.shares),
+        "weights": len(benchmark.weights),
+        "categories": len(benchmark.categories),
+        "pairs": len(benchmark.pairs),
+        "notes": len(benchmark.notes),
+    }
+    output.row(
+        "{prompts} prompts with reference shares, {weights} with a weight, {categories} with a category; "
+        "{pairs} pairs; {notes} notes".format(**counts),
+        table="references",
+        **counts,
     )
