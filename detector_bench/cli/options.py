@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,26 +17,31 @@ if TYPE_CHECKING:
     from detector_bench.study import Study
 
 
-def _study_named(context: typer.Context) -> Study | None:
-    """The study that the words before the cursor name: a result folder's, or a study file."""
+def _study_files() -> list[Path]:
+    """Study files, and those of result folders, that stand in the line which the shell completes."""
+    # Typer's parser gives up at an option whose value is still missing, and then knows nothing of the line.
+    line = os.environ.get("_TYPER_COMPLETE_ARGS") or os.environ.get("COMP_WORDS", "")
+    words = [Path(word.strip("'\"")) for word in line.split()]
+    files = [word for word in words if word.suffix in (".yaml", ".yml") and word.is_file()]
+    return [*files, *(word / "study.yaml" for word in words if (word / "study.yaml").is_file())]
+
+
+def _study() -> Study | None:
     from detector_bench.study import Study
 
-    given = context.params
-    folder = given.get("folder")
-    file = given.get("study_file") or (None if folder is None else Path(folder) / "study.yaml")
-    try:
-        return None if file is None else Study.from_yaml(file)
-    except DetectorBenchError:
-        return None
+    for file in _study_files():
+        with suppress(DetectorBenchError):
+            return Study.from_yaml(file)
+    return None
 
 
 def _beginning(names: Iterable[str], incomplete: str) -> list[str]:
     return [name for name in names if name.startswith(incomplete)]
 
 
-def complete_detectors(context: typer.Context, incomplete: str) -> list[str]:
+def complete_detectors(incomplete: str) -> list[str]:
     """Detectors of the study that is named already; without one, all that are registered."""
-    study = _study_named(context)
+    study = _study()
     if study is not None:
         return _beginning((entry.name for entry in study.detectors), incomplete)
     from detector_bench.detectors import DETECTORS
@@ -42,41 +49,39 @@ def complete_detectors(context: typer.Context, incomplete: str) -> list[str]:
     return _beginning(DETECTORS.names(), incomplete)
 
 
-def complete_attributes(context: typer.Context, incomplete: str) -> list[str]:
+def complete_attributes(incomplete: str) -> list[str]:
     """Attributes of the study that is named already; without one, all that are known."""
     from detector_bench.vocabulary import ATTRIBUTES
 
-    study = _study_named(context)
+    study = _study()
     return _beginning(ATTRIBUTES if study is None else study.attributes, incomplete)
 
 
-def complete_metrics(context: typer.Context, incomplete: str) -> list[str]:  # noqa: ARG001 - any study's
+def complete_metrics(incomplete: str) -> list[str]:
     """Metrics that detectors are ranked by."""
     from detector_bench.evaluation.comparison import COMPARED_METRICS
 
     return _beginning(COMPARED_METRICS, incomplete)
 
 
-def complete_figures(context: typer.Context, incomplete: str) -> list[str]:  # noqa: ARG001 - any study's
+def complete_figures(incomplete: str) -> list[str]:
     """All figures that there are."""
     from detector_bench.figures import FIGURES
 
     return _beginning(FIGURES, incomplete)
 
 
-def complete_t2i_models(context: typer.Context, incomplete: str) -> list[str]:
+def complete_t2i_models(incomplete: str) -> list[str]:
     """T2I models whose images the result folder's metrics are about."""
-    from detector_bench.results.finished_study import FinishedStudy
+    from detector_bench.study_results import Results
 
-    try:
-        return _beginning(FinishedStudy.load(Path(context.params["folder"])).t2i_models, incomplete)
-    except (KeyError, DetectorBenchError):
-        return []
+    for file in _study_files():
+        with suppress(DetectorBenchError):
+            return _beginning(Results.open(file.parent).t2i_models, incomplete)
+    return []
 
 
-def _named(
-    flag: str, about: str, complete: Callable[[typer.Context, str], list[str]] = complete_detectors
-) -> OptionInfo:
+def _named(flag: str, about: str, complete: Callable[[str], list[str]] = complete_detectors) -> OptionInfo:
     option: OptionInfo = typer.Option(flag, metavar="NAME", help=about, autocompletion=complete)
     return option
 
