@@ -12,8 +12,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from detector_bench.installation import resource
 from detector_bench.metrics.estimands import concentration_corrected, concentration_if_fair
-from detector_bench.resources import resource
 
 Array = NDArray[np.float64]
 

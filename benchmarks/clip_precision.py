@@ -30,8 +30,8 @@ from numpy.typing import NDArray
 from onnx import numpy_helper
 from PIL import Image
 
-from detector_bench.perception.clip.encoders import TransformersClip
-from detector_bench.perception.crop import Crop
+from detector_bench.perception.boxes import Crop
+from detector_bench.perception.clip.stages import TransformersClip
 from detector_bench.perception.faces.yunet import YuNetFaces
 from detector_bench.perception.networks.onnx_outputs import OnnxInput
 from detector_bench.perception.networks.onnx_session import open_session

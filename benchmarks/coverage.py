@@ -25,6 +25,7 @@ from detector_bench import metrics
 from detector_bench.evaluation.comparison import ComparisonFamily, Contest, images_judged_differently
 from detector_bench.evaluation.intervals import Intervals
 from detector_bench.evaluation.measured_values import MeasuredValues
+from detector_bench.installation import resource
 from detector_bench.metrics import JointVerdicts, Scopes
 from detector_bench.metrics.bootstrap import Unit, leave_one_prompt_out, resample
 from detector_bench.metrics.counts import CountArray
@@ -32,7 +33,6 @@ from detector_bench.metrics.influence import metric_values
 from detector_bench.metrics.intervals import bca_interval, percentile_interval
 from detector_bench.metrics.jackknife import acceleration_of_images, acceleration_of_prompts
 from detector_bench.metrics.measured_values import CUMULATIVE_SCORE_LIMIT, ErrorSums
-from detector_bench.resources import resource
 
 SHARES = ("f1", "filter_rate", "accuracy")
 DISTANCES = (

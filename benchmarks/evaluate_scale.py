@@ -31,7 +31,7 @@ def write_inputs(folder: Path, *, images: int, shuffled: bool) -> None:
     import pyarrow.csv
     import pyarrow.parquet as pq
 
-    from detector_bench.results.schema import PREDICTIONS
+    from detector_bench.vocabulary.columns import PREDICTIONS
 
     random = np.random.default_rng(20250101)
     number = np.arange(images)

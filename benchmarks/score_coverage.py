@@ -21,12 +21,12 @@ from measuring import machine
 from numpy.typing import NDArray
 
 from detector_bench.evaluation.intervals import Intervals
+from detector_bench.installation import resource
 from detector_bench.metrics import Scopes
 from detector_bench.others.biaspainter.settings import BiasPainterScores
 from detector_bench.others.bigbench.settings import BigBench
 from detector_bench.others.imagebite.settings import ImageBiTe
 from detector_bench.others.judgements import NO_CELL, UNJUDGED, Judgements
-from detector_bench.resources import resource
 from detector_bench.vocabulary import ALL, GROUND_TRUTH
 
 DETECTOR = "detector"

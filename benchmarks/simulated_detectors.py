@@ -11,8 +11,8 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from detector_bench.installation import resource
 from detector_bench.metrics import JointVerdicts, Scopes
-from detector_bench.resources import resource
 
 Floats = NDArray[np.float64]
 

@@ -23,8 +23,8 @@ from measuring import machine, shared_folder, spread
 from numpy.typing import NDArray
 from PIL import Image
 
-from detector_bench.perception.faces.dlib_landmarks import DlibLandmarks
-from detector_bench.perception.skin.skin_tones import SkinTones
+from detector_bench.perception.faces.dlib_faces import DlibLandmarks
+from detector_bench.perception.skin_tones import SkinTones
 from detector_bench.perception.stage import Frame, with_inputs
 from detector_bench.weights import WeightsLocator
 

@@ -43,7 +43,7 @@ def run(image_set: Path, names: list[str]) -> dict[str, object]:
 
 def decode(image_set: Path) -> float:
     """Seconds to read and decode every image once, in one thread."""
-    from detector_bench.perception.decoding import decode_image, read_image_file
+    from detector_bench.dataset.decoding import decode_image, read_image_file
 
     began = time.perf_counter()
     for path in sorted((image_set / "images").iterdir()):

@@ -1,14 +1,23 @@
-"""Loads Python files that the user names; their `@detector` classes register themselves."""
+"""Python files that the user names, loaded as plugins, and the code of a plugged-in class, reduced to a hash.
+
+What detector_bench brings along has a `version` that is raised by hand. A detector, stage or setting that comes
+from elsewhere counts with its source: somebody who tries out a threshold in a file of their own raises no version.
+"""
 
 from __future__ import annotations
 
+import ast
+import hashlib
+import inspect
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from functools import cache
 from hashlib import sha256
 from importlib.machinery import SourceFileLoader
 from importlib.util import module_from_spec, spec_from_loader
 from pathlib import Path
+from types import ModuleType
 
 from detector_bench.errors import ConfigError, DetectorBenchError
 
@@ -62,3 +71,110 @@ def _in_one_line(error: BaseException, file: Path) -> str:
 
 def _is_its_own_syntax(error: BaseException, file: Path) -> bool:
     return isinstance(error, SyntaxError) and error.filename == str(file)
+
+
+_NOT_PLUGGED_IN = ("detector_bench", "pydantic")
+_LIBRARY_FOLDERS = ("site-packages", "dist-packages")
+
+
+@cache
+def source_fingerprint(defined: type) -> str | None:
+    """Sha256 over the source of a class that does not belong to detector_bench; None for one that does.
+
+    The source is:
+
+    - of a class in a package: every `.py` file of that package (of a namespace package, the part the class is in);
+    - of a class in a single file: that file, and what it imports, directly or through others, from the folder
+      that it lies in. Libraries do not count: their versions are in `run.json`;
+    - of a class without a file, as in a notebook: its methods and plain attributes, and nothing that they call.
+
+    Where the files lie does not count. Files that the code reads while it runs are not seen: declare them as
+    weights, or raise `version`.
+
+    It is to be asked for first when the class is defined, and remembers the answer: what a process has loaded is
+    what it judges with, whatever becomes of the file meanwhile.
+    """
+    name = defined.__module__
+    if name.partition(".")[0] in _NOT_PLUGGED_IN:
+        return None
+    module = sys.modules.get(name)
+    file = getattr(module, "__file__", None)
+    if module is None or file is None or not Path(file).is_file():
+        return _sha256(_own_text(defined))
+    package = _package_folder(module)
+    if package is not None:
+        files = {path.relative_to(package).as_posix(): path for path in package.rglob("*.py")}
+    else:
+        files = _with_imports_beside(Path(file))
+    return _sha256("\n".join(f"{shown}: {_sha256(path.read_bytes())}" for shown, path in sorted(files.items())))
+
+
+def _sha256(content: str | bytes) -> str:
+    return hashlib.sha256(content.encode() if isinstance(content, str) else content).hexdigest()
+
+
+def _package_folder(module: ModuleType) -> Path | None:
+    """The folder of the outermost package with an `__init__.py` around a module."""
+    parts = (module.__package__ or "").split(".")
+    for depth in range(1, len(parts) + 1):
+        around = sys.modules.get(".".join(parts[:depth]))
+        file = getattr(around, "__file__", None)
+        if file is not None:
+            return Path(file).parent
+    return None
+
+
+def _with_imports_beside(file: Path) -> dict[str, Path]:
+    """A file and what it imports from its own folder; its own name does not matter."""
+    found = {"": file}
+    folder = file.parent
+    if folder.name in _LIBRARY_FOLDERS:
+        return found
+    waiting = [file]
+    while waiting:
+        for name in _imported_names(waiting.pop()):
+            for path in _beside(name, folder):
+                shown = path.relative_to(folder).as_posix()
+                if path != file and shown not in found:
+                    found[shown] = path
+                    waiting.append(path)
+    return found
+
+
+def _imported_names(file: Path) -> Iterator[str]:
+    """The top names of all modules that a file imports, wherever in it the import stands."""
+    try:
+        tree = ast.parse(file.read_bytes())
+    except (SyntaxError, ValueError):  # found, but never imported: Python could not have read it either
+        return
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name.partition(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module is not None and not node.level:
+            yield node.module.partition(".")[0]
+
+
+def _beside(name: str, folder: Path) -> list[Path]:
+    if name in _NOT_PLUGGED_IN:
+        return []
+    if (folder / name).is_dir():
+        return [path for path in (folder / name).rglob("*.py") if path.is_file()]
+    return [path for path in (folder / f"{name}.py",) if path.is_file()]
+
+
+def _own_text(defined: type) -> str:
+    parts = []
+    for name, member in sorted(vars(defined).items()):
+        function = getattr(member, "__func__", None) or getattr(member, "fget", None) or member
+        if inspect.isfunction(function) and function.__module__ == defined.__module__:
+            parts.append(_text_of(function))
+        elif not name.startswith("__") and isinstance(member, str | int | float | tuple | list):
+            parts.append(f"{name} = {member!r}")
+    return "\n".join(parts)
+
+
+def _text_of(function: object) -> str:
+    try:
+        return inspect.getsource(function)  # type: ignore[arg-type]
+    except (OSError, TypeError):  # made by `exec`, say: then `version` has to tell
+        return ""

@@ -19,8 +19,7 @@ from numpy.typing import NDArray
 from PIL import Image, ImageFilter, ImageOps
 
 from detector_bench.errors import MissingExtraError
-from detector_bench.extras import missing_message
-from detector_bench.resources import resource
+from detector_bench.installation import missing_message, resource
 
 LONGEST_SIDE = 512
 """No picture is larger than this, in pixels."""

@@ -15,11 +15,17 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError, field_validator
 
 from detector_bench.atomic_files import write_text
-from detector_bench.config_errors import config_error_from
 from detector_bench.dataset import ImageSet
+from detector_bench.dataset.decoding import DEFAULT_MAX_PIXELS
 from detector_bench.detector_entry import DetectorEntry, full_entry
 from detector_bench.detectors.base import Detector, build_detector
-from detector_bench.errors import ConfigError, DetectorBenchError, IncompletePredictionsError, nearest_hint
+from detector_bench.errors import (
+    ConfigError,
+    DetectorBenchError,
+    IncompletePredictionsError,
+    config_error_from,
+    nearest_hint,
+)
 from detector_bench.evaluation import read_predictions
 from detector_bench.evaluation.estimated_labels import check_identified
 from detector_bench.evaluation.files import predictions_folder
@@ -27,13 +33,11 @@ from detector_bench.evaluation.intervals import Intervals
 from detector_bench.evaluation.label_doubt import Estimate
 from detector_bench.evaluation.tolerance import Tolerance
 from detector_bench.others.study_scores import AnyScoreSystem
-from detector_bench.perception.decoding import DEFAULT_MAX_PIXELS
 from detector_bench.perception.stage import with_inputs
 from detector_bench.results.run_record import write_evaluation_record, write_run_record
 from detector_bench.results.settings import draws, evaluation_settings
 from detector_bench.results.study_result import StudyResult
-from detector_bench.runner.progress import ProgressListener
-from detector_bench.runner.run import RunSettings, run_detectors
+from detector_bench.runner.run import ProgressListener, RunSettings, run_detectors
 from detector_bench.runner.stage_cache import default_cache_folder
 from detector_bench.study_evaluation import columns_needed, evaluate_study
 from detector_bench.study_file import read_mapping, resolve_detector, with_texts_replaced

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 import pandas as pd
 from pydantic import ValidationError
 
-from detector_bench.config_errors import config_error_from
-from detector_bench.errors import ConfigError, nearest_hint
+from detector_bench.errors import ConfigError, config_error_from, nearest_hint
 from detector_bench.results.finished_study import FinishedStudy
 from detector_bench.study import Study
 from detector_bench.tables import Table

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from detector_bench.dataset import ImageSet
 from detector_bench.others.judgements import Judgements
-from detector_bench.results.schema import PREDICTIONS
+from detector_bench.vocabulary.columns import PREDICTIONS
 
 SEEDS = {"s0": "male", "s1": "male", "s2": "female", "s3": "female"}
 

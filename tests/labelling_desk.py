@@ -18,9 +18,8 @@ from label_server import LabelServer, shown_image, wait_for_another
 
 from detector_bench.dataset import ImageSet
 from detector_bench.labelling import DeskSettings, LabelStore
-from detector_bench.labelling.web.app import make_app
+from detector_bench.labelling.web.app import listen, make_app
 from detector_bench.labelling.web.desk import Desk
-from detector_bench.labelling.web.server import listen
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page

@@ -14,7 +14,7 @@ import pytest
 from running import Pixels
 
 from detector_bench.perception.boxes import boxes
-from detector_bench.perception.networks.mivolo_crops import main_subject
+from detector_bench.perception.networks.mivolo_outputs import main_subject
 from detector_bench.perception.stage import Arrays
 
 NOBODY = boxes([], [])

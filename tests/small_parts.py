@@ -22,8 +22,8 @@ import detector_bench.runner.run as run_module
 from detector_bench.dataset import ImageSet
 from detector_bench.detectors import Detector, Prediction, build_detector, detector
 from detector_bench.perception.stage import STAGES, Arrays, Batch, Frame, Stage, StageFunction
-from detector_bench.results.schema import IMAGE_COLUMNS, LABEL_COLUMNS, PROMPT_COLUMNS
 from detector_bench.runner.run import RunRecord, RunSettings, run_detectors
+from detector_bench.vocabulary.columns import IMAGE_COLUMNS, LABEL_COLUMNS, PROMPT_COLUMNS
 from detector_bench.weights import WeightsFile, WeightsLocator
 from detector_bench.weights.files import WeightsField
 

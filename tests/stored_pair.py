@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import yaml
 
-from detector_bench.results.schema import PREDICTIONS
+from detector_bench.vocabulary.columns import PREDICTIONS
 
 QUALITY = {"good": 0.97, "poor": 0.6, "none": 0.0}
 

@@ -10,9 +10,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from small_parts import write_csv
 
-from detector_bench.results.schema import IMAGE_COLUMNS, LABEL_COLUMNS, PREDICTIONS, PROMPT_COLUMNS
 from detector_bench.results.study_result import StudyResult
 from detector_bench.study import Study
+from detector_bench.vocabulary.columns import IMAGE_COLUMNS, LABEL_COLUMNS, PREDICTIONS, PROMPT_COLUMNS
 
 
 class Picture(NamedTuple):

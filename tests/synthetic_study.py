@@ -11,9 +11,9 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from detector_bench.resources import resource
-from detector_bench.results.schema import PREDICTIONS
+from detector_bench.installation import resource
 from detector_bench.study import Study
+from detector_bench.vocabulary.columns import PREDICTIONS
 
 T2I_MODELS = ("sdxl", "sd3", "dreamlike")
 LOW_QUALITY_SHARE = {"sdxl": 0.183, "sd3": 0.072, "dreamlike": 0.1195}  # Lyu 2025, table 5

@@ -101,7 +101,7 @@ def test_sheets(tmp_path: Path) -> None:
 
 def test_figure_of_a_finished_study(result_folder: Path) -> None:
     pytest.importorskip("matplotlib")
-    from detector_bench.figures.style import paper_style
+    from detector_bench.figures.drawing import paper_style
     from detector_bench.others.biaspainter.word_score_figure import draw
     from detector_bench.results.finished_study import FinishedStudy
 

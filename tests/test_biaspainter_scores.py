@@ -22,7 +22,7 @@ from detector_bench.others.biaspainter.settings import (
     BiasPainterScores,
 )
 from detector_bench.others.judgements import NO_CELL
-from detector_bench.results.schema import METRIC_COLUMNS
+from detector_bench.vocabulary.columns import METRIC_COLUMNS
 
 NONE = Intervals(method="none")
 TRUTH = {"detector": "ground_truth", "attribute": "gender"}

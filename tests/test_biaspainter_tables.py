@@ -23,8 +23,8 @@ from detector_bench.others.biaspainter.tables import (
 )
 from detector_bench.others.biaspainter.validity import Agreement
 from detector_bench.others.biaspainter.validity_table import validity_accuracies
-from detector_bench.results.schema import METRIC_COLUMNS
 from detector_bench.tables import to_csv, to_latex, to_markdown
+from detector_bench.vocabulary.columns import METRIC_COLUMNS
 
 PROMPTS = pd.DataFrame({"prompt_id": ["p0", "p1"], "word": ["nurse", ""]})
 
@@ -198,7 +198,7 @@ def test_scores_that_are_not_there(metrics: pd.DataFrame) -> None:
 
 def test_figure_of_word_scores() -> None:
     pytest.importorskip("matplotlib")
-    from detector_bench.figures.style import paper_style
+    from detector_bench.figures.drawing import paper_style
     from detector_bench.others.biaspainter.word_score_figure import draw_word_scores
 
     known = [*words(1.0, -0.5, 0.0, 0.0, math.nan), *words(0.3, attribute="skin_tone")]
@@ -223,7 +223,7 @@ def test_figure_of_word_scores() -> None:
 
 def test_crowded_figure_has_every_dot_in_its_strip() -> None:
     pytest.importorskip("matplotlib")
-    from detector_bench.figures.style import MAX_HEIGHT, paper_style
+    from detector_bench.figures.drawing import MAX_HEIGHT, paper_style
     from detector_bench.others.biaspainter.word_score_figure import draw_word_scores
 
     random = np.random.default_rng(0)

@@ -19,8 +19,8 @@ from detector_bench.errors import ConfigError
 from detector_bench.evaluation.intervals import Intervals
 from detector_bench.others.bigbench import BigBench
 from detector_bench.others.bigbench.tables import bigbench_scores, bigbench_tables
-from detector_bench.results.schema import METRIC_COLUMNS
 from detector_bench.vocabulary import ATTRIBUTES
+from detector_bench.vocabulary.columns import METRIC_COLUMNS
 
 NO_INTERVALS = Intervals(method="none")
 IMPLICIT, EXPLICIT = "bigbench_implicit_bias_score", "bigbench_explicit_bias_score"

@@ -26,14 +26,10 @@ from PIL import Image
 from running import Pixels, frames_of, judged
 from small_parts import counted, small_run
 
-import detector_bench.detectors.clip
-import detector_bench.detectors.clip_prob
-import detector_bench.detectors.clip_uncertain  # noqa: F401 - importing them registers them
 from detector_bench.detectors import Detector, Prediction, build_detector
 from detector_bench.errors import ConfigError
 from detector_bench.perception.boxes import boxes
-from detector_bench.perception.clip.encoders import TransformersClip
-from detector_bench.perception.clip.similarities import ClipImageEmbeddings, ClipSimilarities
+from detector_bench.perception.clip.stages import ClipImageEmbeddings, ClipSimilarities, TransformersClip
 from detector_bench.perception.stage import STAGES, Arrays, Frame, Stage, StageFunction, fingerprint
 from detector_bench.weights import CATALOGUE, WeightsLocator
 from detector_bench.weights.catalogue import CLIP_VIT_LARGE_PATCH14

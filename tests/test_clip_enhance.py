@@ -19,12 +19,12 @@ import detector_bench.detectors.clip_enhance  # noqa: F401 - importing it regist
 from detector_bench.detectors import Detector, build_detector
 from detector_bench.errors import ConfigError
 from detector_bench.perception.boxes import boxes
-from detector_bench.perception.clip.encoders import TransformersClip
+from detector_bench.perception.clip.stages import TransformersClip
 from detector_bench.perception.faces.dlib_cnn_stages import DlibCnnOnnxFaces
 from detector_bench.perception.stage import STAGES, Arrays, Frame, Stage, StageFunction
-from detector_bench.perception.yolo.persons import YoloPersons
-from detector_bench.results.schema import IMAGE_COLUMNS, LABEL_COLUMNS, PROMPT_COLUMNS
+from detector_bench.perception.yolo import YoloPersons
 from detector_bench.study import Study
+from detector_bench.vocabulary.columns import IMAGE_COLUMNS, LABEL_COLUMNS, PROMPT_COLUMNS
 from detector_bench.weights import WeightsLocator
 
 ANYWHERE = WeightsLocator(cache=Path("nowhere"))

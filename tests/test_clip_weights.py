@@ -32,8 +32,7 @@ from small_parts import small_run
 import detector_bench.detectors.clip  # noqa: F401 - importing it registers it
 from detector_bench.detectors import Detector, build_detector
 from detector_bench.errors import ConfigError, WeightsError
-from detector_bench.perception.clip.encoders import OnnxClip, OpenClip, TransformersClip
-from detector_bench.perception.clip.similarities import ClipSimilarities
+from detector_bench.perception.clip.stages import ClipSimilarities, OnnxClip, OpenClip, TransformersClip
 from detector_bench.perception.stage import Frame
 from detector_bench.weights import WeightsLocator
 from detector_bench.weights.catalogue import CLIP_VIT_LARGE_PATCH14
@@ -356,7 +355,7 @@ def test_the_onnx_backend_needs_no_pytorch(checkpoint: Path, onnx_folder: Path, 
         "import sys, json\n"
         "sys.modules['torch'] = sys.modules['transformers'] = None\n"
         "import numpy as np\n"
-        "from detector_bench.perception.clip.encoders import OnnxClip\n"
+        "from detector_bench.perception.clip.stages import OnnxClip\n"
         "from detector_bench.weights import WeightsLocator\n"
         f"encoder = OnnxClip(**json.loads({encoder!r}))\n"
         "print(encoder.image_encoder(WeightsLocator())([np.zeros((5, 5, 3), np.uint8)]).shape)\n"

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 import pytest
 
 from detector_bench.errors import ConfigError
-from detector_bench.runner.concurrent_calls import each_finished
+from detector_bench.runner.execution import each_finished
 
 
 class Calls:

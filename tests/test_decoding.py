@@ -17,7 +17,7 @@ import pytest
 from numpy.typing import NDArray
 from PIL import Image, ImageFile, ImageOps
 
-from detector_bench.perception.decoding import ImageError, decode_image, image_size, read_image_file
+from detector_bench.dataset.decoding import ImageError, decode_image, image_size, read_image_file
 
 
 def smooth_picture(width: int = 60, height: int = 44) -> Image.Image:

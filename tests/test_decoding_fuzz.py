@@ -10,7 +10,7 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from detector_bench.perception.decoding import ImageError, decode_image
+from detector_bench.dataset.decoding import ImageError, decode_image
 
 
 def encoded(image: Image.Image, image_format: str, **options: Any) -> bytes:

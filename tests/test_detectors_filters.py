@@ -9,7 +9,7 @@ from detector_bench.detectors.filters import FaceFilter, Filter, SingleSubjectFi
 from detector_bench.perception.boxes import boxes
 from detector_bench.perception.faces.dlib_faces import DlibHogFaces
 from detector_bench.perception.stage import Frame
-from detector_bench.perception.yolo.persons import YoloPersons
+from detector_bench.perception.yolo import YoloPersons
 
 FACES, PERSONS = DlibHogFaces(), YoloPersons()
 

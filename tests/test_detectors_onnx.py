@@ -18,7 +18,7 @@ from detector_bench.errors import ConfigError
 from detector_bench.perception.boxes import boxes
 from detector_bench.perception.faces.yunet import YuNetFaces
 from detector_bench.perception.stage import Batch
-from detector_bench.perception.yolo.persons import YoloPersons
+from detector_bench.perception.yolo import YoloPersons
 from detector_bench.study_file import resolve_detector
 from detector_bench.vocabulary import Status
 from detector_bench.weights import WeightsLocator

@@ -10,7 +10,7 @@ import pytest
 
 from detector_bench.detectors import DETECTORS, build_detector
 from detector_bench.errors import ConfigError, MissingExtraError
-from detector_bench.extras import is_installed, missing_message, require
+from detector_bench.installation import is_installed, missing_message, require
 from detector_bench.plugins import load_plugins
 
 

@@ -14,8 +14,8 @@ from detector_bench.detectors.reading import (
     BinaryReading,
     BinsReading,
     ClassReading,
+    NetworkVerdict,
     Reading,
-    Verdict,
     age_group,
 )
 from detector_bench.errors import ConfigError
@@ -23,17 +23,17 @@ from detector_bench.errors import ConfigError
 GENDER = ("male", "female")
 
 
-def classes(numbers: list[float], **settings: object) -> Verdict:
+def classes(numbers: list[float], **settings: object) -> NetworkVerdict:
     return ClassReading.model_validate({"output": "o", "classes": GENDER, **settings}).verdict(np.float32(numbers))
 
 
-def binary(number: float, **settings: object) -> Verdict:
+def binary(number: float, **settings: object) -> NetworkVerdict:
     return BinaryReading.model_validate({"output": "o", "classes": GENDER, **settings}).verdict(
         np.array([number], np.float64)
     )
 
 
-def age(numbers: list[float], **settings: object) -> Verdict:
+def age(numbers: list[float], **settings: object) -> NetworkVerdict:
     return AgeReading.model_validate({"output": "o", **settings}).verdict(np.array(numbers))
 
 
@@ -42,15 +42,15 @@ def age(numbers: list[float], **settings: object) -> Verdict:
     [([0.25, 0.75], "female", 0.75), ([0.75, 0.25], "male", 0.75), ([0.5, 0.5], "male", 0.5), ([0, 0], "male", 0)],
 )
 def test_largest_class_wins_and_the_first_of_equals(numbers: list[float], label: str, score: float) -> None:
-    assert classes(numbers) == Verdict(label, score)
+    assert classes(numbers) == NetworkVerdict(label, score)
 
 
 def test_softmax_of_numbers_of_any_size() -> None:
     label, score, *_ = classes([1.0, 2.0], activation="softmax")
     assert label == "female"
     assert score == pytest.approx(math.e / (1 + math.e))
-    assert classes([-1000.0, 1000.0], activation="softmax") == Verdict("female", 1.0)
-    assert classes([3e4, 3e4], activation="softmax") == Verdict("male", 0.5)
+    assert classes([-1000.0, 1000.0], activation="softmax") == NetworkVerdict("female", 1.0)
+    assert classes([3e4, 3e4], activation="softmax") == NetworkVerdict("male", 0.5)
 
 
 @pytest.mark.parametrize(("score", "uncertain"), [(0.75, False), (0.76, True), (0.0, False), (1.0, True)])
@@ -64,7 +64,7 @@ def test_class_uncertain_is_no_label() -> None:
     reading = ClassReading(output="o", classes=("male", "female", "uncertain"))
     assert reading.labels == GENDER
     assert reading.verdict(np.array([0.3, 0.2, 0.5])).uncertain
-    assert reading.verdict(np.array([0.5, 0.2, 0.3])) == Verdict("male", 0.5)
+    assert reading.verdict(np.array([0.5, 0.2, 0.3])) == NetworkVerdict("male", 0.5)
 
 
 @pytest.mark.parametrize(
@@ -80,21 +80,21 @@ def test_class_uncertain_is_no_label() -> None:
     ],
 )
 def test_one_number_is_the_first_class(number: float, threshold: float, label: str, score: float) -> None:
-    assert binary(number, threshold=threshold) == Verdict(label, score)
+    assert binary(number, threshold=threshold) == NetworkVerdict(label, score)
 
 
 def test_sigmoid_of_numbers_of_any_size(recwarn: pytest.WarningsRecorder) -> None:
     assert binary(math.log(3), activation="sigmoid").score == pytest.approx(0.75)
-    assert binary(-math.log(3), activation="sigmoid") == Verdict("female", pytest.approx(0.75))
-    assert binary(-1000.0, activation="sigmoid") == Verdict("female", 1.0)
-    assert binary(1000.0, activation="sigmoid") == Verdict("male", 1.0)
-    assert binary(0.0, activation="sigmoid") == Verdict("female", 0.5)
+    assert binary(-math.log(3), activation="sigmoid") == NetworkVerdict("female", pytest.approx(0.75))
+    assert binary(-1000.0, activation="sigmoid") == NetworkVerdict("female", 1.0)
+    assert binary(1000.0, activation="sigmoid") == NetworkVerdict("male", 1.0)
+    assert binary(0.0, activation="sigmoid") == NetworkVerdict("female", 0.5)
     assert not recwarn.list
 
 
 def test_rounding_over_the_end_of_the_scale_is_taken_back() -> None:
-    assert classes([-1e-7, 1 + 1e-6]) == Verdict("female", 1.0)
-    assert binary(1 + 1e-6) == Verdict("male", 1.0)
+    assert classes([-1e-7, 1 + 1e-6]) == NetworkVerdict("female", 1.0)
+    assert binary(1 + 1e-6) == NetworkVerdict("male", 1.0)
 
 
 @pytest.mark.parametrize("strange", [1.1, -0.1, 7.0, float("nan"), float("inf")])
@@ -112,10 +112,10 @@ def test_wrong_number_of_classes_is_refused(numbers: list[float]) -> None:
 
 def test_expected_age() -> None:
     # 0.25 x 29 + 0.5 x 30 + 0.25 x 31 = 30, which belongs to the older group.
-    assert age([0.25, 0.5, 0.25], first_age=29) == Verdict("middle_aged", value=30.0)
-    assert age([0.5, 0.5, 0.0], first_age=29) == Verdict("young", value=29.5)
-    assert age([0.0, 0.0, 1.0], first_age=58) == Verdict("elderly", value=60.0)
-    assert age([0.5, 0.5]) == Verdict("young", value=0.5)
+    assert age([0.25, 0.5, 0.25], first_age=29) == NetworkVerdict("middle_aged", value=30.0)
+    assert age([0.5, 0.5, 0.0], first_age=29) == NetworkVerdict("young", value=29.5)
+    assert age([0.0, 0.0, 1.0], first_age=58) == NetworkVerdict("elderly", value=60.0)
+    assert age([0.5, 0.5]) == NetworkVerdict("young", value=0.5)
 
 
 def test_expected_age_of_raw_numbers() -> None:
@@ -124,7 +124,7 @@ def test_expected_age_of_raw_numbers() -> None:
 
 def test_own_age_groups() -> None:
     verdict = age([0.0] * 18 + [1.0], groups=("young", "elderly"), bounds=(18,))
-    assert verdict == Verdict("elderly", value=18.0)
+    assert verdict == NetworkVerdict("elderly", value=18.0)
 
 
 def test_numbers_that_are_no_distribution_of_ages_are_refused() -> None:
@@ -154,7 +154,7 @@ def test_expected_age_over_the_likeliest_ages() -> None:
 # The network's own words
 
 
-def mapped(numbers: list[float], **settings: object) -> Verdict:
+def mapped(numbers: list[float], **settings: object) -> NetworkVerdict:
     reading = ClassReading.model_validate({"output": "o", "taxonomy": "gear_race5", **settings})
     return reading.verdict(np.array(numbers))
 
@@ -232,7 +232,7 @@ def test_numbers_that_are_no_probabilities_of_the_words_are_refused(numbers: lis
 # Bins of ages
 
 
-def bins(numbers: list[float], **settings: object) -> Verdict:
+def bins(numbers: list[float], **settings: object) -> NetworkVerdict:
     reading = BinsReading.model_validate({"output": "o", "taxonomy": "gear_age7", **settings})
     return reading.verdict(np.array(numbers))
 

@@ -13,7 +13,7 @@ import pytest
 from detector_bench.dataset import ImageSet
 from detector_bench.errors import DataError, DetectorBenchError
 from detector_bench.evaluation import evaluate, read_predictions, write_metrics
-from detector_bench.results.schema import METRIC_COLUMNS, PREDICTIONS
+from detector_bench.vocabulary.columns import METRIC_COLUMNS, PREDICTIONS
 
 
 def predictions(detector: str, *images: str, label: str = "male") -> pa.Table:

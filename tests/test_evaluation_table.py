@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from detector_bench.evaluation import count_verdicts, evaluate, write_metrics
-from detector_bench.results.schema import METRIC_COLUMNS, PREDICTIONS
+from detector_bench.vocabulary.columns import METRIC_COLUMNS, PREDICTIONS
 
 pytestmark = [
     pytest.mark.filterwarnings("error"),

@@ -24,7 +24,7 @@ from small_parts import image_name, picture, small_run, write_tables
 
 from detector_bench.errors import ConfigError, DetectorBenchError, RunInterruptedError
 from detector_bench.perception.answers.facepp_answers import FaceppAnswers
-from detector_bench.perception.answers.facepp_credentials import Credentials
+from detector_bench.perception.answers.facepp_client import Credentials
 from detector_bench.runner.readiness import lacking
 from detector_bench.weights import WeightsLocator
 

@@ -25,7 +25,7 @@ from running import Pixels, found_by, portraits, read_image
 from small_parts import small_run, write_tables
 
 from detector_bench.detectors import build_detector
-from detector_bench.detectors.fairface import AGE, GENDER, RACE4, RACE7, Answers, read_answer
+from detector_bench.detectors.fairface import AGE, GENDER, RACE4, RACE7, OutputPart, read_answer
 from detector_bench.perception.faces.aligned_faces import AlignedFaces
 from detector_bench.weights import WeightsLocator
 from detector_bench.weights.catalogue import DLIB_CNN_FACES, FACE_LANDMARKS_5
@@ -207,7 +207,7 @@ def test_the_released_command_gives_the_same_at_its_own_size(
     ],
 )
 def test_the_real_networks_numbers_are_read_as_its_authors_read_them(
-    upstream: Path, answers: Answers, word: str, scores: str
+    upstream: Path, answers: OutputPart, word: str, scores: str
 ) -> None:
     table = pd.read_csv(upstream / "test_outputs.csv")
     assert len(table) == 5

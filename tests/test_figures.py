@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -23,18 +24,17 @@ from detector_bench.errors import ConfigError, DetectorBenchError
 from detector_bench.evaluation.out_of_sample import threshold_choices
 from detector_bench.evaluation.sweeps import even_thresholds, sweep_counts
 from detector_bench.figures import FIGURES, WIDTHS, FinishedStudy, draw_figure, write_figures
-from detector_bench.figures.drawing import caption
-from detector_bench.figures.filter_plane import recall_for
-from detector_bench.figures.placement import Box, place_labels
+from detector_bench.figures.drawing import GREEN, caption
+from detector_bench.figures.filter_plane import Box, place_labels, recall_for
 from detector_bench.figures.prompt_bias_histogram import histogram
-from detector_bench.figures.style import GREEN
-from detector_bench.results.schema import METRIC_COLUMNS
 from detector_bench.tables import filtering_and_accuracy
 from detector_bench.vocabulary import GROUND_TRUTH
+from detector_bench.vocabulary.columns import METRIC_COLUMNS
 
 matplotlib = pytest.importorskip("matplotlib")
 
 REFERENCES = Path(__file__).parent / "figures"
+PAPER_FIGURES = Path(__file__).parents[1] / "paper_figures"
 THREE = DETECTORS[5:8]
 # The others are drawn with `-m slow`.
 _QUICK = ("filter_plane", "prompt_heat_map", "bias_deviation")
@@ -357,14 +357,26 @@ class TestFiles:
         assert done.exit_code == 0, done.output
         assert sorted(path.name for path in tmp_path.iterdir()) == ["filter_plane.txt", "filter_plane_single.png"]
 
+    def test_the_page_of_the_script_lists_every_figure(self) -> None:
+        page = (PAPER_FIGURES / "README.md").read_text(encoding="utf-8")
+        listed = dict(re.findall(r"^\| `(\w+)` \| (.+) \|$", page, re.MULTILINE))
+        assert listed == FIGURES
+
     @pytest.mark.slow
-    def test_there_is_a_script_for_every_figure(self, three: Path, tmp_path: Path) -> None:
-        scripts = Path(__file__).parents[1] / "paper_figures"
-        assert {path.stem.removeprefix("figure_") for path in scripts.glob("figure_*.py")} == set(FIGURES)
-        script = scripts / "figure_bias_deviation.py"
-        environment = {**os.environ, "PYTHONPATH": str(scripts.parent)}
-        subprocess.run([sys.executable, script, three, tmp_path], check=True, env=environment)
-        assert (tmp_path / "bias_deviation_double.pdf").is_file()
+    def test_the_script_draws_one_figure_and_says_what_is_wrong(self, three: Path, tmp_path: Path) -> None:
+        environment = {**os.environ, "PYTHONPATH": str(PAPER_FIGURES.parent)}
+        command = [sys.executable, PAPER_FIGURES / "draw.py"]
+        subprocess.run([*command, "bias_deviation", three, tmp_path], check=True, env=environment)
+        assert {path.stem.removesuffix("_double") for path in tmp_path.glob("*_double.*")} == {"bias_deviation"}
+        wrong = subprocess.run(
+            [*command, "filter_plan", three, tmp_path],
+            check=False,
+            env=environment,
+            capture_output=True,
+            text=True,
+        )
+        assert wrong.returncode == 1
+        assert wrong.stderr.splitlines() == ["unknown figure 'filter_plan': did you mean 'filter_plane'?"]
 
     @pytest.mark.slow
     def test_matplotlib_is_imported_by_the_first_figure_only(self) -> None:

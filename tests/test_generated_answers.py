@@ -17,13 +17,11 @@ from small_parts import small_run, write_image_set
 from vlm_networks import save_blip2, save_llava_next
 
 from detector_bench.detectors import build_detector
-from detector_bench.detectors.blip2 import QUESTION, Blip2
-from detector_bench.detectors.vlm_judge import VlmJudge
+from detector_bench.detectors.vlm_judge import QUESTION, Blip2, VlmJudge
 from detector_bench.errors import ConfigError, WeightsError
 from detector_bench.perception.answers import generated_answers
 from detector_bench.perception.answers.generated_answers import GeneratedAnswers, answer_of
-from detector_bench.perception.answers.stored_text import text_array, text_in
-from detector_bench.perception.stage import Batch, Frame, fingerprint
+from detector_bench.perception.stage import Batch, Frame, fingerprint, text_array, text_in
 from detector_bench.vocabulary import ATTRIBUTES
 from detector_bench.weights import WeightsLocator
 from detector_bench.weights.catalogue import BLIP2_OPT_2_7B, CATALOGUE

@@ -19,6 +19,7 @@ from small_parts import write_csv
 from detector_bench.dataset import ImageSet
 from detector_bench.errors import ConfigError
 from detector_bench.evaluation.intervals import Intervals
+from detector_bench.installation import resource
 from detector_bench.others.imagebite.settings import ImageBiTe
 from detector_bench.others.imagebite.survival import mixture_of_prompts, verdict_survival
 from detector_bench.others.imagebite.tables import imagebite_tables
@@ -26,9 +27,8 @@ from detector_bench.others.imagebite.verdict_table import surviving_findings
 from detector_bench.others.judgements import Judgements
 from detector_bench.others.study_scores import ScoredStudy
 from detector_bench.prompt_lists import read_prompts
-from detector_bench.resources import resource
-from detector_bench.results.schema import IMAGE_COLUMNS, LABEL_COLUMNS, PREDICTIONS
 from detector_bench.study import Study
+from detector_bench.vocabulary.columns import IMAGE_COLUMNS, LABEL_COLUMNS, PREDICTIONS
 
 KINDS = ("stereotyped", "under_represented", "ex_nominated")
 NO_INTERVALS = Intervals(method="none")

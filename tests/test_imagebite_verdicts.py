@@ -18,7 +18,7 @@ from detector_bench.others.imagebite.formulas import community_verdicts, same_ve
 from detector_bench.others.imagebite.settings import ImageBiTe
 from detector_bench.others.imagebite.verdict_table import VERDICT_COLUMNS, surviving_findings
 from detector_bench.others.judgements import Judgements
-from detector_bench.results.schema import METRIC_COLUMNS
+from detector_bench.vocabulary.columns import METRIC_COLUMNS
 
 NO_INTERVALS = Intervals(method="none")
 JANITORS = ["black", "black", "east_asian", "black", "black", "black"]

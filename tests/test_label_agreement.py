@@ -23,7 +23,7 @@ from detector_bench.labelling.agreement_numbers import (
     cohen_interval,
     fleiss_interval,
 )
-from detector_bench.labelling.web.agreement_words import grade, verdict
+from detector_bench.labelling.web.agreement_view import grade, verdict
 
 
 @pytest.fixture

@@ -25,7 +25,7 @@ from small_parts import image_name, write_csv, write_image_set
 
 from detector_bench.dataset import ImageSet
 from detector_bench.labelling import Answer, Choice, DeskSettings, LabelStore
-from detector_bench.results.schema import IMAGE_COLUMNS, PROMPT_COLUMNS
+from detector_bench.vocabulary.columns import IMAGE_COLUMNS, PROMPT_COLUMNS
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page

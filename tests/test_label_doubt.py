@@ -28,13 +28,13 @@ from detector_bench.figures import bias_deviation
 from detector_bench.metrics import METRICS
 from detector_bench.metrics.headline import HEADLINE_METRICS
 from detector_bench.results.finished_study import FinishedStudy
-from detector_bench.results.schema import LABEL_COLUMNS, LABEL_DOUBT_COLUMNS
-from detector_bench.site.label_doubt_words import label_doubt_words
+from detector_bench.site.verdict_words import label_doubt_words
 from detector_bench.study import Study
 from detector_bench.tables.label_doubt_lookup import LabelDoubtLookup
 from detector_bench.tables.label_doubt_table import label_doubt_table
 from detector_bench.tables.metric_headings import METRIC_HEADINGS
 from detector_bench.tables.metric_lookup import NOT_EVALUATED, MetricLookup, Number
+from detector_bench.vocabulary.columns import LABEL_COLUMNS, LABEL_DOUBT_COLUMNS
 
 PROMPTS = {"nurse": "job", "chef": "job"}
 # Image, prompt, what a and b say, what the detector says.

@@ -14,7 +14,7 @@ from small_parts import image_name, write_csv, write_image_set, write_tables
 
 from detector_bench.dataset.image_set import SEED_COLUMN
 from detector_bench.labelling import Answer, Choice, LabelStore
-from detector_bench.results.schema import IMAGE_COLUMNS
+from detector_bench.vocabulary.columns import IMAGE_COLUMNS
 
 pytest.importorskip("fastapi", reason="needs the extra label")
 

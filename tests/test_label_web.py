@@ -16,10 +16,10 @@ import pytest
 from PIL import Image
 from small_parts import image_name, picture, write_image_set, write_tables
 
+from detector_bench.dataset.decoding import decode_image
 from detector_bench.errors import ConfigError
 from detector_bench.labelling import LabelStore, StoreError, Task
 from detector_bench.labelling.questions import Question, questions_of
-from detector_bench.perception.decoding import decode_image
 
 pytest.importorskip("fastapi", reason="needs the extra label")
 
@@ -27,9 +27,9 @@ from fastapi.testclient import TestClient
 from label_server import label_server
 from labelling_desk import answer, client_of, interrupted, items_of, opened_store
 
+from detector_bench.labelling.web.app import listen
 from detector_bench.labelling.web.desk import Desk
 from detector_bench.labelling.web.messages import MOST_ANSWERS
-from detector_bench.labelling.web.server import listen
 from detector_bench.labelling.web.wording import COMMAND_KEYS, question_view, reason_views
 
 COUNT = 8
@@ -359,7 +359,7 @@ def test_settings_are_kept_in_the_store_and_the_guideline_is_there(folder: Path)
 COMMAND_MISTAKES = {
     "nobody": (["--guidelines", "none.md"], "none.md cannot be read"),
     "question": (["--attributes", "gender,hair"], "unknown question 'hair'"),
-    "task": (["--task", "films"], "task"),
+    "task": (["--task", "films"], "is not one of 'images', 'pairs'"),
     "host": (["--host", "203.0.113.7"], "cannot listen"),
     "name": (["--annotator", "a/b"], "no slash"),
     "address": (["--public-url", "desk"], "public address 'desk'"),
@@ -377,6 +377,9 @@ def test_mistakes_on_the_command_line(folder: Path, options: list[str], message:
     app = typer.Typer()
     app.command()(label)
     result = CliRunner().invoke(app, [str(folder), "--annotator", "ann", "--port", "0", "--no-browser", *options])
-    assert isinstance(result.exception, ConfigError), result.output
-    assert message in str(result.exception)
+    if result.exit_code == 2:  # what Typer itself refuses
+        assert message in result.output
+    else:
+        assert isinstance(result.exception, ConfigError), result.output
+        assert message in str(result.exception)
     assert list(folder.glob("*.sqlite*")) == []

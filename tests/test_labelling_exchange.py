@@ -17,9 +17,9 @@ from labelling_sets import numbered, saying, write_image_set
 from detector_bench.dataset import ImageSet
 from detector_bench.errors import ConfigError, DataError
 from detector_bench.labelling import Answer, Choice, DeskSettings, LabelStore
-from detector_bench.labelling.exchange.label_studio import label_studio_tasks, labelling_config
-from detector_bench.labelling.exchange.label_studio_reading import LabelStudioImport, import_label_studio
-from detector_bench.labelling.exchange.labels_csv import import_labels_csv, labels_csv
+from detector_bench.labelling.label_studio import label_studio_tasks, labelling_config
+from detector_bench.labelling.label_studio_reading import LabelStudioImport, import_label_studio
+from detector_bench.labelling.labels_csv import import_labels_csv, labels_csv
 
 IDS = ["i000", "i001", "i002", "i003", "i004", "i005"]
 

@@ -16,9 +16,9 @@ from detector_bench.dataset import ImageSet
 from detector_bench.evaluation import Intervals, evaluate, read_predictions
 from detector_bench.metrics import Scopes
 from detector_bench.metrics.measured_values import ErrorSums, error_of_drawn_images, error_of_drawn_prompts
-from detector_bench.results.schema import PREDICTIONS
 from detector_bench.tables import study_tables
 from detector_bench.tables.image_tables import measured_values
+from detector_bench.vocabulary.columns import PREDICTIONS
 
 pytestmark = pytest.mark.filterwarnings("error")
 

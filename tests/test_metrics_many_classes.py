@@ -13,9 +13,9 @@ from detector_bench.errors import ConfigError
 from detector_bench.evaluation import Intervals
 from detector_bench.evaluation.confusion import write_confusion
 from detector_bench.evaluation.metric_table import Evaluation, evaluate_with_confusion
-from detector_bench.results.schema import CONFUSION_COLUMNS
 from detector_bench.tables.confusion_table import confusion
 from detector_bench.vocabulary import ATTRIBUTES
+from detector_bench.vocabulary.columns import CONFUSION_COLUMNS
 
 IMAGES = 400
 

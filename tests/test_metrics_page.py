@@ -18,9 +18,9 @@ from small_parts import write_csv
 from detector_bench.metrics import METRICS, MetricInfo, metric_info
 from detector_bench.metrics.catalogue import CLASS, LABEL
 from detector_bench.metrics.metric_info import Better, Kind, Unit
-from detector_bench.results.schema import IMAGE_COLUMNS, LABEL_COLUMNS, PREDICTIONS, PROMPT_COLUMNS
 from detector_bench.study import Study
 from detector_bench.vocabulary import ATTRIBUTES
+from detector_bench.vocabulary.columns import IMAGE_COLUMNS, LABEL_COLUMNS, PREDICTIONS, PROMPT_COLUMNS
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 SEEDS = 12

@@ -29,8 +29,7 @@ from detector_bench.errors import ConfigError, MissingExtraError, WeightsError
 from detector_bench.perception.networks.mivolo_networks import CheckpointNetwork, PackageNetwork
 from detector_bench.perception.networks.mivolo_outputs import MivoloOutputs
 from detector_bench.perception.stage import Arrays, Batch, Frame, fingerprint
-from detector_bench.perception.yolo.faces import YoloFaces
-from detector_bench.perception.yolo.persons import YoloPersons
+from detector_bench.perception.yolo import YoloFaces, YoloPersons
 from detector_bench.runner.readiness import lacking
 from detector_bench.weights import WeightsLocator
 from detector_bench.weights.catalogue import MIVOLO_V2

@@ -10,7 +10,7 @@ import pytest
 from mivolo_parts import NOBODY, SIDE, found, published_input, subject
 from running import noise, plain
 
-from detector_bench.perception.networks.mivolo_crops import face_of, network_input
+from detector_bench.perception.networks.mivolo_outputs import face_of, network_input
 
 # Crops worked out by hand
 

@@ -7,11 +7,10 @@ import pytest
 from pydantic import ValidationError
 from running import Pixels, noise
 
-from detector_bench.perception.boxes import areas, boxes, largest
-from detector_bench.perception.crop import Crop
+from detector_bench.perception.boxes import Crop, areas, boxes, largest
 from detector_bench.perception.faces.dlib_faces import DlibHogFaces
 from detector_bench.perception.stage import Frame
-from detector_bench.perception.yolo.persons import YoloPersons
+from detector_bench.perception.yolo import YoloPersons
 
 FACES = DlibHogFaces()
 IMAGE = noise(20, 30)

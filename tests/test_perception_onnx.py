@@ -14,8 +14,7 @@ from pydantic import ValidationError
 from running import frames_of, noise, plain, run_stages
 
 from detector_bench.errors import ConfigError, WeightsError
-from detector_bench.perception.boxes import boxes
-from detector_bench.perception.crop import Crop
+from detector_bench.perception.boxes import Crop, boxes
 from detector_bench.perception.faces.dlib_faces import DlibHogFaces
 from detector_bench.perception.networks.onnx_outputs import OnnxInput, OnnxOutputs
 from detector_bench.weights import WeightsLocator

@@ -12,8 +12,7 @@ from pydantic import BaseModel, ValidationError
 from running import plain
 
 from detector_bench.errors import ConfigError, WeightsError
-from detector_bench.perception.boxes import boxes
-from detector_bench.perception.crop import Crop
+from detector_bench.perception.boxes import Crop, boxes
 from detector_bench.perception.faces.dlib_faces import DlibCnnFaces, DlibHogFaces
 from detector_bench.perception.faces.yunet import YuNetFaces
 from detector_bench.perception.networks.age_and_gender_networks import AgeAndGenderNetworks
@@ -30,8 +29,8 @@ from detector_bench.perception.stage import (
     fingerprint,
     with_inputs,
 )
-from detector_bench.perception.yolo.persons import YoloPersons
-from detector_bench.plugin_source import source_fingerprint
+from detector_bench.perception.yolo import YoloPersons
+from detector_bench.plugins import source_fingerprint
 from detector_bench.weights import WeightsFile, WeightsLocator
 
 SHA256 = hashlib.sha256(b"one").hexdigest()

@@ -16,9 +16,7 @@ from detector_bench.errors import ConfigError
 from detector_bench.perception.boxes import areas
 from detector_bench.perception.faces.yunet import YuNetFaces
 from detector_bench.perception.stage import with_inputs
-from detector_bench.perception.yolo.boxes import YoloBoxes, letterbox
-from detector_bench.perception.yolo.faces import YoloFaces
-from detector_bench.perception.yolo.persons import YoloPersons
+from detector_bench.perception.yolo import YoloBoxes, YoloFaces, YoloPersons, letterbox
 from detector_bench.weights import WeightsLocator
 
 ONE = [[20, 20, 16, 16, 0.9, 0.1]]

@@ -17,8 +17,7 @@ from running import Pixels, found_by
 from yolo_networks import quiet_ultralytics, random_yolo
 
 from detector_bench.errors import ConfigError, MissingExtraError, WeightsError
-from detector_bench.perception.yolo.boxes import YoloBoxes
-from detector_bench.perception.yolo.persons import YoloPersons
+from detector_bench.perception.yolo import YoloBoxes, YoloPersons
 from detector_bench.weights import WeightsLocator
 
 pytestmark = pytest.mark.slow
@@ -166,7 +165,7 @@ import socket, sys
 def refused(*arguments): raise AssertionError(f"asked the network: {{arguments}}")
 socket.socket.connect = socket.create_connection = socket.getaddrinfo = refused
 from pathlib import Path
-from detector_bench.perception.yolo.ultralytics_loading import load_network
+from detector_bench.perception.ultralytics_loading import load_network
 print(load_network(Path({str(networks / "random.pt")!r})).names[3])
 """
     ours = {name: value for name, value in os.environ.items() if not name.startswith(("YOLO_", "ULTRALYTICS_"))}
@@ -200,7 +199,7 @@ def test_missing_ultralytics_is_named(tmp_path: Path) -> None:
 def test_other_networks_keep_their_threads(networks: Path) -> None:
     program = f"""
 import os, torch
-from detector_bench.perception.yolo.boxes import YoloBoxes
+from detector_bench.perception.yolo import YoloBoxes
 from detector_bench.weights import WeightsLocator
 torch.set_num_threads(3)
 YoloBoxes(network={str(networks / "random.pt")!r}, image_size={SIDE}).load(WeightsLocator())

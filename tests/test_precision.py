@@ -21,11 +21,11 @@ from small_parts import small_run, write_image_set
 from detector_bench.detectors import Detector, build_detector
 from detector_bench.errors import ConfigError, MissingExtraError
 from detector_bench.perception import torch_settings
-from detector_bench.perception.clip.similarities import ClipImageEmbeddings
+from detector_bench.perception.clip.stages import ClipImageEmbeddings
 from detector_bench.perception.networks.fairface_outputs import FairfaceOutputs
 from detector_bench.perception.stage import STAGES, Stage, fingerprint, with_inputs
 from detector_bench.perception.torch_settings import TorchSettings, chosen_device, chosen_precision
-from detector_bench.perception.yolo.persons import YoloPersons
+from detector_bench.perception.yolo import YoloPersons
 from detector_bench.runner.prediction_store import FINGERPRINT_KEY
 from detector_bench.runner.readiness import lacking
 from detector_bench.study import DetectorEntry, Study

@@ -14,9 +14,9 @@ from typer.testing import CliRunner, Result
 from detector_bench.cli.prompts import prompts as command
 from detector_bench.dataset import ImageSet
 from detector_bench.errors import ConfigError, DataError
+from detector_bench.installation import resource
 from detector_bench.prompt_lists import BUILTIN_LISTS, KEEP_ATTRIBUTES, indefinite_article, read_prompts
-from detector_bench.resources import resource
-from detector_bench.results.schema import PROMPT_COLUMNS
+from detector_bench.vocabulary.columns import PROMPT_COLUMNS
 
 
 def texts(source: str | Path, **options: Path) -> list[str]:

@@ -14,8 +14,8 @@ from PIL import Image
 
 from detector_bench.dataset import ImageSet, check, import_folder
 from detector_bench.errors import DataError, Problem
-from detector_bench.results.schema import OPTIONAL_PROMPT_COLUMNS, PROMPT_COLUMNS
 from detector_bench.vocabulary import ATTRIBUTES
+from detector_bench.vocabulary.columns import OPTIONAL_PROMPT_COLUMNS, PROMPT_COLUMNS
 
 PROMPTS = [
     # prompt_id, stated_gender, stated_race, base_prompt_id, weight

@@ -14,11 +14,11 @@ import pytest
 from PIL import Image
 
 from detector_bench import quickstart
+from detector_bench.dataset.decoding import decode_image, read_image_file
 from detector_bench.errors import DetectorBenchError, MissingExtraError
-from detector_bench.perception.decoding import decode_image, read_image_file
-from detector_bench.resources import resource
-from detector_bench.results.schema import IMAGE_COLUMNS, LABEL_COLUMNS, PROMPT_COLUMNS
+from detector_bench.installation import resource
 from detector_bench.vocabulary import ATTRIBUTES, LOW_QUALITY, LOW_QUALITY_REASONS
+from detector_bench.vocabulary.columns import IMAGE_COLUMNS, LABEL_COLUMNS, PROMPT_COLUMNS
 
 PACKAGES = ("matplotlib", "skimage", "sklearn")
 

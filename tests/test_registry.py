@@ -307,7 +307,7 @@ def test_another_package_brings_detectors_and_stages(tiny: Path) -> None:
         import sys
         import numpy as np
         from detector_bench.detectors import DETECTORS, build_detector
-        from detector_bench.perception.crop import Crop
+        from detector_bench.perception.boxes import Crop
         from detector_bench.perception.stage import STAGES, Batch, Frame
         from detector_bench.weights import WeightsLocator
 

@@ -15,8 +15,8 @@ import pytest
 
 from detector_bench.errors import ConfigError, DetectorBenchError
 from detector_bench.evaluation import evaluate
-from detector_bench.results.schema import CONFUSION_COLUMNS
 from detector_bench.tables import study_tables, to_html, to_markdown, write_tables
+from detector_bench.vocabulary.columns import CONFUSION_COLUMNS
 
 TABLES = [
     "filtering_and_accuracy",

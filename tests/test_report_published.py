@@ -8,7 +8,6 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from detector_bench.results.schema import METRIC_COLUMNS
 from detector_bench.tables import (
     Cell,
     Table,
@@ -19,6 +18,7 @@ from detector_bench.tables import (
     prompt_bias_scores,
     to_csv,
 )
+from detector_bench.vocabulary.columns import METRIC_COLUMNS
 
 FACTS = Path(__file__).resolve().parents[1] / "labels" / "lyu2025"
 T2I_MODELS = ("sdxl", "sd3", "dreamlike")

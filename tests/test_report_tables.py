@@ -9,7 +9,6 @@ import pandas as pd
 import pytest
 
 from detector_bench.errors import ConfigError
-from detector_bench.results.schema import METRIC_COLUMNS
 from detector_bench.tables import (
     Arrow,
     Table,
@@ -20,6 +19,7 @@ from detector_bench.tables import (
     prompt_bias_score_difference,
     prompt_bias_scores,
 )
+from detector_bench.vocabulary.columns import METRIC_COLUMNS
 
 NAN = math.nan
 UNUSED = {"variant": None, "ci_low": NAN, "ci_high": NAN}

@@ -12,12 +12,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from detector_bench.detectors.prediction import Prediction
+from detector_bench.detectors.base import Prediction
 from detector_bench.errors import DetectorBenchError
-from detector_bench.results.schema import PREDICTIONS
 from detector_bench.runner import prediction_store
 from detector_bench.runner.prediction_store import FINGERPRINT_KEY, IDENTITY_KEY, PredictionStore
 from detector_bench.vocabulary import Status
+from detector_bench.vocabulary.columns import PREDICTIONS
 
 IDS = pa.array(["a", "b", "c", "d"])
 

@@ -13,9 +13,9 @@ import pytest
 from detector_bench.errors import ConfigError
 from detector_bench.figures import FinishedStudy, draw_figure
 from detector_bench.others.score_deviations_table import score_deviations
-from detector_bench.results.schema import METRIC_COLUMNS
 from detector_bench.tables import Table, to_csv, to_latex
 from detector_bench.vocabulary import ALL, GROUND_TRUTH
+from detector_bench.vocabulary.columns import METRIC_COLUMNS
 
 matplotlib = pytest.importorskip("matplotlib")
 to_rgb = pytest.importorskip("matplotlib.colors").to_rgb

@@ -23,14 +23,13 @@ from detector_bench.detectors import Prediction, build_detector
 from detector_bench.detectors.skin_tone import SkinToneDetector, grey_value
 from detector_bench.errors import MissingExtraError, WeightsError
 from detector_bench.perception.boxes import boxes
-from detector_bench.perception.faces.dlib_faces import DlibHogFaces
-from detector_bench.perception.faces.dlib_landmarks import DlibLandmarks
+from detector_bench.perception.faces.dlib_faces import DlibHogFaces, DlibLandmarks
 from detector_bench.perception.faces.yunet import YuNetFaces
-from detector_bench.perception.skin.skin_tones import SkinTones, mean_skin_tone
+from detector_bench.perception.skin_tones import SkinTones, mean_skin_tone
 from detector_bench.perception.stage import Batch, Frame
-from detector_bench.results.schema import IMAGE_COLUMNS, LABEL_COLUMNS, PROMPT_COLUMNS
 from detector_bench.runner.run import RunSettings, run_detectors
 from detector_bench.vocabulary import Status
+from detector_bench.vocabulary.columns import IMAGE_COLUMNS, LABEL_COLUMNS, PROMPT_COLUMNS
 from detector_bench.vocabulary.monk_scale import MONK_SHADES
 from detector_bench.weights import WeightsLocator
 from detector_bench.weights.catalogue import FACE_LANDMARKS_5, FACE_LANDMARKS_68

@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 from skin_faces import HEIGHT, WIDTH, square_face
 
-from detector_bench.perception.skin.face_polygon import face_outline, pixels_inside, skin_region
+from detector_bench.perception.skin_tones import face_outline, pixels_inside, skin_region
 
 SQUARE = np.array([(1, 1), (4, 1), (4, 3), (1, 3)])
 

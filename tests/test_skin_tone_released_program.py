@@ -15,11 +15,9 @@ import pytest
 from numpy.typing import NDArray
 from running import Pixels, frames_of, read_image, run_stages
 
-from detector_bench.perception.faces.dlib_faces import DlibHogFaces
-from detector_bench.perception.faces.dlib_landmarks import DlibLandmarks
-from detector_bench.perception.skin import face_polygon
-from detector_bench.perception.skin.face_polygon import HOLES, JAW, pixels_inside
-from detector_bench.perception.skin.skin_tones import SkinTones, mean_skin_tone
+from detector_bench.perception import skin_tones
+from detector_bench.perception.faces.dlib_faces import DlibHogFaces, DlibLandmarks
+from detector_bench.perception.skin_tones import HOLES, JAW, SkinTones, mean_skin_tone, pixels_inside
 from detector_bench.weights import WeightsLocator
 
 FACES = DlibHogFaces(upsample=1)
@@ -91,7 +89,7 @@ def compare(found: list[Portrait], monkeypatch: pytest.MonkeyPatch) -> NDArray[n
     """Check what has to be equal, and give how far ours lies from the program's without JPEG, per face."""
     assert [len(each.landmarks) for each in found] == [each.faces for each in found]
     with_face = [each for each in found if each.faces == 1]
-    monkeypatch.setattr(face_polygon, "face_outline", upright_outline)
+    monkeypatch.setattr(skin_tones, "face_outline", upright_outline)
     for each in with_face:
         same = mean_skin_tone(each.pixels, each.landmarks[0]).colour.mean()
         assert same == pytest.approx(each.without_jpeg, abs=1e-6)

@@ -28,9 +28,9 @@ from detector_bench.errors import (
 from detector_bench.evaluation.intervals import Intervals
 from detector_bench.figures import FinishedStudy
 from detector_bench.results.provenance import environment, git_commit
-from detector_bench.results.schema import LABEL_COLUMNS
-from detector_bench.runner.progress import RunProgress
+from detector_bench.runner.run import RunProgress
 from detector_bench.study import DetectorEntry, Study
+from detector_bench.vocabulary.columns import LABEL_COLUMNS
 from detector_bench.weights.files import sha256_of
 
 COUNT = 12

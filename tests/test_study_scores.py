@@ -21,9 +21,9 @@ from imagebite_parts import expected, stated
 from small_parts import write_csv
 
 from detector_bench.errors import DetectorBenchError
-from detector_bench.results.schema import IMAGE_COLUMNS, LABEL_COLUMNS, PREDICTIONS, PROMPT_COLUMNS
 from detector_bench.results.study_result import StudyResult
 from detector_bench.study import Study
+from detector_bench.vocabulary.columns import IMAGE_COLUMNS, LABEL_COLUMNS, PREDICTIONS, PROMPT_COLUMNS
 
 TRUTH = "ground_truth"
 IMPLICIT = "bigbench_implicit_bias_score"

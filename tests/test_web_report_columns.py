@@ -14,7 +14,6 @@ import pytest
 from web_report_study import IMAGES, Shown, write_study
 
 from detector_bench.dataset import ImageSet
-from detector_bench.site.column_files import coded, codes, numbers, write_data
 from detector_bench.site.error_counts import (
     CountTable,
     Judged,
@@ -24,7 +23,16 @@ from detector_bench.site.error_counts import (
     filter_reasons,
     pairs,
 )
-from detector_bench.site.image_columns import annotators_disagree, changed_images, image_columns, raw_answers
+from detector_bench.site.image_columns import (
+    annotators_disagree,
+    changed_images,
+    coded,
+    codes,
+    image_columns,
+    numbers,
+    raw_answers,
+    write_data,
+)
 from detector_bench.site.report_study import ReportStudy
 
 

@@ -15,8 +15,8 @@ import pytest
 from web_report_study import BAD, IMAGES, Shown, write_study
 
 from detector_bench.errors import ConfigError, DetectorBenchError
-from detector_bench.site import ReportSettings, Tolerance, drawings, write_report
-from detector_bench.site.boxes import box_columns, stored_boxes
+from detector_bench.site import ReportSettings, Tolerance, table_sets, write_report
+from detector_bench.site.browser_data import box_columns, stored_boxes
 
 QUICK = ReportSettings(figures=False)
 
@@ -139,7 +139,7 @@ def test_without_matplotlib_there_are_no_figures_and_the_report_says_so(
     def missing(*_: object, **__: object) -> None:
         raise MissingExtraError("the package 'matplotlib' is not installed; pip install 'detector-bench[figures]'")
 
-    monkeypatch.setattr(drawings, "write_figures", missing)
+    monkeypatch.setattr(table_sets, "write_figures", missing)
     written = write_report(results, tmp_path / "out")
     assert "pip install 'detector-bench[figures]'" in Page(written.page).text
     assert written.not_shown[0].startswith("There are no figures:")

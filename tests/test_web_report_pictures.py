@@ -11,7 +11,7 @@ from PIL import Image
 from web_report_study import picture
 
 from detector_bench.errors import ConfigError, DetectorBenchError
-from detector_bench.site.thumbnails import Pictures, make_pictures
+from detector_bench.site.thumbnails import ReportPictures, make_pictures
 
 NAMES = ("one.png", "two.jpg", "a <b> & c.png")
 
@@ -34,7 +34,7 @@ def files(out: Path) -> dict[str, int]:
     }
 
 
-def small_file(out: Path, pictures: Pictures, position: int) -> Path:
+def small_file(out: Path, pictures: ReportPictures, position: int) -> Path:
     return out / pictures.small / f"{pictures.pictures[position].name}.webp"
 
 

@@ -17,7 +17,6 @@ from detector_bench.cli.app import app
 from detector_bench.evaluation.more_labels import MoreLabels
 from detector_bench.evaluation.ranking import RankedDetector
 from detector_bench.evaluation.tolerance import Tolerance
-from detector_bench.results.schema import METRIC_COLUMNS
 from detector_bench.site.verdict import (
     MODEL_ERROR,
     PROMPT_ERROR,
@@ -29,6 +28,7 @@ from detector_bench.site.verdict import (
 from detector_bench.site.verdict_words import headline, points, points_between, rule, sentences
 from detector_bench.tables.label_doubt_lookup import LabelDoubtLookup
 from detector_bench.tables.metric_lookup import MetricLookup, Number
+from detector_bench.vocabulary.columns import METRIC_COLUMNS
 
 NAN = math.nan
 EDGES = Tolerance(prompt_bias_error=0.2, model_bias_score_error=0.05)

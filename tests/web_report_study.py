@@ -13,8 +13,8 @@ import pyarrow.parquet as pq
 from PIL import Image
 from small_parts import write_csv
 
-from detector_bench.results.schema import IMAGE_COLUMNS, LABEL_COLUMNS, PREDICTIONS, PROMPT_COLUMNS
 from detector_bench.study import Study
+from detector_bench.vocabulary.columns import IMAGE_COLUMNS, LABEL_COLUMNS, PREDICTIONS, PROMPT_COLUMNS
 
 BAD = '<img src=x onerror="window.hacked=1"><script>window.hacked=1</script>'
 """Shows as text wherever it stands, or else sets `window.hacked`."""

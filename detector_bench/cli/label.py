@@ -36,13 +36,8 @@ def label(
             "--store", metavar="FILE", help="Where answers go; by default labelling.sqlite in IMAGE_SET."
         ),
     ] = None,
-    task: Annotated[
-        str | None, typer.Option("--task", metavar="images|pairs", help="One picture, or a seed and its edit.")
-    ] = None,
-    attributes: Annotated[
-        str | None,
-        typer.Option("--attributes", metavar="NAMES", help="What is asked: gender,age,race; by default gender."),
-    ] = None,
+    task: options.MaybeTask = None,
+    attributes: options.AskedAttributes = None,
     calibration: Annotated[
         int | None,
         typer.Option(
@@ -79,14 +74,13 @@ def label(
     Examples: `detector-bench label my_images --annotator ann`,
     `detector-bench label my_images -a ann -a ben --attributes gender,age,race --host 0.0.0.0`
     """
-    from detector_bench.extras import require
+    from detector_bench.installation import require
 
     for module in ("fastapi", "uvicorn"):
         require(module, extra="label")
     from detector_bench.dataset import ImageSet
-    from detector_bench.labelling.web.app import make_app
+    from detector_bench.labelling.web.app import listen, make_app, serve
     from detector_bench.labelling.web.desk import SECRET_VARIABLE, Desk
-    from detector_bench.labelling.web.server import listen, serve
 
     settings = _settings(task=task, attributes=attributes, calibration_images=calibration, seed=seed)
     # Checked before anything is opened: a wrong name or address costs no waiting.
@@ -156,9 +150,9 @@ def _guideline(path: Path) -> str:
 
 
 def _default_guideline(settings: DeskSettings) -> str:
+    from detector_bench.installation import resource
     from detector_bench.labelling import Task
-    from detector_bench.labelling.web.static_files import STATIC
-    from detector_bench.resources import resource
+    from detector_bench.labelling.web.desk import STATIC
 
     if settings.task is Task.PAIRS:
         return (STATIC.parent / "pair_guideline.md").read_text(encoding="utf-8")

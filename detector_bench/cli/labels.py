@@ -18,7 +18,7 @@ from detector_bench.errors import ConfigError
 if TYPE_CHECKING:
     from detector_bench.labelling import LabelStore
     from detector_bench.labelling.agreement_numbers import Agreement, LabelsSideBySide
-    from detector_bench.labelling.exchange.incoming import Imported
+    from detector_bench.labelling.incoming import Imported
     from detector_bench.tables.agreement_tables import DeskAgreement
 
 
@@ -29,17 +29,9 @@ class ExportFormat(StrEnum):
     LABEL_STUDIO = "label-studio"
 
 
-class TaskName(StrEnum):
-    """Which store of an image set."""
-
-    IMAGES = "images"
-    PAIRS = "pairs"
-
-
 Where = Annotated[
     Path, typer.Argument(metavar="STORE|IMAGE_SET", help="A store (.sqlite), or the image set that it lies in.")
 ]
-TaskOption = Annotated[TaskName, typer.Option("--task", help="Which store of the image set.")]
 
 
 @command
@@ -51,7 +43,7 @@ def export(
         ExportFormat.CSV
     ),
     image_set: options.ImageSetOption = None,
-    task: TaskOption = TaskName.IMAGES,
+    task: options.Task = options.TaskName.IMAGES,
     include_changed: Annotated[
         bool, typer.Option("--include-changed", help="Also labels on images that have changed since.")
     ] = False,
@@ -72,8 +64,8 @@ def export(
     `detector-bench labels export my_images --format label-studio --out for_label_studio`
     """
     from detector_bench.atomic_files import write_text
-    from detector_bench.labelling.exchange.label_studio import label_studio_tasks, labelling_config
-    from detector_bench.labelling.exchange.labels_csv import labels_csv
+    from detector_bench.labelling.label_studio import label_studio_tasks, labelling_config
+    from detector_bench.labelling.labels_csv import labels_csv
 
     file = options.file_in(out, "labels.csv" if format_ is ExportFormat.CSV else "tasks.json")
     config = file.with_suffix(".xml")
@@ -117,7 +109,7 @@ def import_(
     where: Where,
     *,
     image_set: options.ImageSetOption = None,
-    task: TaskOption = TaskName.IMAGES,
+    task: options.Task = options.TaskName.IMAGES,
     annotator: Annotated[
         list[str] | None,
         typer.Option("--annotator", metavar="THEIRS=OURS", help="A person in Label Studio: address or id."),
@@ -126,10 +118,7 @@ def import_(
         list[str] | None,
         typer.Option("--ignore", metavar="CONTROL", help="A control that is no question of ours."),
     ] = None,
-    attributes: Annotated[
-        str | None,
-        typer.Option("--attributes", metavar="NAMES", help="What a new store asks for; by default gender."),
-    ] = None,
+    attributes: options.AskedAttributes = None,
     overwrite: options.Overwrite = False,
 ) -> None:
     """Put labels of a file into a store, which is made if it is missing: all of them, or none if one is wrong.
@@ -139,8 +128,8 @@ def import_(
     Examples: `detector-bench labels import their_labels.csv my_images`,
     `detector-bench labels import export.json my_images --annotator 3=ann`
     """
-    from detector_bench.labelling.exchange.label_studio_reading import LabelStudioImport, import_label_studio
-    from detector_bench.labelling.exchange.labels_csv import import_labels_csv
+    from detector_bench.labelling.label_studio_reading import LabelStudioImport, import_label_studio
+    from detector_bench.labelling.labels_csv import import_labels_csv
 
     asked = tuple(name.strip() for name in (attributes or "").split(",") if name.strip())
     with _opened(where, image_set, task, read_only=False, attributes=asked) as store:
@@ -158,7 +147,7 @@ def agreement(
     where: Where,
     *,
     image_set: options.ImageSetOption = None,
-    task: TaskOption = TaskName.IMAGES,
+    task: options.Task = options.TaskName.IMAGES,
     out: options.OptionalOut = None,
 ) -> None:
     """Measure how far the desk's annotators agreed on their own: Cohen's or Fleiss' kappa, with intervals.
@@ -195,7 +184,12 @@ def agreement(
 
 
 def _opened(
-    where: Path, image_set: Path | None, task: TaskName, *, read_only: bool, attributes: tuple[str, ...] = ()
+    where: Path,
+    image_set: Path | None,
+    task: options.TaskName,
+    *,
+    read_only: bool,
+    attributes: tuple[str, ...] = (),
 ) -> LabelStore:
     from detector_bench.dataset import ImageSet
     from detector_bench.labelling import DeskSettings, LabelStore, Task

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,6 +16,13 @@ from detector_bench.errors import ConfigError, DetectorBenchError
 
 if TYPE_CHECKING:
     from detector_bench.study import Study
+
+
+class TaskName(StrEnum):
+    """What is labelled at the labelling desk."""
+
+    IMAGES = "images"
+    PAIRS = "pairs"
 
 
 def _study_files() -> list[Path]:
@@ -195,6 +203,17 @@ Plugins = Annotated[
     typer.Option(
         "--plugin", metavar="FILE.py", help="Python file of your own, such as a detector; may be repeated."
     ),
+]
+_TASK = typer.Option("--task", help="One picture, or a seed and its edit; each has a store of its own.")
+Task = Annotated[TaskName, _TASK]
+MaybeTask = Annotated[TaskName | None, _TASK]
+AskedAttributes = Annotated[
+    str | None,
+    typer.Option("--attributes", metavar="NAMES", help="What is asked, such as gender,age; by default gender."),
+]
+PromptWeights = Annotated[
+    Path | None,
+    typer.Option("--weights", metavar="FILE", help="What prompts weigh: prompt_id, weight; or weight.json."),
 ]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace what exists.")]
 

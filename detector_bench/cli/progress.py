@@ -21,7 +21,7 @@ from rich.progress import (
 )
 
 from detector_bench.cli.console import errors, output
-from detector_bench.runner.progress import RunProgress
+from detector_bench.runner.run import RunProgress
 from detector_bench.vocabulary import Status
 
 _SECONDS_BETWEEN_LINES = 10.0

@@ -44,10 +44,7 @@ def prompts(
     explicit: Annotated[
         bool, typer.Option("--explicit", help="BIGbench: also prompts that ask for a gender, race or age group.")
     ] = False,
-    weights: Annotated[
-        Path | None,
-        typer.Option("--weights", metavar="FILE", help="What prompts weigh: prompt_id, weight; or weight.json."),
-    ] = None,
+    weights: options.PromptWeights = None,
     suffix: Annotated[
         str | None, typer.Option("--suffix", metavar="TEXT", help="Text after every prompt.")
     ] = None,
@@ -135,7 +132,7 @@ def _show_counts(made: PromptList) -> None:
 
 
 def _show_rows(made: PromptList) -> None:
-    from detector_bench.results.schema import PROMPT_COLUMNS
+    from detector_bench.vocabulary.columns import PROMPT_COLUMNS
 
     table = made.table()
     first = table.head(PREVIEWED)

@@ -134,7 +134,7 @@ def _tolerance(folder: Path, prompt: float | None, model: float | None) -> Toler
     """The study's tolerance with what was asked for in its place; None: nothing was."""
     from pydantic import ValidationError
 
-    from detector_bench.config_errors import config_error_from
+    from detector_bench.errors import config_error_from
     from detector_bench.evaluation.tolerance import Tolerance
     from detector_bench.study import Study
 

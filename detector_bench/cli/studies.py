@@ -114,8 +114,8 @@ def quickstart(
 
     Example: `detector-bench quickstart`
     """
+    from detector_bench.installation import resource
     from detector_bench.quickstart import build_image_set
-    from detector_bench.resources import resource
 
     image_set = build_image_set(out / "image_set")
     _run_and_print(_load(resource("configs/quickstart.yaml"), image_set=image_set), out, cache_dir=cache_dir)

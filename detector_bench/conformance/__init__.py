@@ -1,13 +1,19 @@
 """Whether a detector or a stage gives the same verdicts however a run goes about its work."""
 
-from detector_bench.conformance.findings import Conformance, Finding, Way
-from detector_bench.conformance.pictures import pictures_in, sample_pictures
-from detector_bench.conformance.suite import DEFAULT_TOLERANCE, check_detector, check_stage
+from detector_bench.conformance.runs import pictures_in, sample_pictures
+from detector_bench.conformance.suite import (
+    DEFAULT_TOLERANCE,
+    Conformance,
+    Nonconformity,
+    Way,
+    check_detector,
+    check_stage,
+)
 
 __all__ = [
     "DEFAULT_TOLERANCE",
     "Conformance",
-    "Finding",
+    "Nonconformity",
     "Way",
     "check_detector",
     "check_stage",

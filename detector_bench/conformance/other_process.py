@@ -14,15 +14,41 @@ from typing import Any, NamedTuple
 
 from pydantic import BaseModel
 
-from detector_bench.conformance.observation import Observation, Session
-from detector_bench.conformance.stage_reader import StageReader, reader_of
+from detector_bench.conformance.comparison import Observation, Session
 from detector_bench.dataset import ImageSet
-from detector_bench.detectors.base import Detector, build_detector
+from detector_bench.dataset.decoding import decode_image
+from detector_bench.detectors.base import Detector, DetectorType, Prediction, build_detector
 from detector_bench.errors import ConfigError, DetectorBenchError
-from detector_bench.perception.decoding import decode_image
-from detector_bench.perception.stage import Stage, with_inputs
+from detector_bench.perception.stage import Batch, Stage, with_inputs
 from detector_bench.plugins import PLUGIN_PREFIX, load_plugins
+from detector_bench.vocabulary import ATTRIBUTES
 from detector_bench.weights import WeightsLocator
+
+_ATTRIBUTE = next(iter(ATTRIBUTES))
+
+
+class StageReader:
+    """Gives the same verdict on every image: what counts is the stage's result."""
+
+    def predict(self, batch: Batch) -> list[Prediction]:
+        """See `Predicts.predict`."""
+        return [Prediction.filtered(image, _ATTRIBUTE, "not_judged") for image in batch]
+
+
+_TYPE = DetectorType(name="stage_reader", factory=StageReader, attributes=(_ATTRIBUTE,))
+
+
+def reader_of(stage: Stage) -> Detector:
+    """The detector that reads a stage."""
+    return Detector(
+        name="stage_reader",
+        kind=_TYPE,
+        attributes=_TYPE.attributes,
+        stages=(stage,),
+        parameters={},
+        implementation=StageReader(),
+    )
+
 
 _SEED_VARIABLE = "PYTHONHASHSEED"
 

@@ -1,4 +1,4 @@
-"""The ways that go through the runner: interrupted and resumed, and from kept stage results."""
+"""The ways that go through the runner, interrupted, resumed and from kept stage results; and images to go with."""
 
 from __future__ import annotations
 
@@ -8,23 +8,64 @@ from contextlib import closing, suppress
 from dataclasses import fields
 from pathlib import Path
 
+import numpy as np
 import pyarrow.parquet as pq
 from PIL import Image
 
-from detector_bench.conformance.comparison import StageResult
-from detector_bench.conformance.observation import Observation, Pixels
+from detector_bench.conformance.comparison import Observation, Pixels, StageResult
 from detector_bench.dataset import ImageSet
-from detector_bench.detectors.base import Detector
-from detector_bench.detectors.prediction import Prediction
-from detector_bench.errors import RunInterruptedError
+from detector_bench.dataset.decoding import ImageError, decode_image
+from detector_bench.dataset.image_tree import IMAGE_SUFFIXES
+from detector_bench.detectors.base import Detector, Prediction
+from detector_bench.errors import ConfigError, RunInterruptedError
 from detector_bench.perception.stage import fingerprint, with_inputs
-from detector_bench.results.schema import IMAGE_COLUMNS, PROMPT_COLUMNS
+from detector_bench.quickstart import RECIPES, SamplePictures
 from detector_bench.runner.loading import hash_files
-from detector_bench.runner.progress import RunProgress
-from detector_bench.runner.run import RunRecord, RunSettings, run_detectors
+from detector_bench.runner.run import RunProgress, RunRecord, RunSettings, run_detectors
 from detector_bench.runner.stage_cache import StageCache
 from detector_bench.vocabulary import Status
+from detector_bench.vocabulary.columns import IMAGE_COLUMNS, PROMPT_COLUMNS
 from detector_bench.weights import WeightsLocator
+
+SAMPLE = (
+    "large_smiling_3",
+    "large_smiling_5",
+    "large_serious_1",
+    "large_glasses_5",
+    "large_hat_3",
+    "large_serious_4",
+    "small_smiling_2",
+)
+"""Faces of several sizes, two people, nobody; each of another width and height than its neighbours."""
+
+
+def sample_pictures() -> list[Pixels]:
+    """Seven pictures of the quickstart.
+
+    Raises:
+        MissingExtraError: a package whose pictures are needed is not installed.
+    """
+    given = SamplePictures()
+    return [np.asarray(RECIPES[name](given).convert("RGB")) for name in SAMPLE]
+
+
+def pictures_in(folder: Path, *, at_most: int) -> list[Pixels]:
+    """The first images of a folder and the folders below it, in the order of their paths.
+
+    Raises:
+        ConfigError: no image there, or one that cannot be read.
+    """
+    paths = sorted(path for path in folder.rglob("*") if path.suffix.lower() in IMAGE_SUFFIXES and path.is_file())
+    if not paths:
+        raise ConfigError(f"no images in {str(folder)!r} (accepted: {', '.join(IMAGE_SUFFIXES)})")
+    pictures = []
+    for path in paths[:at_most]:
+        try:
+            pictures.append(decode_image(path.read_bytes()))
+        except (ImageError, OSError) as error:
+            raise ConfigError(f"{path}: {error}") from error
+    return pictures
+
 
 _BATCH = 2
 

@@ -1,24 +1,74 @@
-"""The suite: one detector or stage, the same images on every way, and what differs."""
+"""The suite: one detector or stage, the same images on every way, what differs, and how that is said."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import NamedTuple
 
-from detector_bench.conformance.comparison import prediction_difference, stage_difference
-from detector_bench.conformance.findings import Conformance, Finding, Way
-from detector_bench.conformance.observation import Observation, Pixels, Session
-from detector_bench.conformance.other_process import observe_in_another_process
+from detector_bench.conformance.comparison import (
+    Observation,
+    Pixels,
+    Session,
+    prediction_difference,
+    stage_difference,
+)
+from detector_bench.conformance.other_process import observe_in_another_process, reader_of
 from detector_bench.conformance.runs import RunsOfOneSet, write_image_set
-from detector_bench.conformance.stage_reader import reader_of
 from detector_bench.detectors.base import Detector
 from detector_bench.errors import ConfigError, DetectorBenchError
 from detector_bench.perception.stage import Stage, StageFailure, with_inputs
 from detector_bench.runner.readiness import require_ready
 from detector_bench.vocabulary import Status
 from detector_bench.weights import WeightsLocator
+
+
+class Way(StrEnum):
+    """A way to go about the same images. Whichever is taken, the verdicts must be the same."""
+
+    ONE_BY_ONE = "one by one"
+    THREE_BATCHES = "in three batches of 1, 2 and more images"
+    OTHER_ORDER = "in another order, after them"
+    RESUMED = "interrupted and resumed"
+    FROM_KEPT_RESULTS = "from kept stage results"
+    OTHER_PROCESS = "in another process"
+
+
+class Nonconformity(NamedTuple):
+    """One thing that is not as it must be: on which way, where (an image; a stage or an attribute), and what."""
+
+    way: Way
+    place: str
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.way}: {self.place}: {self.message}"
+
+
+@dataclass(frozen=True)
+class Conformance:
+    """What the suite found.
+
+    Attributes:
+        ways: the ways that were taken.
+        findings: what is not as it must be; empty if all is well.
+        verdicts: how many verdicts of each status there were, one by one. Without a clear one, the check says
+            nothing about what comes behind the filter.
+    """
+
+    ways: tuple[Way, ...]
+    findings: tuple[Nonconformity, ...]
+    verdicts: Mapping[Status, int]
+
+    @property
+    def passed(self) -> bool:
+        """Whether nothing was found."""
+        return not self.findings
+
 
 DEFAULT_TOLERANCE = 1e-4
 """How far numbers may differ, relative to the larger of 1 and the largest of them: float32 adds up in another
@@ -106,7 +156,7 @@ class _Suite:
         self._runs = RunsOfOneSet(self._image_set, detector, folder / "runs", weights=weights)
         self._session = session
 
-    def findings(self, way: Way) -> Iterator[Finding]:
+    def findings(self, way: Way) -> Iterator[Nonconformity]:
         """Take one way."""
         ids = list(self._images)
         if way is Way.THREE_BATCHES:
@@ -117,7 +167,7 @@ class _Suite:
         elif way is Way.RESUMED:
             found, judged = self._runs.interrupted_and_resumed()
             if judged == len(ids):
-                yield Finding(way, "all images", "what was judged before the interruption was judged again")
+                yield Nonconformity(way, "all images", "what was judged before the interruption was judged again")
             yield from self._compared(way, found)
         elif way is Way.FROM_KEPT_RESULTS:
             yield from self._compared(way, self._runs.from_kept_results())
@@ -127,39 +177,39 @@ class _Suite:
                     self._detector, self._image_set, self._folder / "process", weights=self._weights
                 )
             except DetectorBenchError as error:
-                yield Finding(way, "all images", str(error))
+                yield Nonconformity(way, "all images", str(error))
             else:
                 yield from self._compared(way, found, all_stages=True)
 
-    def _compared(self, way: Way, found: Observation, *, all_stages: bool = False) -> Iterator[Finding]:
+    def _compared(self, way: Way, found: Observation, *, all_stages: bool = False) -> Iterator[Nonconformity]:
         for image_id in found.changed_pixels:
-            yield Finding(way, image_id, "the pixels, which other stages see, too, are changed")
+            yield Nonconformity(way, image_id, "the pixels, which other stages see, too, are changed")
         if all_stages:
             labels = {stage for stage, _ in self._reference.results}
             for stage in sorted(labels - {stage for stage, _ in found.results}):
-                yield Finding(way, f"stage {stage}", "it has another fingerprint there")
+                yield Nonconformity(way, f"stage {stage}", "it has another fingerprint there")
         for key, expected in self._reference.results.items():
             stage, image_id = key
             if key in found.results:
                 message = stage_difference(expected, found.results[key], tolerance=self._tolerance)
                 if message is not None:
-                    yield Finding(way, f"{image_id}, stage {stage}", message)
+                    yield Nonconformity(way, f"{image_id}, stage {stage}", message)
         for (image_id, attribute), wanted in self._reference.predictions.items():
             given = found.predictions.get((image_id, attribute))
             message = (
                 "no verdict" if given is None else prediction_difference(wanted, given, tolerance=self._tolerance)
             )
             if message is not None:
-                yield Finding(way, f"{image_id}, {attribute}", message)
+                yield Nonconformity(way, f"{image_id}, {attribute}", message)
 
 
-def _failures(reference: Observation) -> Iterator[Finding]:
+def _failures(reference: Observation) -> Iterator[Nonconformity]:
     for image_id in reference.changed_pixels:
-        yield Finding(Way.ONE_BY_ONE, image_id, "the pixels, which other stages see, too, are changed")
+        yield Nonconformity(Way.ONE_BY_ONE, image_id, "the pixels, which other stages see, too, are changed")
     for (stage, image_id), result in reference.results.items():
         if isinstance(result, StageFailure):
-            yield Finding(Way.ONE_BY_ONE, f"{image_id}, stage {stage}", f"{result.reason}: {result.detail}")
+            yield Nonconformity(Way.ONE_BY_ONE, f"{image_id}, stage {stage}", f"{result.reason}: {result.detail}")
     for prediction in reference.predictions.values():
         if prediction.status is Status.ERROR:
             place = f"{prediction.image_id}, {prediction.attribute}"
-            yield Finding(Way.ONE_BY_ONE, place, f"{prediction.reason}")
+            yield Nonconformity(Way.ONE_BY_ONE, place, f"{prediction.reason}")

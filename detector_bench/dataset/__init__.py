@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from detector_bench.dataset.check_report import AttributeSummary, CheckReport, check
 from detector_bench.dataset.consensus import ADJUDICATOR, CONSENSUS, DISAGREEMENT, consensus
+from detector_bench.dataset.image_references import SEED_COLUMN
 from detector_bench.dataset.image_set import ImageSet
 from detector_bench.dataset.importing import import_folder
-from detector_bench.dataset.seeds import SEED_COLUMN
 
 __all__ = [
     "ADJUDICATOR",

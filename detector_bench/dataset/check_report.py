@@ -10,15 +10,13 @@ from itertools import islice
 from pathlib import Path
 
 from detector_bench.dataset.consensus import DISAGREEMENT
-from detector_bench.dataset.findings import Findings
-from detector_bench.dataset.image_files import FileInspector, add_by_kind, distinct_paths, image_problem
+from detector_bench.dataset.image_references import count_pairs
 from detector_bench.dataset.image_set import ImageSet, read_tables
-from detector_bench.dataset.seeds import count_pairs
-from detector_bench.dataset.text_table import TextTable
-from detector_bench.dataset.validation import validate
+from detector_bench.dataset.text_table import Findings, TextTable
+from detector_bench.dataset.validation import FileInspector, add_by_kind, distinct_paths, image_problem, validate
 from detector_bench.errors import DataError, Problem
-from detector_bench.results.schema import STATED_COLUMNS, VALUE_COLUMN
 from detector_bench.vocabulary import ATTRIBUTES, LOW_QUALITY
+from detector_bench.vocabulary.columns import STATED_COLUMNS, VALUE_COLUMN
 
 # Images are handed to the threads in groups, so that a million of them do not wait in memory at once.
 _GROUP_SIZE = 1024
@@ -231,7 +229,7 @@ def _groups(paths: Iterable[str], size: int) -> Iterator[list[str]]:
 
 
 def _fault(root: Path, inspector: FileInspector, path: str) -> str | None:
-    from detector_bench.perception.decoding import ImageError, decode_image, read_image_file
+    from detector_bench.dataset.decoding import ImageError, decode_image, read_image_file
 
     fault = inspector.fault(path)
     if fault is not None:

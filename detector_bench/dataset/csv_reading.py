@@ -18,8 +18,7 @@ import pyarrow.compute as pc
 import pyarrow.csv
 from numpy.typing import NDArray
 
-from detector_bench.dataset.findings import Findings, shorten
-from detector_bench.dataset.text_table import TextTable, single_array, true_indices
+from detector_bench.dataset.text_table import Findings, TextTable, shorten, single_array, true_indices
 from detector_bench.errors import Problem
 
 REPLACEMENT_CHARACTER = "\N{REPLACEMENT CHARACTER}"

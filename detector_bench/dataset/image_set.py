@@ -14,17 +14,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from detector_bench.dataset.consensus import label_table
-from detector_bench.dataset.findings import Findings
-from detector_bench.dataset.image_files import check_image_files
-from detector_bench.dataset.label_values import agreed_values, as_numbers
-from detector_bench.dataset.prompt_statements import stated_by, weights_of
-from detector_bench.dataset.seeds import SEED_COLUMN
+from detector_bench.dataset.consensus import agreed_values, as_numbers, label_table
+from detector_bench.dataset.image_references import SEED_COLUMN
+from detector_bench.dataset.prompts import stated_by, weights_of
 from detector_bench.dataset.table_reading import read_table
-from detector_bench.dataset.text_table import TextTable
-from detector_bench.dataset.validation import Tables, validate
+from detector_bench.dataset.text_table import Findings, TextTable
+from detector_bench.dataset.validation import Tables, check_image_files, validate
 from detector_bench.errors import ConfigError, Problem
-from detector_bench.results.schema import (
+from detector_bench.vocabulary import ATTRIBUTES, attribute_named
+from detector_bench.vocabulary.columns import (
     IMAGE_COLUMNS,
     LABEL_COLUMNS,
     OPTIONAL_PROMPT_COLUMNS,
@@ -33,7 +31,6 @@ from detector_bench.results.schema import (
     VALUE_COLUMN,
     WEIGHT_COLUMN,
 )
-from detector_bench.vocabulary import ATTRIBUTES, attribute_named
 
 REASON_COLUMN = "reason"
 

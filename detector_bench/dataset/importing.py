@@ -13,18 +13,16 @@ from typing import Literal
 
 import pandas as pd
 
-from detector_bench.dataset.findings import Findings
+from detector_bench.dataset.image_references import SEED_COLUMN
 from detector_bench.dataset.image_set import ImageSet
-from detector_bench.dataset.image_tree import TreeImage, find_images, image_ids
+from detector_bench.dataset.image_tree import TreeImage, find_images, find_seeds, image_ids, match_seeds
 from detector_bench.dataset.label_import import ImageKeys, LabelImport, empty_labels, import_labels
-from detector_bench.dataset.prompt_import import PromptFile, ids_of_folders, import_prompts
-from detector_bench.dataset.seed_folder import find_seeds, match_seeds
-from detector_bench.dataset.seeds import SEED_COLUMN
+from detector_bench.dataset.prompts import PromptFile, ids_of_folders, import_prompts
 from detector_bench.dataset.table_reading import SUFFIXES
-from detector_bench.dataset.text_table import TextTable, text_columns
+from detector_bench.dataset.text_table import Findings, TextTable, text_columns
 from detector_bench.dataset.validation import Tables, validate
 from detector_bench.errors import ConfigError, Problem
-from detector_bench.results.schema import IMAGE_COLUMNS
+from detector_bench.vocabulary.columns import IMAGE_COLUMNS
 
 IMAGE_FOLDER = "images"
 """Where copied images go in the new image set."""

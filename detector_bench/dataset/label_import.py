@@ -11,12 +11,11 @@ import pandas as pd
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from detector_bench.dataset.findings import Findings
 from detector_bench.dataset.table_reading import read_any_table
-from detector_bench.dataset.text_table import TextTable
+from detector_bench.dataset.text_table import Findings, TextTable
 from detector_bench.errors import ConfigError, Problem, nearest_hint
-from detector_bench.results.schema import LABEL_COLUMNS, VALUE_COLUMN
 from detector_bench.vocabulary import ATTRIBUTES, LOW_QUALITY_REASONS, attribute_named
+from detector_bench.vocabulary.columns import LABEL_COLUMNS, VALUE_COLUMN
 
 _COLUMNS = (*LABEL_COLUMNS, VALUE_COLUMN)
 

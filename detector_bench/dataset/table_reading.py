@@ -11,8 +11,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from detector_bench.dataset.csv_reading import read_csv_table
-from detector_bench.dataset.findings import Findings, shorten
-from detector_bench.dataset.text_table import TextTable
+from detector_bench.dataset.text_table import Findings, TextTable, shorten
 from detector_bench.errors import Problem, nearest_hint
 
 SUFFIXES = (".csv", ".parquet")

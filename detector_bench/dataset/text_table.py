@@ -1,8 +1,8 @@
-"""A table of text cells that remembers where each record stood in its file."""
+"""Tables of text cells that know where each record stood in its file, and all the mistakes found in them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,6 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
+
+from detector_bench.errors import DataError, Problem
 
 FIRST_RECORD_ROW = 2
 """Rows are counted as a spreadsheet does: the header is row 1."""
@@ -135,3 +137,104 @@ def is_plain(column: Any) -> bool:
 def trimmed(column: Any) -> Any:
     """A chunked pyarrow column of text without the blanks around its cells."""
     return column if is_plain(column) else pc.utf8_trim_whitespace(column)
+
+
+LISTED_PER_KIND = 20
+"""How many mistakes of one kind are listed one by one; the rest are only counted."""
+
+LONGEST_VALUE = 80
+"""Longest bad value that is shown whole, in characters."""
+
+
+def shorten(value: str) -> str:
+    """Cut a value to a length that fits in a message; an ellipsis marks the cut."""
+    return value if len(value) <= LONGEST_VALUE else value[: LONGEST_VALUE - 1] + "…"
+
+
+class Findings:
+    """The mistakes found so far.
+
+    A mistake that occurs in a million rows is listed `LISTED_PER_KIND` times, then counted in one last entry,
+    so the report stays readable and cheap.
+    """
+
+    def __init__(self) -> None:
+        self._problems: list[Problem] = []
+
+    def __bool__(self) -> bool:
+        return bool(self._problems)
+
+    @property
+    def problems(self) -> tuple[Problem, ...]:
+        """All mistakes, in the order in which they were found."""
+        return tuple(self._problems)
+
+    def add(self, problem: Problem) -> None:
+        """Keep one mistake."""
+        self._problems.append(problem)
+
+    def add_kind(self, problems: Sequence[Problem]) -> None:
+        """Keep mistakes of one kind: the first ones in full, the rest as a count."""
+        self._problems.extend(problems[:LISTED_PER_KIND])
+        if problems:
+            self._count_rest(problems[0], len(problems))
+
+    def add_rows(
+        self,
+        table: TextTable,
+        column: str,
+        indices: NDArray[np.integer],
+        *,
+        message: str,
+        accepted: str | Callable[[int], str],
+    ) -> None:
+        """Keep one mistake for each record of `table` in `indices` (0 is the first record).
+
+        `accepted` is a text, or a function from a record's index to its text where that differs.
+        """
+        listed = [
+            Problem(
+                file=table.file,
+                message=message,
+                row=table.row(index),
+                column=table.heading(column),
+                value=shorten(table.cell(column, index)),
+                accepted=accepted if isinstance(accepted, str) else accepted(index),
+            )
+            for index in indices[:LISTED_PER_KIND].tolist()
+        ]
+        self._problems.extend(listed)
+        if listed:
+            self._count_rest(listed[0], len(indices))
+
+    def raise_if_any(self) -> None:
+        """Raise them all as one error.
+
+        Raises:
+            DataError: at least one mistake was found.
+        """
+        if self._problems:
+            raise DataError(self._problems)
+
+    def _count_rest(self, example: Problem, total: int) -> None:
+        rest = total - LISTED_PER_KIND
+        if rest > 0:
+            message = f"... and {rest:,} more of this kind ({example.message})"
+            self._problems.append(Problem(file=example.file, message=message, column=example.column))
+
+
+def in_circle(parents: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Which records come back to themselves when one goes from record to parent, again and again.
+
+    Args:
+        parents: for each record the number of its parent, or -1.
+    """
+    ancestors = parents
+    # Each turn doubles the number of steps, so that these turns go further than any chain without a circle.
+    for _ in range(len(parents).bit_length()):
+        if (ancestors < 0).all():
+            break
+        ancestors = np.where(ancestors < 0, -1, ancestors[ancestors])
+    is_in_circle = np.zeros(len(parents), dtype=bool)
+    is_in_circle[ancestors[ancestors >= 0]] = True
+    return is_in_circle

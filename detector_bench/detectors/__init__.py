@@ -1,6 +1,13 @@
 """Detectors: small decisions on shared stages."""
 
-from detector_bench.detectors.base import DETECTORS, Card, Detector, DetectorType, build_detector, detector
-from detector_bench.detectors.prediction import Prediction
+from detector_bench.detectors.base import (
+    DETECTORS,
+    Card,
+    Detector,
+    DetectorType,
+    Prediction,
+    build_detector,
+    detector,
+)
 
 __all__ = ["DETECTORS", "Card", "Detector", "DetectorType", "Prediction", "build_detector", "detector"]

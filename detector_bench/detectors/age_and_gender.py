@@ -9,9 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
 
-from detector_bench.detectors.base import Card, detector
+from detector_bench.detectors.base import Card, Prediction, detector
 from detector_bench.detectors.filters import Filter, first_reason
-from detector_bench.detectors.prediction import Prediction
 from detector_bench.detectors.reading import age_group
 from detector_bench.perception.boxes import largest
 from detector_bench.perception.faces.dlib_faces import DlibHogFaces

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from detector_bench.detectors.prediction import Prediction
+from detector_bench.detectors.base import Prediction
 from detector_bench.perception.stage import Frame
 from detector_bench.vocabulary import ATTRIBUTES
 

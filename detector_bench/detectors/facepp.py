@@ -6,8 +6,7 @@ from collections.abc import Iterator
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from detector_bench.detectors.base import Card, detector
-from detector_bench.detectors.prediction import Prediction
+from detector_bench.detectors.base import Card, Prediction, detector
 from detector_bench.detectors.reading import age_group
 from detector_bench.perception.answers.facepp_answers import FaceppAnswers, answer_text, read_faces
 from detector_bench.perception.boxes import largest

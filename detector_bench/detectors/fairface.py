@@ -9,10 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from detector_bench.detectors.base import Card, detector
+from detector_bench.detectors.base import Card, Prediction, detector
 from detector_bench.detectors.filters import Filter, first_reason
-from detector_bench.detectors.prediction import Prediction
-from detector_bench.detectors.reading import Verdict, read_words, softmax
+from detector_bench.detectors.reading import NetworkVerdict, read_words, softmax
 from detector_bench.perception.faces.aligned_faces import AlignedFaces
 from detector_bench.perception.faces.dlib_cnn_stages import DlibCnnOnnxFaces
 from detector_bench.perception.faces.dlib_resizing import LongestSide
@@ -24,19 +23,19 @@ from detector_bench.weights.catalogue import FAIRFACE_RACE4, FAIRFACE_RACE7
 from detector_bench.weights.files import WeightsField
 
 
-class Answers(NamedTuple):
+class OutputPart(NamedTuple):
     """One attribute in the network's output: where it begins, and what FairFace's words in their order mean."""
 
     first: int
     mapping: Mapping
 
 
-GENDER = Answers(7, mapping_named("fairface_gender2_to_gender"))
-AGE = Answers(9, mapping_named("fairface_age9_to_age"))
-RACE7 = Answers(0, mapping_named("fairface_race7_to_race"))
+GENDER = OutputPart(7, mapping_named("fairface_gender2_to_gender"))
+AGE = OutputPart(9, mapping_named("fairface_age9_to_age"))
+RACE7 = OutputPart(0, mapping_named("fairface_race7_to_race"))
 RACE4 = {
-    "east_asian": Answers(0, mapping_named("fairface_race4_to_race")),
-    "southeast_asian": Answers(0, mapping_named("fairface_race4_to_race_asian_as_southeast_asian")),
+    "east_asian": OutputPart(0, mapping_named("fairface_race4_to_race")),
+    "southeast_asian": OutputPart(0, mapping_named("fairface_race4_to_race_asian_as_southeast_asian")),
 }
 """By what "Asian" is counted as."""
 
@@ -134,7 +133,7 @@ class Fairface(TorchSettings):
                 )
 
 
-def read_answer(logits: NDArray[np.float32], answers: Answers) -> Verdict:
+def read_answer(logits: NDArray[np.float32], answers: OutputPart) -> NetworkVerdict:
     """Read one attribute from the network's output, shape (18,): the class of the likeliest word.
 
     Every word of FairFace has a class of ours, so there is always a label.

@@ -7,8 +7,7 @@ from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
-from detector_bench.detectors.base import Card, detector
-from detector_bench.detectors.prediction import Prediction
+from detector_bench.detectors.base import Card, Prediction, detector
 from detector_bench.detectors.reading import AgeReading, ClassReading, age_group
 from detector_bench.perception.networks.mivolo_networks import GENDERS, INSTALL, MivoloNetworkField, PackageNetwork
 from detector_bench.perception.networks.mivolo_outputs import MivoloOutputs

@@ -7,12 +7,11 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from detector_bench.detectors.base import Card, detector
+from detector_bench.detectors.base import Card, Prediction, detector
 from detector_bench.detectors.filters import Filter, first_reason
-from detector_bench.detectors.prediction import Prediction
 from detector_bench.detectors.reading import Reading
 from detector_bench.errors import nearest_hint
-from detector_bench.perception.crop import Crop
+from detector_bench.perception.boxes import Crop
 from detector_bench.perception.networks.onnx_outputs import OnnxInput, OnnxOutputs
 from detector_bench.perception.stage import Batch, Frame, Stage
 from detector_bench.vocabulary import ATTRIBUTES

@@ -28,7 +28,7 @@ _TOLERANCE = 1e-3
 _SUM_TOLERANCE = 0.02
 
 
-class Verdict(NamedTuple):
+class NetworkVerdict(NamedTuple):
     """A class with its probability, and for ages the years behind it; with a `reason`, the image is filtered."""
 
     label: str
@@ -77,7 +77,7 @@ class ClassReading(BaseModel):
             raise ValueError("either `classes`, in our words, or `taxonomy`, in the network's; not both")
         return self
 
-    def verdict(self, numbers: NDArray[Any]) -> Verdict:
+    def verdict(self, numbers: NDArray[Any]) -> NetworkVerdict:
         """Read one image's output, shape (classes,).
 
         Raises:
@@ -92,7 +92,7 @@ class ClassReading(BaseModel):
         numbers = softmax(numbers) if self.activation == "softmax" else _probabilities(numbers, self.output)
         winner = int(np.argmax(numbers))
         score, label = float(numbers[winner]), classes[winner]
-        return Verdict(label, score, uncertain=label == UNCERTAIN or score < self.min_score)
+        return NetworkVerdict(label, score, uncertain=label == UNCERTAIN or score < self.min_score)
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -117,7 +117,7 @@ class BinaryReading(BaseModel):
     min_score: float = Field(default=0.0, ge=0, le=1)
     """A winner below this probability is `uncertain`: the image is filtered."""
 
-    def verdict(self, numbers: NDArray[Any]) -> Verdict:
+    def verdict(self, numbers: NDArray[Any]) -> NetworkVerdict:
         """Read one image's output, shape (1,).
 
         Raises:
@@ -132,7 +132,7 @@ class BinaryReading(BaseModel):
         probability = float(numbers[0])
         first = probability > self.threshold
         score = probability if first else 1 - probability
-        return Verdict(self.classes[0 if first else 1], score, uncertain=score < self.min_score)
+        return NetworkVerdict(self.classes[0 if first else 1], score, uncertain=score < self.min_score)
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -164,7 +164,7 @@ class AgeReading(BaseModel):
             raise ValueError("bounds must rise, and there is one group more than bounds")
         return self
 
-    def verdict(self, numbers: NDArray[Any]) -> Verdict:
+    def verdict(self, numbers: NDArray[Any]) -> NetworkVerdict:
         """Read one image's output, shape (ages,).
 
         Raises:
@@ -181,7 +181,7 @@ class AgeReading(BaseModel):
             chosen = np.argsort(-numbers, kind="stable")[: self.likeliest]
             ages, numbers = ages[chosen], numbers[chosen] / numbers[chosen].sum()
         years = float(numbers @ ages)
-        return Verdict(age_group(years, groups=self.groups, bounds=self.bounds), value=years)
+        return NetworkVerdict(age_group(years, groups=self.groups, bounds=self.bounds), value=years)
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -228,7 +228,7 @@ class BinsReading(BaseModel):
         """The years that stand for each bin."""
         return self.taxonomy.source.years if self.years is None else self.years
 
-    def verdict(self, numbers: NDArray[Any]) -> Verdict:
+    def verdict(self, numbers: NDArray[Any]) -> NetworkVerdict:
         """Read one image's output, shape (bins,).
 
         Raises:
@@ -249,7 +249,7 @@ Reading = Annotated[ClassReading | BinaryReading | AgeReading | BinsReading, Fie
 
 def read_words(
     shares: NDArray[np.float64], mapping: Mapping, *, decide: Decide = "likeliest_word", min_score: float = 0.0
-) -> Verdict:
+) -> NetworkVerdict:
     """From the probabilities of a network's own words to a verdict in our classes.
 
     Args:
@@ -269,10 +269,10 @@ def read_words(
     raw = json.dumps({"answer": words[word], "probabilities": probabilities})
     if winner not in range(len(inside)):
         without_class = np.where(mapping.positions < 0, shares, -1.0)
-        return Verdict(words[int(np.argmax(without_class))], outside=True, raw=raw)
+        return NetworkVerdict(words[int(np.argmax(without_class))], outside=True, raw=raw)
     # Rounding errors of a sum must not leave [0, 1].
     score = min(float(inside[winner]), 1.0)
-    return Verdict(mapping.target.classes[winner], score, uncertain=score < min_score, raw=raw)
+    return NetworkVerdict(mapping.target.classes[winner], score, uncertain=score < min_score, raw=raw)
 
 
 def age_group(years: float, *, groups: tuple[str, ...], bounds: tuple[float, ...]) -> str:

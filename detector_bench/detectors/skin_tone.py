@@ -10,13 +10,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 from pydantic import BaseModel, ConfigDict, Field
 
-from detector_bench.detectors.base import Card, detector
+from detector_bench.detectors.base import Card, Prediction, detector
 from detector_bench.detectors.filters import Filter, first_reason
-from detector_bench.detectors.prediction import Prediction
 from detector_bench.perception.boxes import largest
-from detector_bench.perception.faces.dlib_faces import DlibHogFaces
-from detector_bench.perception.faces.dlib_landmarks import DlibLandmarks
-from detector_bench.perception.skin.skin_tones import HIGHLIGHTS_ABOVE, SkinTones
+from detector_bench.perception.faces.dlib_faces import DlibHogFaces, DlibLandmarks
+from detector_bench.perception.skin_tones import HIGHLIGHTS_ABOVE, SkinTones
 from detector_bench.perception.stage import Batch, Frame, Stage, StageField
 from detector_bench.vocabulary.monk_scale import nearest_shade
 

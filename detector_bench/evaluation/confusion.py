@@ -10,8 +10,8 @@ import pandas as pd
 from detector_bench.atomic_files import write_text
 from detector_bench.evaluation.counting import Counts
 from detector_bench.metrics import pool
-from detector_bench.results.schema import CONFUSION_COLUMNS
 from detector_bench.vocabulary import ALL, Status
+from detector_bench.vocabulary.columns import CONFUSION_COLUMNS
 
 NO_VERDICT = "no_verdict"
 """In place of a verdict: the detector failed on the image, or never ran on it."""

@@ -12,8 +12,8 @@ import pyarrow.parquet as pq
 
 from detector_bench.atomic_files import replacing
 from detector_bench.errors import DataError, DetectorBenchError, Problem
-from detector_bench.prediction_rows import newest_first, part_number, without_repeats
-from detector_bench.results.schema import LABEL_DOUBT_COLUMNS, METRIC_COLUMNS, PREDICTIONS
+from detector_bench.runner.prediction_store import newest_first, part_number, without_repeats
+from detector_bench.vocabulary.columns import LABEL_DOUBT_COLUMNS, METRIC_COLUMNS, PREDICTIONS
 
 LABEL_DOUBT_FILE = "label_doubt.csv"
 _NUMBERS = ("value", "ci_low", "ci_high", "n", "n_left_out")

@@ -20,8 +20,8 @@ from detector_bench.evaluation.intervals import Intervals
 from detector_bench.evaluation.metric_table import evaluate
 from detector_bench.metrics import NClear
 from detector_bench.metrics.headline import HEADLINE_METRICS
-from detector_bench.results.schema import LABEL_DOUBT_COLUMNS
 from detector_bench.vocabulary import ALL, Attribute, attribute_named
+from detector_bench.vocabulary.columns import LABEL_DOUBT_COLUMNS
 
 Estimate: TypeAlias = Literal["none", "dawid_skene"]
 """How true labels are estimated from the annotators'; none: they are not."""

@@ -28,7 +28,7 @@ from detector_bench.metrics.measured_values import (
     mean_absolute_error,
     mean_error,
 )
-from detector_bench.results.schema import VALUE_COLUMN
+from detector_bench.vocabulary.columns import VALUE_COLUMN
 
 _IN_YEARS = "age"
 _ROUNDING = 1e-6

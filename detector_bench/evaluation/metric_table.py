@@ -30,8 +30,8 @@ from detector_bench.evaluation.scores import (
     human_scope_scores,
 )
 from detector_bench.metrics import NClear
-from detector_bench.results.schema import METRIC_COLUMNS
 from detector_bench.vocabulary import ALL, GROUND_TRUTH
+from detector_bench.vocabulary.columns import METRIC_COLUMNS
 
 IntArray = NDArray[np.int64]
 

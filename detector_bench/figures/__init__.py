@@ -7,9 +7,8 @@ first figure is drawn.
 
 from __future__ import annotations
 
-from detector_bench.figures.drawing import Drawing
+from detector_bench.figures.drawing import FORMATS, WIDTHS, Drawing, Format, Width
 from detector_bench.figures.figure_files import FIGURES, WrittenFigures, draw_figure, figures_of, write_figures
-from detector_bench.figures.style import FORMATS, WIDTHS, Format, Width
 from detector_bench.results.finished_study import FinishedStudy
 
 __all__ = [

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from detector_bench.evaluation.agreement import DEFAULT_MIN_SHARED, DETECTOR_AND_HUMAN, agreement
-from detector_bench.figures.drawing import Drawing, caption
-from detector_bench.figures.panels import display_name, draw_cell, write_in_cell
-from detector_bench.figures.style import (
+from detector_bench.figures.drawing import (
     DENSE_TEXT_SIZE,
     INCHES,
     MISSING,
     PALE,
+    Drawing,
     Width,
+    caption,
     new_figure,
     say_instead,
     sequential_colours,
@@ -23,6 +23,7 @@ from detector_bench.figures.style import (
     signed,
     text_width,
 )
+from detector_bench.figures.panels import display_name, draw_cell, write_in_cell
 from detector_bench.results.finished_study import NO_ESTIMATE, Estimate, FinishedStudy
 from detector_bench.vocabulary import ALL, GROUND_TRUTH
 

@@ -6,12 +6,21 @@ import math
 from typing import TYPE_CHECKING
 
 from detector_bench.figures.drawing import (
+    DENSE_TEXT_SIZE,
+    MISSING,
+    SMALL_TEXT_SIZE,
     Drawing,
+    Width,
     caption,
     counted,
     interval_sentence,
     label_doubt_sentence,
     left_out_notes,
+    new_figure,
+    say_instead,
+    series_style,
+    signed,
+    text_width,
     verdict_notes,
 )
 from detector_bench.figures.panels import (
@@ -23,17 +32,6 @@ from detector_bench.figures.panels import (
     places_in_row,
     t2i_model_legend,
     why_missing,
-)
-from detector_bench.figures.style import (
-    DENSE_TEXT_SIZE,
-    MISSING,
-    SMALL_TEXT_SIZE,
-    Width,
-    new_figure,
-    say_instead,
-    series_style,
-    signed,
-    text_width,
 )
 from detector_bench.results.finished_study import Estimate, FinishedStudy
 

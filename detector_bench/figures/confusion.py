@@ -7,17 +7,19 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from detector_bench.figures.drawing import Drawing, caption, counted
-from detector_bench.figures.panels import draw_cell, name_axes, panel_grid, panel_title, write_in_cell
-from detector_bench.figures.style import (
+from detector_bench.figures.drawing import (
     DENSE_TEXT_SIZE,
     MISSING,
     PALE,
     SMALL_TEXT_SIZE,
+    Drawing,
     Width,
+    caption,
+    counted,
     say_instead,
     sequential_colours,
 )
+from detector_bench.figures.panels import draw_cell, name_axes, panel_grid, panel_title, write_in_cell
 from detector_bench.results.finished_study import FinishedStudy
 from detector_bench.tables.wording import in_words
 from detector_bench.vocabulary import OTHERS

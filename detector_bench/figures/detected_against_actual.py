@@ -8,19 +8,23 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from detector_bench.figures.drawing import Drawing, caption, counted, interval_sentence, verdict_notes
-from detector_bench.figures.panels import name_axes, panel_grid
-from detector_bench.figures.style import (
+from detector_bench.figures.drawing import (
     INCHES,
     MINUS,
     MISSING,
     SMALL_TEXT_SIZE,
+    Drawing,
     Width,
+    caption,
+    counted,
     frame,
+    interval_sentence,
     say_instead,
     sequential_colours,
     shortened,
+    verdict_notes,
 )
+from detector_bench.figures.panels import name_axes, panel_grid
 from detector_bench.results.finished_study import Estimate, FinishedStudy
 
 if TYPE_CHECKING:

@@ -1,17 +1,246 @@
-"""A finished figure with its caption, and how captions are put together."""
+"""A finished figure with its caption, and one look for every figure: sizes, fonts, colours, markers, hatches.
+
+Files are equal each time.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, get_args
 
+from detector_bench.atomic_files import replacing
+from detector_bench.installation import require
 from detector_bench.metrics.bootstrap import Unit
 from detector_bench.results.finished_study import Estimate, FinishedStudy
 from detector_bench.tables.table import ethics_note
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.colors import Colormap
     from matplotlib.figure import Figure
+
+Width: TypeAlias = Literal["single", "double"]
+Format: TypeAlias = Literal["pdf", "png", "svg"]
+
+WIDTHS: tuple[Width, ...] = get_args(Width)
+FORMATS: tuple[Format, ...] = get_args(Format)
+INCHES: dict[Width, float] = {"single": 3.3, "double": 7.0}
+"""Width of a figure: a column, or a page of two columns."""
+
+MAX_HEIGHT = 9.2
+"""Height of a full page, in inches."""
+
+TEXT_SIZE = 7.0
+SMALL_TEXT_SIZE = 6.0
+DENSE_TEXT_SIZE = 5.0
+"""Points. The dense one stands only in cells of full matrices."""
+
+# Okabe and Ito's colours, told apart with any common colour vision.
+BLACK = "#000000"
+ORANGE = "#E69F00"
+SKY = "#56B4E9"
+GREEN = "#009E73"
+BLUE = "#0072B2"
+VERMILLION = "#D55E00"
+PURPLE = "#CC79A7"
+GREY = "#8C8C8C"
+PALE = "#E8E8E8"
+"""Places without a number, and lines behind the data."""
+
+_SERIES_COLOURS = (BLUE, VERMILLION, GREEN, PURPLE, ORANGE, SKY, BLACK)
+_MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
+_HATCHES = ("", "////", "....", "xxxx", "\\\\\\\\", "++++", "oo", "--")
+_LINES: tuple[Any, ...] = (
+    "-",
+    (0, (4, 1.5)),
+    (0, (1, 1)),
+    (0, (5, 1, 1, 1)),
+    (0, (2, 2)),
+    (0, (6, 1, 1, 1, 1, 1)),
+)
+
+MISSING = "\N{EN DASH}"
+"""Stands where there is no number."""
+
+MINUS = "\N{MINUS SIGN}"
+
+_SETTINGS: dict[str, Any] = {
+    "font.family": "DejaVu Sans",  # comes with matplotlib, so figures are the same on every machine
+    "font.size": TEXT_SIZE,
+    "axes.labelsize": TEXT_SIZE,
+    "axes.titlesize": TEXT_SIZE,
+    "axes.titlepad": 3.0,
+    "axes.labelpad": 2.5,
+    "xtick.labelsize": SMALL_TEXT_SIZE,
+    "ytick.labelsize": SMALL_TEXT_SIZE,
+    "legend.fontsize": SMALL_TEXT_SIZE,
+    "legend.frameon": False,
+    "legend.handlelength": 1.6,
+    "legend.handletextpad": 0.5,
+    "legend.columnspacing": 1.2,
+    "legend.borderpad": 0.2,
+    "axes.linewidth": 0.5,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.axisbelow": True,
+    "grid.color": PALE,
+    "grid.linewidth": 0.5,
+    "xtick.major.width": 0.5,
+    "ytick.major.width": 0.5,
+    "xtick.major.size": 2.0,
+    "ytick.major.size": 2.0,
+    "xtick.major.pad": 2.0,
+    "ytick.major.pad": 2.0,
+    "lines.linewidth": 1.0,
+    "lines.markersize": 3.5,
+    "patch.linewidth": 0.5,
+    "hatch.linewidth": 0.4,
+    "figure.constrained_layout.use": True,
+    "figure.constrained_layout.w_pad": 0.04,
+    "figure.constrained_layout.h_pad": 0.03,
+    "figure.dpi": 300,
+    "savefig.dpi": 300,  # as above: letters get another width with other dots, and the layout knows this one
+    "pdf.fonttype": 42,  # TrueType: fonts are embedded as fonts, and text can be searched
+    "ps.fonttype": 42,
+    "svg.hashsalt": "detector_bench",
+    "svg.fonttype": "path",
+    "text.parse_math": False,  # a dollar sign in a name is a dollar sign
+}
+
+# The time of writing and the library's version are no part of a figure.
+_METADATA: dict[Format, dict[str, None]] = {
+    "pdf": {"CreationDate": None, "Producer": None, "Creator": None},
+    "png": {"Software": None},
+    "svg": {"Date": None, "Creator": None},
+}
+
+
+class SeriesStyle(NamedTuple):
+    """How one of several series looks; colour, marker, hatch and line each tell it apart by themselves."""
+
+    colour: str
+    marker: str
+    hatch: str
+    line: Any
+
+
+def series_style(index: int) -> SeriesStyle:
+    """The look of the series with this number, 0 first; the first 56 differ in colour or marker."""
+    cycle = index // len(_SERIES_COLOURS)
+    return SeriesStyle(
+        _SERIES_COLOURS[index % len(_SERIES_COLOURS)],
+        _MARKERS[(index + cycle) % len(_MARKERS)],
+        _HATCHES[(index + cycle) % len(_HATCHES)],
+        _LINES[(index + cycle) % len(_LINES)],
+    )
+
+
+@contextmanager
+def paper_style() -> Iterator[None]:
+    """Draw and save with the house's settings, whatever the user's own are.
+
+    Raises:
+        MissingExtraError: matplotlib is not installed.
+    """
+    matplotlib = require("matplotlib", extra="figures")
+    with matplotlib.rc_context():
+        matplotlib.rcdefaults()
+        matplotlib.rcParams.update(_SETTINGS)
+        yield
+
+
+def new_figure(width: Width, *, height: float) -> Figure:
+    """An empty figure; `height` in inches is cut to a page. It belongs to no window and no global state."""
+    from matplotlib.figure import Figure
+
+    return Figure(figsize=(INCHES[width], min(height, MAX_HEIGHT)))
+
+
+def diverging_colours(low: str = BLUE, high: str = VERMILLION) -> Colormap:
+    """White in the middle; both ends are equally dark, so in grey the printed signs tell them apart."""
+    from matplotlib.colors import LinearSegmentedColormap
+
+    return LinearSegmentedColormap.from_list("diverging", [low, "#FFFFFF", high])
+
+
+def sequential_colours(high: str = BLUE) -> Colormap:
+    """From white to one colour."""
+    from matplotlib.colors import LinearSegmentedColormap
+
+    return LinearSegmentedColormap.from_list("sequential", ["#FFFFFF", high])
+
+
+def text_colour(background: Any) -> str:
+    """Black or white, whichever is easier to read on a colour, given in any form that matplotlib knows."""
+    from matplotlib.colors import to_rgb
+
+    red, green, blue = (_linear(channel) for channel in to_rgb(background))
+    return "white" if 0.2126 * red + 0.7152 * green + 0.0722 * blue < 0.25 else "black"
+
+
+def _linear(channel: float) -> float:
+    """A colour channel of sRGB as an amount of light."""
+    return channel / 12.92 if channel <= 0.04045 else ((channel + 0.055) / 1.055) ** 2.4
+
+
+def text_width(text: str, *, size: float = SMALL_TEXT_SIZE) -> float:
+    """How wide a line of text is when drawn, in inches."""
+    from matplotlib.font_manager import FontProperties
+    from matplotlib.textpath import TextToPath
+
+    if not text:
+        return 0.0
+    width, _, _ = TextToPath().get_text_width_height_descent(
+        text, FontProperties(family=_SETTINGS["font.family"], size=size), ismath=False
+    )
+    return float(width) / 72
+
+
+def shortened(name: str, *, inches: float, size: float = SMALL_TEXT_SIZE) -> str:
+    """Take letters out of the middle of a name until it fits; its beginning and end tell names apart best."""
+    if text_width(name, size=size) <= inches:
+        return name
+    for kept in range(len(name) - 1, 2, -1):
+        tail = kept // 2
+        text = f"{name[: kept - tail]}\N{HORIZONTAL ELLIPSIS}{name[len(name) - tail :]}"
+        if text_width(text, size=size) <= inches:
+            return text
+    return name[:1] + "\N{HORIZONTAL ELLIPSIS}"
+
+
+def signed(value: float, *, decimals: int) -> str:
+    """A number with a true minus sign; a dash where there is none."""
+    if math.isnan(value):
+        return MISSING
+    text = f"{value:.{decimals}f}"
+    return text.removeprefix("-") if float(text) == 0 else text.replace("-", MINUS)
+
+
+def frame(axes: Axes) -> None:
+    """Draw all four sides, as maps and planes want it."""
+    axes.spines[["top", "right"]].set_visible(True)
+
+
+def say_instead(axes: Axes, text: str) -> None:
+    """Write into an empty panel why it is empty."""
+    axes.text(
+        0.5, 0.5, text, transform=axes.transAxes, ha="center", va="center", color="#404040", size=SMALL_TEXT_SIZE
+    )
+
+
+def save(figure: Figure, path: Path) -> None:
+    """Write a figure in the format of the path's ending; equal figures give equal bytes.
+
+    Raises:
+        DetectorBenchError: the disk is full, read-only or the like.
+    """
+    kind: Any = path.suffix.removeprefix(".")
+    with paper_style(), replacing(path) as temporary:
+        figure.savefig(temporary, format=kind, metadata=_METADATA[kind])
 
 
 @dataclass(frozen=True)

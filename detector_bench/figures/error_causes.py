@@ -7,11 +7,17 @@ from typing import TYPE_CHECKING, NamedTuple
 from detector_bench.evaluation.causes import causes
 from detector_bench.evaluation.intervals import Intervals
 from detector_bench.figures.drawing import (
+    BLACK,
+    GREY,
+    SKY,
+    VERMILLION,
     Drawing,
+    Width,
     caption,
     counted,
     interval_sentence,
     left_out_notes,
+    say_instead,
     verdict_notes,
 )
 from detector_bench.figures.panels import (
@@ -24,7 +30,6 @@ from detector_bench.figures.panels import (
     panel_title,
     why_missing,
 )
-from detector_bench.figures.style import BLACK, GREY, SKY, VERMILLION, Width, say_instead
 from detector_bench.results.finished_study import NO_ESTIMATE, Estimate, FinishedStudy
 from detector_bench.vocabulary import ALL
 

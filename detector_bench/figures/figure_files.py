@@ -12,9 +12,8 @@ from typing import NamedTuple
 
 from detector_bench.atomic_files import write_text
 from detector_bench.errors import ConfigError, DetectorBenchError, nearest_hint
-from detector_bench.extras import require
-from detector_bench.figures.drawing import Drawing
-from detector_bench.figures.style import FORMATS, WIDTHS, Format, Width, paper_style, save
+from detector_bench.figures.drawing import FORMATS, WIDTHS, Drawing, Format, Width, paper_style, save
+from detector_bench.installation import require
 from detector_bench.results.finished_study import FinishedStudy
 
 FIGURES: dict[str, str] = {

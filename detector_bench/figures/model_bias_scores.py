@@ -6,11 +6,14 @@ import math
 from typing import TYPE_CHECKING
 
 from detector_bench.figures.drawing import (
+    MAX_HEIGHT,
     Drawing,
+    Width,
     caption,
     counted,
     interval_sentence,
     left_out_notes,
+    series_style,
     verdict_notes,
 )
 from detector_bench.figures.panels import (
@@ -27,7 +30,6 @@ from detector_bench.figures.panels import (
     t2i_model_legend,
     why_missing,
 )
-from detector_bench.figures.style import MAX_HEIGHT, Width, series_style
 from detector_bench.results.finished_study import Estimate, FinishedStudy
 from detector_bench.tables.wording import in_words
 from detector_bench.vocabulary import ALL, GROUND_TRUTH

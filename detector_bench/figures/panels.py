@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
-from detector_bench.figures.style import (
+from detector_bench.figures.drawing import (
     DENSE_TEXT_SIZE,
     INCHES,
     MISSING,

@@ -6,9 +6,8 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from detector_bench.figures.drawing import Drawing, caption, counted
+from detector_bench.figures.drawing import BLUE, GREY, VERMILLION, Drawing, Width, caption, counted, say_instead
 from detector_bench.figures.panels import legend_above, light_grid, name_axes, panel_grid, panel_title
-from detector_bench.figures.style import BLUE, GREY, VERMILLION, Width, say_instead
 from detector_bench.results.finished_study import FinishedStudy
 from detector_bench.tables.wording import in_words
 

@@ -6,9 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from detector_bench.figures.drawing import Drawing, caption, counted
-from detector_bench.figures.panels import draw_cell, write_in_cell
-from detector_bench.figures.style import (
+from detector_bench.figures.drawing import (
     DENSE_TEXT_SIZE,
     INCHES,
     MAX_HEIGHT,
@@ -16,13 +14,17 @@ from detector_bench.figures.style import (
     MISSING,
     PALE,
     SMALL_TEXT_SIZE,
+    Drawing,
     Width,
+    caption,
+    counted,
     diverging_colours,
     new_figure,
     shortened,
     signed,
     text_width,
 )
+from detector_bench.figures.panels import draw_cell, write_in_cell
 from detector_bench.results.finished_study import FinishedStudy
 from detector_bench.tables.wording import in_words
 

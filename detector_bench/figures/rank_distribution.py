@@ -7,9 +7,19 @@ from typing import TYPE_CHECKING
 
 from detector_bench.evaluation.comparison import COMPARED_METRICS
 from detector_bench.evaluation.ranking import RankedDetector, rank_detectors
-from detector_bench.figures.drawing import Drawing, caption, counted, verdict_notes
+from detector_bench.figures.drawing import (
+    BLUE,
+    SKY,
+    SMALL_TEXT_SIZE,
+    Drawing,
+    Width,
+    caption,
+    counted,
+    new_figure,
+    say_instead,
+    verdict_notes,
+)
 from detector_bench.figures.panels import light_grid, name_rows
-from detector_bench.figures.style import BLUE, SKY, SMALL_TEXT_SIZE, Width, new_figure, say_instead
 from detector_bench.results.finished_study import FinishedStudy
 from detector_bench.tables.metric_headings import METRIC_HEADINGS
 

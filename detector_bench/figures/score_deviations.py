@@ -9,17 +9,19 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from detector_bench.errors import ConfigError
-from detector_bench.figures.drawing import Drawing, caption, counted, interval_sentence
-from detector_bench.figures.panels import draw_cell
-from detector_bench.figures.style import (
+from detector_bench.figures.drawing import (
     DENSE_TEXT_SIZE,
     INCHES,
     MAX_HEIGHT,
     MISSING,
     PALE,
     SMALL_TEXT_SIZE,
+    Drawing,
     Width,
+    caption,
+    counted,
     diverging_colours,
+    interval_sentence,
     new_figure,
     sequential_colours,
     shortened,
@@ -27,6 +29,7 @@ from detector_bench.figures.style import (
     text_colour,
     text_width,
 )
+from detector_bench.figures.panels import draw_cell
 from detector_bench.others.score_lookup import AGREEMENT, SCORES, Score, ScoreLookup
 from detector_bench.results.finished_study import Estimate, FinishedStudy
 from detector_bench.tables.metric_lookup import Number

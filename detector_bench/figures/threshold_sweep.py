@@ -12,9 +12,19 @@ from detector_bench.errors import ConfigError
 from detector_bench.evaluation.intervals import Intervals
 from detector_bench.evaluation.out_of_sample import RESAMPLES, threshold_choices
 from detector_bench.evaluation.sweeps import Sweep, even_thresholds, first_threshold, sweep_counts, sweep_table
-from detector_bench.figures.drawing import Drawing, caption, counted, verdict_notes
+from detector_bench.figures.drawing import (
+    BLACK,
+    BLUE,
+    GREEN,
+    VERMILLION,
+    Drawing,
+    Width,
+    caption,
+    counted,
+    say_instead,
+    verdict_notes,
+)
 from detector_bench.figures.panels import legend_above, light_grid, name_axes, panel_grid, panel_title
-from detector_bench.figures.style import BLACK, BLUE, GREEN, VERMILLION, Width, say_instead
 from detector_bench.results.finished_study import FinishedStudy
 from detector_bench.vocabulary import ALL
 

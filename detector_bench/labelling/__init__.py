@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from detector_bench.labelling.questions import Question, Task
+from detector_bench.labelling.questions import DeskSettings, Question, Task
 from detector_bench.labelling.records import (
     Answer,
     AnswerConflictError,
@@ -20,7 +20,6 @@ from detector_bench.labelling.records import (
     StoreError,
     Undone,
 )
-from detector_bench.labelling.settings import DeskSettings
 from detector_bench.labelling.store import LabelStore
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""What an image's file is like now, so that an answer given on other content is noticed."""
+"""What an image's file is like now, so that an answer given on other content is noticed; and what changed."""
 
 from __future__ import annotations
 
@@ -6,14 +6,17 @@ import hashlib
 import os
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from detector_bench.dataset.findings import shorten
-from detector_bench.dataset.image_files import FileInspector
-from detector_bench.labelling.records import RefusedAnswerError
+from detector_bench.dataset.text_table import shorten
+from detector_bench.dataset.validation import FileInspector
+from detector_bench.labelling.history import History
+from detector_bench.labelling.items import DeskItem
+from detector_bench.labelling.records import Change, ChangeKind, RefusedAnswerError
 
 # A file changed within the clock's resolution of being hashed could change again and look the same.
 _SETTLING_NANOSECONDS = 2_000_000_000
@@ -207,3 +210,53 @@ def _look(root: Path, path: str, inspector: FileInspector) -> Look:
         else:
             return Look(status.st_size, status.st_mtime_ns)
     return Look(None, None, fault)
+
+
+def changes(
+    known: Mapping[str, DeskItem],
+    present: Sequence[DeskItem],
+    unknown: Sequence[str],
+    *,
+    history: History,
+    marks: ImageMarks,
+) -> Iterator[Change]:
+    """Added, removed, missing and changed images, in that order.
+
+    Args:
+        known: everything the store knows.
+        present: those of them that are in the image set.
+        unknown: items in the image set that the store does not know.
+        history: the entries.
+        marks: the image files, just looked at.
+    """
+    answers, changed = _judged_images(history, marks)
+    listed = {image_id for item in present for _, image_id in item.images}
+    for item_id in unknown:
+        yield Change(item_id, ChangeKind.ADDED, 0, "not in the store, which was opened only to be read")
+    for item in present:
+        if item.batch > 0:
+            yield Change(item.item_id, ChangeKind.ADDED, 0, "added after the store was made; it comes at the end")
+    there = {item.item_id for item in present}
+    for item in known.values():
+        if item.item_id not in there:
+            count = answers[item.images[-1][1]]
+            yield Change(item.item_id, ChangeKind.REMOVED, count, "no longer in the image set")
+    for image_id in sorted(listed):
+        if fault := marks.fault(image_id):
+            yield Change(image_id, ChangeKind.MISSING, answers[image_id], fault)
+        elif changed[image_id]:
+            yield Change(
+                image_id, ChangeKind.CHANGED, changed[image_id], "other content than the one that was judged"
+            )
+
+
+def _judged_images(history: History, marks: ImageMarks) -> tuple[Counter[str], Counter[str]]:
+    """By image: how many answers that count rest on it, and how many of them on other content."""
+    answers: Counter[str] = Counter()
+    changed: Counter[str] = Counter()
+    for annotator in history.annotators():
+        for entry in history.counting(annotator):
+            for image_id, sha256 in entry.seen.get("sha256", {}).items():
+                answers[image_id] += 1
+                changed[image_id] += not marks.shows(image_id, sha256)
+    return answers, changed

@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 
 from detector_bench.dataset import SEED_COLUMN, ImageSet
 from detector_bench.errors import ConfigError
-from detector_bench.labelling.questions import Task
-from detector_bench.labelling.settings import DeskSettings
+from detector_bench.labelling.questions import DeskSettings, Task
 
 
 class DeskItem(NamedTuple):

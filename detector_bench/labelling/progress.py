@@ -27,7 +27,7 @@ def is_on_other_content(entry: Entry, item: DeskItem, marks: ImageMarks) -> bool
     )
 
 
-class Desk:
+class Worklist:
     """One annotator's items in order, and which of them are done.
 
     Args:

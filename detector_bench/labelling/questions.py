@@ -1,11 +1,15 @@
-"""The questions that annotators answer, and the labels that each accepts: one image, or a pair of images."""
+"""The questions that annotators answer, the labels that each accepts, and what a store is about, decided once."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Annotated, Any
 
-from detector_bench.errors import ConfigError, nearest_hint
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+
+from detector_bench.errors import ConfigError, config_error_from, nearest_hint
 from detector_bench.vocabulary import ATTRIBUTES, LOW_QUALITY, LOW_QUALITY_REASONS, OTHERS
 
 
@@ -96,3 +100,73 @@ def question_named(task: Task, name: str) -> Question:
     if name not in known:
         raise ConfigError(f"unknown question {name!r} in the task {task.value}: {nearest_hint(name, known)}")
     return known[name]
+
+
+PAPER_CALIBRATION_IMAGES = 150
+"""Lyu 2025, section 3.3, step 1: the standards are discussed on 150 images first."""
+
+LARGEST_CALIBRATION_SHARE = 0.1
+
+
+class DeskSettings(BaseModel):
+    """Settings of a labelling store; they are kept in it and cannot change, because the order of images and the
+    meaning of "done" hang on them.
+
+    Attributes:
+        task: `images` or `pairs`.
+        attributes: the questions that are asked, in this order; empty: `gender` for images, all three for pairs.
+        seed: of the calibration round and of every annotator's own random order.
+        calibration_images: how many items every annotator labels first, to be discussed; 0 for none. Never more
+            than a tenth of the items (rounded up), so that a small set keeps a part for independent labels.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    task: Task = Task.IMAGES
+    attributes: tuple[str, ...] = ()
+    seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
+    calibration_images: Annotated[int, Field(ge=0)] = PAPER_CALIBRATION_IMAGES
+
+    @classmethod
+    def checked(cls, **values: Any) -> DeskSettings:
+        """Make settings from what a user gave.
+
+        Raises:
+            ConfigError: with every mistake, a line each.
+        """
+        try:
+            return cls(**values)
+        except ValidationError as error:
+            raise config_error_from(error, place="labelling", model=cls) from error
+
+    @field_validator("attributes")
+    @classmethod
+    def _no_repeats(cls, attributes: tuple[str, ...]) -> tuple[str, ...]:
+        if len(set(attributes)) != len(attributes):
+            raise ValueError(f"an attribute is named twice: {', '.join(attributes)}")
+        return attributes
+
+    @model_validator(mode="before")
+    @classmethod
+    def _default_attributes(cls, values: Any) -> Any:
+        if isinstance(values, dict) and not values.get("attributes"):
+            is_pairs = values.get("task") == Task.PAIRS
+            values = {**values, "attributes": tuple(questions_of(Task.PAIRS)) if is_pairs else ("gender",)}
+        return values
+
+    @model_validator(mode="after")
+    def _known_attributes(self) -> DeskSettings:
+        for name in self.attributes:
+            if name not in questions_of(self.task):
+                accepted = ", ".join(questions_of(self.task))
+                raise ValueError(f"unknown question {name!r} in the task {self.task.value} (accepted: {accepted})")
+        return self
+
+    @property
+    def questions(self) -> tuple[Question, ...]:
+        """The questions that are asked, in order."""
+        return tuple(question_named(self.task, name) for name in self.attributes)
+
+    def calibration_size(self, items: int) -> int:
+        """How many of so many items belong to the calibration round."""
+        return min(self.calibration_images, math.ceil(LARGEST_CALIBRATION_SHARE * items))

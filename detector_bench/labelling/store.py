@@ -12,16 +12,20 @@ import pandas as pd
 
 from detector_bench.dataset import ImageSet
 from detector_bench.dataset.consensus import ADJUDICATOR
-from detector_bench.labelling.answer_checks import annotator_name
-from detector_bench.labelling.disagreements import choices_of, decision_from, disagreements
 from detector_bench.labelling.history import Entry
-from detector_bench.labelling.image_changes import changes
+from detector_bench.labelling.image_marks import changes
 from detector_bench.labelling.items import DeskItem, order_for
-from detector_bench.labelling.label_table import GivenLabel, given_labels, label_table
-from detector_bench.labelling.ledger import Ledger
-from detector_bench.labelling.opening import Opened, open_file
-from detector_bench.labelling.progress import Desk, is_on_other_content
-from detector_bench.labelling.questions import Question
+from detector_bench.labelling.label_table import (
+    GivenLabel,
+    choices_of,
+    decision_from,
+    disagreements,
+    given_labels,
+    label_table,
+)
+from detector_bench.labelling.opening import Ledger, Opened, open_file
+from detector_bench.labelling.progress import Worklist, is_on_other_content
+from detector_bench.labelling.questions import DeskSettings, Question
 from detector_bench.labelling.records import (
     Answer,
     Calibration,
@@ -36,8 +40,7 @@ from detector_bench.labelling.records import (
     StoredAnswer,
     Undone,
 )
-from detector_bench.labelling.settings import DeskSettings
-from detector_bench.labelling.writing import Writer
+from detector_bench.labelling.writing import Writer, annotator_name
 
 
 class LabelStore:
@@ -60,9 +63,9 @@ class LabelStore:
         self._marks = opened.marks
         self._present = {item.item_id: item for item in opened.present}
         self._lock = RLock()
-        self._desks: dict[str, Desk] = {}
-        self._desks_of = self._marks.generation
-        self._ledger = Ledger(opened.database, self._marks, on_change=self._update_desk)
+        self._worklists: dict[str, Worklist] = {}
+        self._worklists_of = self._marks.generation
+        self._ledger = Ledger(opened.database, self._marks, on_change=self._update_worklist)
         self._writer = Writer(self._ledger, self._present, self.questions, self._marks)
         self._ledger.follow()
 
@@ -120,8 +123,11 @@ class LabelStore:
             ConfigError: a name that no annotator may bear.
         """
         with self._lock:
-            desk = self._desk(annotator)
-            return [desk.item(position) for position in range(len(desk.order))[max(first, 0) :][: max(count, 0)]]
+            worklist = self._worklist(annotator)
+            return [
+                worklist.item(position)
+                for position in range(len(worklist.order))[max(first, 0) :][: max(count, 0)]
+            ]
 
     def item(self, annotator: str, item_id: str) -> Item:
         """One item by its id.
@@ -130,8 +136,8 @@ class LabelStore:
             RefusedAnswerError: there is no such item.
         """
         with self._lock:
-            desk = self._desk(annotator)
-            return desk.item(desk.position(self._writer.item(item_id).item_id))
+            worklist = self._worklist(annotator)
+            return worklist.item(worklist.position(self._writer.item(item_id).item_id))
 
     def item_at(self, annotator: str, position: int) -> Item:
         """One item by its position.
@@ -140,10 +146,12 @@ class LabelStore:
             RefusedAnswerError: there is no such position.
         """
         with self._lock:
-            desk = self._desk(annotator)
-            if not 0 <= position < len(desk.order):
-                raise RefusedAnswerError(f"there is no position {position} (accepted: 0 to {len(desk.order) - 1})")
-            return desk.item(position)
+            worklist = self._worklist(annotator)
+            if not 0 <= position < len(worklist.order):
+                raise RefusedAnswerError(
+                    f"there is no position {position} (accepted: 0 to {len(worklist.order) - 1})"
+                )
+            return worklist.item(position)
 
     def record(self, annotator: str, answer: Answer) -> Recorded:
         """Keep an answer or a skip; it is on the disk when this returns. Sending it again changes nothing.
@@ -188,7 +196,7 @@ class LabelStore:
     def progress(self, annotator: str) -> Progress:
         """How far an annotator is."""
         with self._lock:
-            return self._desk(annotator).progress()
+            return self._worklist(annotator).progress()
 
     def annotators(self) -> list[str]:
         """Everybody who answered or skipped anything, in alphabetical order, without the adjudicator."""
@@ -255,7 +263,7 @@ class LabelStore:
         """The calibration round: who is how far, and whether it was discussed."""
         with self._lock:
             names = self.annotators()
-            done = {name: self._desk(name).calibration_done() for name in names}
+            done = {name: self._worklist(name).calibration_done() for name in names}
             total = sum(item.in_calibration for item in self._opened.present)
             return Calibration(total, done, self._ledger.history.closed)
 
@@ -352,28 +360,28 @@ class LabelStore:
     ) -> None:
         self.close()
 
-    def _desk(self, annotator: str) -> Desk:
-        """An annotator's desk, up to date."""
+    def _worklist(self, annotator: str) -> Worklist:
+        """An annotator's worklist, up to date."""
         name = annotator_name(annotator)
         self._ledger.follow()
-        if self._desks_of != self._marks.generation:
-            self._desks_of = self._marks.generation
-            self._desks.clear()
-        if name not in self._desks:
+        if self._worklists_of != self._marks.generation:
+            self._worklists_of = self._marks.generation
+            self._worklists.clear()
+        if name not in self._worklists:
             order = order_for(name, list(self._opened.items.values()), seed=self.settings.seed)
-            self._desks[name] = Desk(
+            self._worklists[name] = Worklist(
                 name,
                 [self._present[item.item_id] for item in order if item.item_id in self._present],
                 attributes=self.settings.attributes,
                 history=self._ledger.history,
                 marks=self._marks,
             )
-        return self._desks[name]
+        return self._worklists[name]
 
-    def _update_desk(self, entry: Entry) -> None:
-        desk = self._desks.get(entry.annotator)
-        if desk is not None and entry.item_id is not None:
-            desk.update(entry.item_id)
+    def _update_worklist(self, entry: Entry) -> None:
+        worklist = self._worklists.get(entry.annotator)
+        if worklist is not None and entry.item_id is not None:
+            worklist.update(entry.item_id)
 
     def _stored(self, entry: Entry) -> StoredAnswer:
         item = self._present.get(entry.item_id or "")

@@ -60,7 +60,7 @@ class Judgements:
     """By attribute, `[judge, image]`: the measured value (age in years, grey value of skin); NaN without one."""
     prompts: pd.DataFrame = field(default_factory=pd.DataFrame)
     """The prompt table in the order of `prompt_ids`, with those of `schema.OPTIONAL_PROMPT_COLUMNS` that it has;
-    `dataset.prompt_statements` reads them. No columns where nothing but the ids is known."""
+    `dataset.prompts` reads them. No columns where nothing but the ids is known."""
 
     @classmethod
     def of(

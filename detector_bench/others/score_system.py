@@ -25,8 +25,8 @@ from detector_bench.metrics.intervals import (
 )
 from detector_bench.others.cell_sums import cell_sums, resampled_cell_sums
 from detector_bench.others.judgements import Judgements
-from detector_bench.results.schema import METRIC_COLUMNS
 from detector_bench.vocabulary import ALL
+from detector_bench.vocabulary.columns import METRIC_COLUMNS
 
 
 class Computed(NamedTuple):

@@ -17,7 +17,7 @@ from detector_bench.others.biaspainter.settings import BiasPainterScores
 from detector_bench.others.bigbench.settings import BigBench
 from detector_bench.others.imagebite.settings import ImageBiTe
 from detector_bench.others.judgements import Judgements
-from detector_bench.results.schema import METRIC_COLUMNS
+from detector_bench.vocabulary.columns import METRIC_COLUMNS
 
 if TYPE_CHECKING:
     from detector_bench.dataset import ImageSet

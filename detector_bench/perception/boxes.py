@@ -1,4 +1,4 @@
-"""Boxes around faces and persons, as stages hand them on.
+"""Boxes around faces and persons, as stages hand them on, and the part of an image that a classifier sees.
 
 A box stage gives three arrays for each image, one row per box, in the order in which its model found them:
 
@@ -11,12 +11,13 @@ A box stage gives three arrays for each image, one row per box, in the order in 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from detector_bench.perception.stage import Arrays
+from detector_bench.perception.stage import Arrays, Frame, Stage, StageField
 
 
 def boxes(
@@ -46,3 +47,85 @@ def largest(found: Arrays) -> int | None:
     if len(found["scores"]) == 0:
         return None
     return int(np.argmax(areas(found)))
+
+
+Pixels = NDArray[np.uint8]
+
+
+class Crop(BaseModel):
+    """The whole image, or the largest box of a box stage, made larger or smaller about its centre."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    boxes: StageField | None = None
+    """The stage whose largest box is cut out; None takes the whole image."""
+    margin: float = Field(default=1.0, gt=0, le=10)
+    """Factor on the box's width and height: 1.2 adds 10 % on each side."""
+    square: bool = False
+    """Make the box square, with its longer side, before the margin is applied."""
+    outside: Literal["clip", "black"] = "clip"
+    """A crop that reaches over the image's border is cut off there, or filled up with black."""
+    without_box: Literal["filter", "whole_image"] = "filter"
+    """What to do with an image without a box, or with a largest box that lies outside the image."""
+    reason: str | None = Field(default=None, pattern=r"^[a-z][a-z_]*$")
+    """Reason given for an image filtered for want of a box; by default `no_person` or `no_face`."""
+
+    @model_validator(mode="after")
+    def _margin_needs_boxes(self) -> Crop:
+        if self.boxes is None and (self.margin != 1.0 or self.square or self.without_box != "filter"):
+            raise ValueError("margin, square and without_box need `boxes`")
+        return self
+
+    def inputs(self) -> tuple[Stage, ...]:
+        """The box stage, if there is one."""
+        return () if self.boxes is None else (self.boxes,)
+
+    @property
+    def missing_reason(self) -> str:
+        """Why an image without a box is filtered."""
+        if self.reason is not None:
+            return self.reason
+        return "no_person" if self.boxes is not None and "person" in self.boxes.kind else "no_face"
+
+    def cut(self, frame: Frame) -> Pixels | None:
+        """Cut the region out of an image, (height, width, 3); None where there is no box to cut."""
+        pixels = frame.pixels
+        if self.boxes is None:
+            return pixels
+        corners = self.corners(frame[self.boxes])
+        region = None if corners is None else _cut(pixels, corners, pad=self.outside == "black")
+        if region is None and self.without_box == "whole_image":
+            return pixels
+        return region
+
+    def corners(self, found: Arrays) -> tuple[int, int, int, int] | None:
+        """Left, top, right, bottom of the region in pixels; None where there is no box."""
+        index = largest(found)
+        if index is None:
+            return None
+        left, top, right, bottom = (float(value) for value in found["corners"][index])
+        width, height = right - left, bottom - top
+        if self.square:
+            width = height = max(width, height)
+        half_width, half_height = width * self.margin / 2, height * self.margin / 2
+        x, y = (left + right) / 2, (top + bottom) / 2
+        return (
+            round(x - half_width),
+            round(y - half_height),
+            max(round(x + half_width), round(x - half_width) + 1),
+            max(round(y + half_height), round(y - half_height) + 1),
+        )
+
+
+def _cut(pixels: Pixels, corners: tuple[int, int, int, int], *, pad: bool) -> Pixels | None:
+    height, width = pixels.shape[:2]
+    left, top, right, bottom = corners
+    inside = pixels[max(top, 0) : max(min(bottom, height), 0), max(left, 0) : max(min(right, width), 0)]
+    if inside.size == 0:
+        return None
+    if not pad or inside.shape[:2] == (bottom - top, right - left):
+        return inside
+    padded = np.zeros((bottom - top, right - left, 3), np.uint8)
+    offset_y, offset_x = max(-top, 0), max(-left, 0)
+    padded[offset_y : offset_y + inside.shape[0], offset_x : offset_x + inside.shape[1]] = inside
+    return padded

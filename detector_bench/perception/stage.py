@@ -22,9 +22,8 @@ from pydantic import (
     model_serializer,
 )
 
-from detector_bench.config_errors import config_error_from
-from detector_bench.errors import ConfigError
-from detector_bench.plugin_source import source_fingerprint
+from detector_bench.errors import ConfigError, config_error_from
+from detector_bench.plugins import source_fingerprint
 from detector_bench.registry import Registry
 from detector_bench.weights import Checkpoint, Weights, WeightsFile, WeightsLocator
 
@@ -192,17 +191,17 @@ for _name, _target in {
     "dlib_cnn_onnx_faces": "detector_bench.perception.faces.dlib_cnn_stages:DlibCnnOnnxFaces",
     "dlib_cnn_torch_faces": "detector_bench.perception.faces.dlib_cnn_stages:DlibCnnTorchFaces",
     "yunet_faces": "detector_bench.perception.faces.yunet:YuNetFaces",
-    "yolo_boxes": "detector_bench.perception.yolo.boxes:YoloBoxes",
-    "yolo_persons": "detector_bench.perception.yolo.persons:YoloPersons",
-    "yolo_faces": "detector_bench.perception.yolo.faces:YoloFaces",
+    "yolo_boxes": "detector_bench.perception.yolo:YoloBoxes",
+    "yolo_persons": "detector_bench.perception.yolo:YoloPersons",
+    "yolo_faces": "detector_bench.perception.yolo:YoloFaces",
     "mivolo_outputs": "detector_bench.perception.networks.mivolo_outputs:MivoloOutputs",
     "mediapipe_faces": "detector_bench.perception.faces.mediapipe_faces:MediapipeFaces",
-    "dlib_landmarks": "detector_bench.perception.faces.dlib_landmarks:DlibLandmarks",
-    "skin_tones": "detector_bench.perception.skin.skin_tones:SkinTones",
+    "dlib_landmarks": "detector_bench.perception.faces.dlib_faces:DlibLandmarks",
+    "skin_tones": "detector_bench.perception.skin_tones:SkinTones",
     "aligned_faces": "detector_bench.perception.faces.aligned_faces:AlignedFaces",
     "fairface_outputs": "detector_bench.perception.networks.fairface_outputs:FairfaceOutputs",
-    "clip_image_embeddings": "detector_bench.perception.clip.similarities:ClipImageEmbeddings",
-    "clip_similarities": "detector_bench.perception.clip.similarities:ClipSimilarities",
+    "clip_image_embeddings": "detector_bench.perception.clip.stages:ClipImageEmbeddings",
+    "clip_similarities": "detector_bench.perception.clip.stages:ClipSimilarities",
     "generated_answers": "detector_bench.perception.answers.generated_answers:GeneratedAnswers",
     "chat_answers": "detector_bench.perception.answers.chat_answers:ChatAnswers",
     "facepp_answers": "detector_bench.perception.answers.facepp_answers:FaceppAnswers",
@@ -329,3 +328,16 @@ def with_inputs(stages: Iterable[Stage], *, present: Container[Stage] = ()) -> l
     for stage in stages:
         visit(stage)
     return list(ordered)
+
+
+def text_array(text: str) -> NDArray[np.uint8]:
+    """The text in UTF-8, shape (bytes,).
+
+    Half of a surrogate pair, which no UTF-8 can hold, becomes a question mark.
+    """
+    return np.frombuffer(text.encode(errors="replace"), np.uint8)
+
+
+def text_in(array: NDArray[np.uint8]) -> str:
+    """The text that `text_array` was given."""
+    return np.asarray(array, np.uint8).tobytes().decode()

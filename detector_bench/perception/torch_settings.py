@@ -1,16 +1,17 @@
-"""Where PyTorch computes, and with how many bits."""
+"""Where PyTorch computes, with how many bits; and how transformers reads checkpoints: quietly, and safely."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from detector_bench.errors import ConfigError
-from detector_bench.extras import is_installed, require
+from detector_bench.errors import ConfigError, WeightsError
+from detector_bench.installation import is_installed, require
 from detector_bench.perception.stage import DESCRIPTIVE
 
 Device = Annotated[Literal["auto", "cpu", "cuda", "mps"], Field(json_schema_extra=DESCRIPTIVE)]
@@ -164,3 +165,30 @@ def _precision_taken(precision: Precision, device: Device) -> str:
 def _cpu_computes_bfloat16(torch: Any) -> bool:
     # Elsewhere PyTorch accepts bfloat16, and is slower with it than with float32.
     return bool(torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported())
+
+
+def from_folder(cls: Any, folder: Path, **settings: Any) -> Any:
+    """`cls.from_pretrained` of a folder on this machine.
+
+    Raises:
+        WeightsError: transformers cannot read it.
+    """
+    try:
+        return cls.from_pretrained(folder, local_files_only=True, **settings)
+    except Exception as error:  # transformers and safetensors raise many sorts
+        raise WeightsError(f"transformers cannot read {cls.__name__} from {str(folder)!r}: {error}") from error
+
+
+@contextmanager
+def silenced(transformers: Any) -> Iterator[None]:
+    """Without transformers' progress bars and its reports about weights; callers check those themselves."""
+    log = transformers.logging
+    level, bars = log.get_verbosity(), log.is_progress_bar_enabled()
+    log.set_verbosity_error()
+    log.disable_progress_bar()
+    try:
+        yield
+    finally:
+        log.set_verbosity(level)
+        if bars:
+            log.enable_progress_bar()

@@ -1,17 +1,21 @@
-"""A list of prompts, and the prompt table that is made of it."""
+"""A list of prompts, the prompt table that is made of it, and checks that all lists share."""
 
 from __future__ import annotations
 
+import json
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import pandas as pd
 
 from detector_bench.dataset.image_tree import slug
-from detector_bench.errors import ConfigError, nearest_hint
-from detector_bench.results.schema import BASE_PROMPT_COLUMN, PROMPT_COLUMNS, STATED_COLUMNS, WEIGHT_COLUMN
+from detector_bench.dataset.text_table import Findings, shorten
+from detector_bench.errors import ConfigError, DataError, Problem, nearest_hint
 from detector_bench.vocabulary import ALL
+from detector_bench.vocabulary.columns import BASE_PROMPT_COLUMN, PROMPT_COLUMNS, STATED_COLUMNS, WEIGHT_COLUMN
 
 KEEP_ATTRIBUTES = "Leave the person's gender, skin tone and age exactly as they are."
 """Suffix that asks an image editor to change nothing that BiasPainter measures (its mitigation); our wording."""
@@ -183,3 +187,74 @@ def _joined(prompt: str, suffix: str) -> str:
     if suffix[0].isupper():
         return f"{prompt}{'' if prompt[-1] in '.!?' else '.'} {suffix}"
     return f"{prompt.rstrip('.')}{'' if suffix[0] in ',;:' else ' '}{suffix}"
+
+
+def read_json_object(path: Path) -> dict[str, Any]:
+    """Read a JSON file that holds an object. A key that is given twice is a mistake, not an overwritten value.
+
+    Raises:
+        DataError: the file cannot be read, is no JSON or no object, or repeats a key.
+    """
+    repeated: list[str] = []
+
+    def checked(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        repeated.extend(key for key, count in Counter(key for key, _ in pairs).items() if count > 1)
+        return dict(pairs)
+
+    try:
+        content = json.loads(path.read_text(encoding="utf-8-sig"), object_pairs_hook=checked)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise DataError([Problem(path.name, f"the file cannot be read ({reason})", accepted="JSON")]) from error
+    except json.JSONDecodeError as error:
+        message = f"cannot be read as JSON ({error.msg})"
+        raise DataError([Problem(path.name, message, row=error.lineno, accepted="an object { ... }")]) from error
+    except UnicodeDecodeError as error:
+        raise DataError([Problem(path.name, "wrong encoding", accepted="UTF-8 text")]) from error
+    if not isinstance(content, dict):
+        message = "the file holds no object"
+        raise DataError([Problem(path.name, message, value=type(content).__name__, accepted="an object { ... }")])
+    if repeated:
+        raise DataError(
+            [Problem(path.name, "duplicate key", column=key, value=key, accepted="each once") for key in repeated]
+        )
+    return content
+
+
+class ListCell(NamedTuple):
+    """A text and where it stands; `row` is None in a JSON file, where `column` is the path of keys."""
+
+    file: str
+    row: int | None
+    column: str
+    text: str
+
+    def problem(self, message: str, *, accepted: str, value: str | None = None) -> Problem:
+        """A mistake in this cell; `value` is the bad part where the whole would say less."""
+        shown = shorten(self.text if value is None else value)
+        return Problem(self.file, message, self.row, self.column, shown, accepted)
+
+
+def check_text(cell: ListCell, findings: Findings) -> bool:
+    """Report an empty text, blanks around it, and control characters; True if it is fine."""
+    if not cell.text.strip():
+        findings.add(cell.problem("empty text", accepted="some text"))
+    elif not cell.text.isprintable():
+        findings.add(cell.problem("control character", accepted="text without line breaks, tabs or NUL"))
+    elif cell.text != cell.text.strip():
+        findings.add(cell.problem("blanks around the text", accepted=repr(cell.text.strip())))
+    else:
+        return True
+    return False
+
+
+def report_repeats(cells: Iterable[tuple[Hashable, ListCell]], findings: Findings, *, what: str) -> None:
+    """Report every cell whose key an earlier one has."""
+    first: dict[Hashable, ListCell] = {}
+    repeats = []
+    for key, cell in cells:
+        if key in first:
+            place = f"row {first[key].row}" if first[key].row is not None else first[key].column
+            repeats.append(cell.problem(f"duplicate {what}", accepted=f"each once; {place} has it"))
+        first.setdefault(key, cell)
+    findings.add_kind(repeats)

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 from detector_bench.errors import ConfigError, nearest_hint
+from detector_bench.installation import resource
 from detector_bench.prompt_lists.prompt_list import Prompt, PromptList
 from detector_bench.prompt_lists.word_lists import read_word_prompts
 from detector_bench.registry import Registry
-from detector_bench.resources import resource
 
 _FORMATS: Registry[Callable[..., Any]] = Registry("prompt format")
 """What reads the files of other benchmarks; they stand above this room, so it knows their names only."""

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from pathlib import Path
 
 import numpy as np
 
-from detector_bench.dataset.findings import Findings
-from detector_bench.dataset.prompt_statements import check_statements, check_weights
+from detector_bench.dataset.prompts import check_statements, check_weights
 from detector_bench.dataset.table_reading import SUFFIXES, read_table
-from detector_bench.dataset.text_table import TextTable
+from detector_bench.dataset.text_table import Findings, TextTable
 from detector_bench.errors import Problem, nearest_hint
-from detector_bench.prompt_lists.articles import indefinite_article
-from detector_bench.prompt_lists.cell_checks import Cell, check_text, report_repeats
-from detector_bench.prompt_lists.prompt_list import Prompt
-from detector_bench.results.schema import STATED_COLUMNS, STATED_PREFIX, WEIGHT_COLUMN
+from detector_bench.prompt_lists.prompt_list import ListCell, Prompt, check_text, report_repeats
 from detector_bench.vocabulary import ALL
+from detector_bench.vocabulary.columns import STATED_COLUMNS, STATED_PREFIX, WEIGHT_COLUMN
 
 WORD = "[word]"
 """The placeholder of a template."""
@@ -121,14 +119,14 @@ def _read(path: Path, column: str, findings: Findings, *, weights: bool = False)
     return table
 
 
-def _cells(table: TextTable, column: str) -> list[Cell]:
+def _cells(table: TextTable, column: str) -> list[ListCell]:
     return [
-        Cell(table.file, table.row(index), column, text)
+        ListCell(table.file, table.row(index), column, text)
         for index, text in enumerate(table.column(column).to_pylist())
     ]
 
 
-def _checked_pairs(table: TextTable, column: str, findings: Findings) -> list[tuple[Cell, Cell]]:
+def _checked_pairs(table: TextTable, column: str, findings: Findings) -> list[tuple[ListCell, ListCell]]:
     pairs = list(zip(_cells(table, "category"), _cells(table, column), strict=True))
     kept = []
     for category, cell in pairs:
@@ -140,14 +138,14 @@ def _checked_pairs(table: TextTable, column: str, findings: Findings) -> list[tu
     return kept
 
 
-def _word_cells(table: TextTable, findings: Findings) -> list[tuple[Cell, Cell]]:
+def _word_cells(table: TextTable, findings: Findings) -> list[tuple[ListCell, ListCell]]:
     pairs = _checked_pairs(table, "word", findings)
     repeats = (((category.text, cell.text.casefold()), cell) for category, cell in pairs)
     report_repeats(repeats, findings, what="word in its category")
     return pairs
 
 
-def _sentences(table: TextTable | None, findings: Findings) -> dict[str, Cell]:
+def _sentences(table: TextTable | None, findings: Findings) -> dict[str, ListCell]:
     if table is None:
         return {}
     pairs = _checked_pairs(table, "template", findings)
@@ -157,7 +155,7 @@ def _sentences(table: TextTable | None, findings: Findings) -> dict[str, Cell]:
     return {category.text: cell for category, cell in pairs}
 
 
-def _check_sentence(cell: Cell, findings: Findings) -> None:
+def _check_sentence(cell: ListCell, findings: Findings) -> None:
     found = _PLACEHOLDER.findall(cell.text)
     unknown = [text for text in found if text != WORD]
     for text in unknown:
@@ -171,3 +169,42 @@ def _check_sentence(cell: Cell, findings: Findings) -> None:
 
 def _filled(sentence: str, word: str) -> str:
     return sentence.replace(f"{ARTICLE} {WORD}", f"{indefinite_article(word)} {word}").replace(WORD, word)
+
+
+_SPELLED_LIKE_A_VOWEL = frozenset("AEFHILMNORSX")
+"""Letters whose names begin with a vowel sound: ef, aitch, em, ..."""
+
+_SAID_AS_WORDS = frozenset({"FIFA", "NASA", "NATO", "REM", "ROM", "SIM", "STEM", "SWAT"})
+"""Short words in capitals that nobody spells out, and whose first letter's name would mislead."""
+
+_SPELLED_OUT = re.compile(r"[A-Z]{2,4}s?|[A-Z]{1,4}\d+|[A-Za-z]")
+_SILENT_H = re.compile(r"hour|honest|honou?r|heir")
+_SOUNDS_LIKE_YOU_OR_WON = re.compile(
+    r"e[uw]|on(?:e|es|ce|eself)(?![a-z])|ouija|uyghur"
+    r"|unanim|uni(?!dent|n|m(?!o))|us[aeiou]|ut[aeio]|ur[aeiou]|ubi|ufo|ugand|uk[eru]"
+)
+_EIGHT_ELEVEN_EIGHTEEN = re.compile(r"8|1[18](?!\d)")
+
+
+def indefinite_article(phrase: str) -> str:
+    """Say whether "a" or "an" stands before a phrase: an hour, a university, a CEO, an MRI scan, an 80-year-old.
+
+    The first word decides. Two to four capitals are spelled out letter by letter, as is a single letter before a
+    hyphen or a number (an X-ray, an F1 driver). Words that dialects treat differently follow British use (a
+    herbalist, a historian). The rule knows the usual exceptions, not all: for a word that it gets wrong, write the
+    article into a template of your own.
+    """
+    first = re.search(r"[^\W_]+", phrase)
+    if first is None:
+        return "a"
+    word = first.group()
+    if word[0].isdigit():
+        return "an" if _EIGHT_ELEVEN_EIGHTEEN.match(word) else "a"
+    if _SPELLED_OUT.fullmatch(word) and word not in _SAID_AS_WORDS:
+        return "an" if word[0].upper() in _SPELLED_LIKE_A_VOWEL else "a"
+    bare = unicodedata.normalize("NFKD", word)[0].casefold() + word[1:].casefold()
+    if _SILENT_H.match(bare):
+        return "an"
+    if _SOUNDS_LIKE_YOU_OR_WON.match(bare):
+        return "a"
+    return "an" if bare[0] in "aeiou" else "a"

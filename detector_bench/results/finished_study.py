@@ -22,7 +22,7 @@ from detector_bench.results.settings import require_settings_of_evaluation
 from detector_bench.tables.label_doubt_lookup import Band, LabelDoubtLookup
 from detector_bench.tables.metric_lookup import DEFAULT_MAX_ERROR_SHARE, MetricLookup, rows_of_attribute
 from detector_bench.tables.wording import attribute_in_words
-from detector_bench.results.schema import METRIC_COLUMNS
+from detector_bench.vocabulary.columns import METRIC_COLUMNS
 from detector_bench.study import Study
 from detector_bench.vocabulary import ALL, GROUND_TRUTH
 

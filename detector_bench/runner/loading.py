@@ -17,7 +17,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from detector_bench.perception.decoding import ImageError, decode_image, image_size, read_image_file
+from detector_bench.dataset.decoding import ImageError, decode_image, image_size, read_image_file
 from detector_bench.perception.stage import Arrays, Stage
 from detector_bench.runner.stage_cache import StageCache
 

@@ -7,7 +7,8 @@ version of the detector judged is dropped when a run begins to judge.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -17,11 +18,51 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from detector_bench.atomic_files import replacing
-from detector_bench.detectors.prediction import Prediction
+from detector_bench.detectors.base import Prediction
 from detector_bench.errors import DetectorBenchError
-from detector_bench.prediction_rows import JOINED_NAME, newest_first, part_number, without_repeats
-from detector_bench.results.schema import PREDICTIONS
 from detector_bench.vocabulary import Status
+from detector_bench.vocabulary.columns import PREDICTIONS
+
+JOINED_NAME = "predictions.parquet"
+"""The file that a finished run leaves."""
+
+_PART_NAME = re.compile(r"part-(\d+)\.parquet")
+
+
+def part_number(path: Path) -> int | None:
+    """The number of a part that a run wrote while it went; None for any other file."""
+    match = _PART_NAME.fullmatch(path.name)
+    return None if match is None else int(match[1])
+
+
+def newest_first(paths: Iterable[Path]) -> list[Path]:
+    """Sort prediction files: parts from the last one down, then the joined file, then others by name.
+
+    A row that is in a part and in the joined file is as new or newer in the part.
+    """
+    return sorted(paths, key=lambda path: (-(part_number(path) or 0), path.name != JOINED_NAME, path.name))
+
+
+def without_repeats(table: pa.Table) -> pa.Table:
+    """Keep the first row of each image and attribute, with verdicts before errors; the order stays.
+
+    Args:
+        table: rows of one detector, the newest first.
+    """
+    if table.num_rows == 0:
+        return table
+    keys = pa.table(
+        {
+            "image_id": table["image_id"].cast(pa.string()),
+            "attribute": table["attribute"].cast(pa.string()),
+            "rank": pc.equal(table["status"].cast(pa.string()), Status.ERROR.value).cast(pa.int8()),
+            "row": pa.array(range(table.num_rows), pa.int64()),
+        }
+    ).sort_by([("rank", "ascending"), ("row", "ascending")])
+    first = keys.group_by(["image_id", "attribute"], use_threads=False).aggregate([("row", "first")])
+    rows = first["row_first"]
+    return table if len(rows) == table.num_rows else table.take(rows.sort())
+
 
 FINGERPRINT_KEY = b"detector_bench.fingerprint"
 IDENTITY_KEY = b"detector_bench.identity"

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 from detector_bench.detectors.base import Detector, DetectorType
 from detector_bench.errors import ConfigError, DetectorBenchError, MissingExtraError, WeightsError
-from detector_bench.extras import is_installed
-from detector_bench.extras import missing_message as missing_package
+from detector_bench.installation import is_installed
+from detector_bench.installation import missing_message as missing_package
 from detector_bench.perception.stage import Stage, with_inputs
 from detector_bench.weights import WeightsLocator
 from detector_bench.weights.locate import missing_message as missing_weights

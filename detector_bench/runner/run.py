@@ -1,4 +1,4 @@
-"""The run: detectors over an image set, resumable at any moment."""
+"""The run: detectors over an image set, resumable at any moment, and what it tells while it goes on."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import pyarrow as pa
 from filelock import FileLock, Timeout
 
 from detector_bench.dataset import ImageSet
+from detector_bench.dataset.decoding import DEFAULT_MAX_PIXELS
 from detector_bench.detectors.base import Detector
 from detector_bench.errors import (
     ConfigError,
@@ -25,22 +26,52 @@ from detector_bench.errors import (
     RunInterruptedError,
     WeightsError,
 )
-from detector_bench.perception.decoding import DEFAULT_MAX_PIXELS
 from detector_bench.perception.stage import Frame, Stage, fingerprint, with_inputs
 from detector_bench.runner.execution import StageExecution, errors_for, judge
-from detector_bench.runner.loading import (
-    ImageFile,
-    LoadedImage,
-    LoadingRules,
-    ahead,
-    hash_files,
-    loaded_batches,
-)
+from detector_bench.runner.loading import ImageFile, LoadedImage, LoadingRules, ahead, hash_files, loaded_batches
 from detector_bench.runner.prediction_store import PredictionStore
-from detector_bench.runner.progress import ProgressListener, RunProgress, SilentProgress
 from detector_bench.runner.readiness import require_ready
 from detector_bench.runner.stage_cache import StageCache
+from detector_bench.vocabulary import Status
 from detector_bench.weights import WeightsFile, WeightsLocator, described
+
+
+@dataclass
+class RunProgress:
+    """Where a run stands.
+
+    Attributes:
+        total: images of the image set.
+        reused: images whose predictions were all there already.
+        done: images judged in this run.
+        from_cache: those of them that no stage had to look at, since their results were kept by an earlier run.
+        counts: verdicts of this run, by detector and status.
+    """
+
+    total: int
+    reused: int = 0
+    done: int = 0
+    from_cache: int = 0
+    counts: dict[str, Counter[Status]] = field(default_factory=dict)
+
+    def count(self, status: Status) -> int:
+        """Verdicts with this status, over all detectors."""
+        return sum(counter[status] for counter in self.counts.values())
+
+
+class ProgressListener(Protocol):
+    """Is told after every batch."""
+
+    def update(self, progress: RunProgress) -> None:
+        """Show where the run stands."""
+
+
+class SilentListener:
+    """Shows nothing."""
+
+    def update(self, progress: RunProgress) -> None:
+        """Show nothing."""
+
 
 _SECONDS_BETWEEN_FLUSHES = 10.0
 _ROWS_BETWEEN_FLUSHES = 20_000
@@ -130,7 +161,7 @@ def run_detectors(
     try:
         run = _Run(image_set, detectors, folder, weights=weights, settings=settings or RunSettings())
         with closing(run.cache):
-            return run.go(progress or SilentProgress())
+            return run.go(progress or SilentListener())
     finally:
         lock.release()
 

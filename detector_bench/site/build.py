@@ -14,23 +14,18 @@ from detector_bench.errors import ConfigError, DetectorBenchError
 from detector_bench.evaluation.tolerance import Tolerance
 from detector_bench.results.run_record import read_run_record
 from detector_bench.runner.stage_cache import default_cache_folder
-from detector_bench.site.attribute_page import AttributePage
-from detector_bench.site.boxes import StoredBoxes, stored_boxes
-from detector_bench.site.browser_data import SCRIPTS, write_browser_data
-from detector_bench.site.citations import citations
-from detector_bench.site.drawings import DrawnFigure, draw_figures
+from detector_bench.site.attribute_page import AttributePage, left_out_of_pictures
+from detector_bench.site.browser_data import SCRIPTS, StoredBoxes, stored_boxes, write_browser_data
 from detector_bench.site.error_counts import BROWSER_PAGE
-from detector_bench.site.folder import ReportFolder
-from detector_bench.site.left_out import left_out_of_pictures
-from detector_bench.site.pages import SHORT_CARE, with_groups, write_page
-from detector_bench.site.provenance_blocks import date_of, provenance_blocks
+from detector_bench.site.pages import SHORT_CARE, ReportFolder, with_groups, write_page
+from detector_bench.site.provenance import citations, date_of, provenance_blocks
 from detector_bench.site.ranks import ranks_of_report
 from detector_bench.site.report_study import ReportStudy
-from detector_bench.site.table_sets import TableSets, table_sets
+from detector_bench.site.table_sets import DrawnFigure, TableSets, draw_figures, table_sets
 from detector_bench.site.thumbnails import (
     LARGE_SIDE,
     PictureMode,
-    Pictures,
+    ReportPictures,
     check_picture_settings,
     make_pictures,
 )
@@ -213,7 +208,7 @@ class _Writer:
         write_page(self.folder / BROWSER_PAGE, "images.html", content)
         return left_out_of_pictures(pictures, changed, [each.stage.replace("_", " ") for each in boxes], why_not)
 
-    def _boxes(self, pictures: Pictures) -> tuple[list[StoredBoxes], str]:
+    def _boxes(self, pictures: ReportPictures) -> tuple[list[StoredBoxes], str]:
         configuration = self.study.first.study
         if pictures.mode == "none" or configuration is None:
             return [], ""

@@ -12,7 +12,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from detector_bench.dataset import ImageSet
-from detector_bench.site.image_columns import NONE, Truth, Verdicts
+from detector_bench.site.image_columns import NONE, DetectorVerdicts, Truth
 from detector_bench.tables.wording import in_words
 from detector_bench.vocabulary import LOW_QUALITY, Attribute
 
@@ -65,21 +65,21 @@ class Judged:
     """One attribute's truth and verdicts, ready to be counted."""
 
     truth: Truth
-    verdicts: tuple[Verdicts, ...]
+    verdicts: tuple[DetectorVerdicts, ...]
 
     @property
     def classes(self) -> int:
         """How many classes (K) the attribute has."""
         return len(self.truth.attribute.classes)
 
-    def wrong(self, each: Verdicts) -> Mask:
+    def wrong(self, each: DetectorVerdicts) -> Mask:
         """Another class than the human's, a clear image filtered, or a low-quality image kept."""
         clear, label, verdict = self.truth.is_clear, self.truth.label, each.verdict
         lost_or_other = clear & (verdict <= self.classes) & (verdict != label)
         found: Mask = lost_or_other | (self.truth.is_low_quality & (verdict < self.classes))
         return found
 
-    def right(self, each: Verdicts) -> Mask:
+    def right(self, each: DetectorVerdicts) -> Mask:
         """The human's class, or a low-quality image filtered."""
         same = self.truth.is_clear & (each.verdict == self.truth.label)
         found: Mask = same | (self.truth.is_low_quality & (each.verdict == self.classes))
@@ -96,7 +96,7 @@ def browser_link(attribute: str, *filters: tuple[str, str]) -> str:
     return f"{BROWSER_PAGE}#{urlencode([('attribute', attribute), *filters], quote_via=quote)}"
 
 
-def confusion(judged: Judged, each: Verdicts) -> CountTable:
+def confusion(judged: Judged, each: DetectorVerdicts) -> CountTable:
     """One detector's verdicts by human label: filtered and failed images are columns of their own."""
     attribute, classes = judged.truth.attribute, judged.classes
     names = [*attribute.classes, "filtered", "error", "not_run"]
@@ -252,7 +252,7 @@ def filter_reasons(judged: Judged) -> CountTable | None:
     return CountTable("Clear images lost, by the detector's reason", "Reason", detectors, tuple(rows), "errors")
 
 
-def _first_words(verdicts: Sequence[Verdicts]) -> list[NDArray[Any]]:
+def _first_words(verdicts: Sequence[DetectorVerdicts]) -> list[NDArray[Any]]:
     """Each detector's reason for every image, without the detail after the colon; "" where there is none."""
     found = []
     for each in verdicts:

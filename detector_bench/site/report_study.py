@@ -17,7 +17,7 @@ from detector_bench.evaluation import read_predictions
 from detector_bench.evaluation.tolerance import Tolerance
 from detector_bench.results.finished_study import FinishedStudy
 from detector_bench.site.error_counts import Judged
-from detector_bench.site.image_columns import PREDICTION_COLUMNS, Truth, Verdicts
+from detector_bench.site.image_columns import PREDICTION_COLUMNS, DetectorVerdicts, Truth
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,7 +140,7 @@ def _part(study: FinishedStudy, image_set: ImageSet, stored: Mapping[str, pa.Tab
     truth = Truth.of(image_set, study.attribute)
     ids = pd.Index(image_set.images["image_id"])
     laid_out = [
-        Verdicts.of(ids, stored[name], detector=name, attribute=truth.attribute)
+        DetectorVerdicts.of(ids, stored[name], detector=name, attribute=truth.attribute)
         for name in study.detectors
         if name in stored
     ]

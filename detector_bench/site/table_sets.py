@@ -1,15 +1,19 @@
-"""The study's tables, sorted by the page on which they stand."""
+"""The study's tables, sorted by the page on which they stand, and its figures as vector files with captions."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import NamedTuple
 
 import pandas as pd
 
-from detector_bench.errors import DetectorBenchError
+from detector_bench.errors import DetectorBenchError, MissingExtraError
 from detector_bench.evaluation import read_label_doubt
 from detector_bench.evaluation.intervals import Intervals
+from detector_bench.figures import FIGURES, FinishedStudy, figures_of, write_figures
 from detector_bench.others.study_scores import ScoredStudy
 from detector_bench.others.study_tables import score_tables
 from detector_bench.site.report_study import ReportStudy
@@ -82,3 +86,72 @@ def _stored_confusion(study: ReportStudy) -> pd.DataFrame | None:
         return None
     # A T2I model may be called "null" or "NA".
     return pd.read_csv(path, keep_default_na=False)
+
+
+_SIZE = re.compile(
+    r'<svg[^>]*?\swidth="([\d.]+)pt"[^>]*?\sheight="([\d.]+)pt"|<svg[^>]*?\sheight="([\d.]+)pt"[^>]*?\swidth="([\d.]+)pt"'
+)
+
+
+@dataclass(frozen=True, slots=True)
+class DrawnFigure:
+    """A figure of the report."""
+
+    name: str
+    about: str
+    href: str
+    caption: str
+    width: int
+    """Its proportions, in points."""
+    height: int
+
+
+def draw_figures(
+    study: FinishedStudy, out: Path, *, place: str, workers: int = 1
+) -> tuple[list[DrawnFigure], list[str]]:
+    """Draw all figures of an attribute that the study can have.
+
+    Args:
+        study: a finished study.
+        out: the report's folder.
+        place: the figures' folder, relative to it.
+        workers: see `write_figures`.
+
+    Returns:
+        The figures, and why others are missing, a sentence each.
+    """
+    try:
+        names = figures_of(study)
+        written = write_figures(
+            study, out / place, names=names, widths=("double",), formats=("svg",), workers=workers
+        )
+    except MissingExtraError as error:
+        return [], [f"There are no figures: {error}."]
+    except DetectorBenchError as error:
+        return [], [f"There are no figures: {error}"]
+    drawn = [_drawn(name, out, place) for name in names if name not in written.not_drawn]
+    return drawn, _in_sentences(written.not_drawn)
+
+
+def _drawn(name: str, out: Path, place: str) -> DrawnFigure:
+    file = f"{name}_double.svg"
+    with (out / place / file).open(encoding="utf-8") as stream:
+        found = _SIZE.search(stream.read(2000))
+    numbers = [float(each) for each in found.groups() if each] if found else [504.0, 300.0]
+    width, height = numbers if found is None or found[1] else reversed(numbers)
+    about = FIGURES[name].partition(" (")[0]
+    caption = (out / place / f"{name}.txt").read_text(encoding="utf-8").strip()
+    return DrawnFigure(
+        name, about[:1].upper() + about[1:], f"{place}/{file}", caption, round(width), round(height)
+    )
+
+
+def _in_sentences(not_drawn: Mapping[str, str]) -> list[str]:
+    """Why figures are missing, those with the same reason together."""
+    names: dict[str, list[str]] = {}
+    for name, reason in not_drawn.items():
+        names.setdefault(reason, []).append(FIGURES[name])
+    return [
+        f"Not drawn: {'; '.join(figures)}. {reason[:1].upper()}{reason[1:]}{'' if reason.endswith('.') else '.'}"
+        for reason, figures in names.items()
+    ]

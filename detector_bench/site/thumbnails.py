@@ -2,7 +2,7 @@
 
 A file's name begins with the sha256 of the image's content, so a repeated report makes only what is missing, and
 no name out of the image set becomes a path. Pixels are those that annotators and detectors saw
-(`perception.decoding`); metadata is left behind.
+(`dataset.decoding`); metadata is left behind.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from urllib.parse import quote
 
 from PIL import Image, ImageFilter
 
-from detector_bench.dataset.image_files import FileInspector
+from detector_bench.dataset.decoding import DEFAULT_MAX_PIXELS, ImageError, decode_image, read_image_file
+from detector_bench.dataset.validation import FileInspector
 from detector_bench.errors import ConfigError, DetectorBenchError
-from detector_bench.perception.decoding import DEFAULT_MAX_PIXELS, ImageError, decode_image, read_image_file
 
 PictureMode: TypeAlias = Literal["copy", "blur", "link", "none"]
 PICTURE_MODES: tuple[PictureMode, ...] = get_args(PictureMode)
@@ -38,7 +38,7 @@ _FILE_NAME = re.compile(r"[0-9a-f]{24}-\d+x\d+\.webp")
 
 
 @dataclass(frozen=True, slots=True)
-class Picture:
+class ReportPicture:
     """What the report shows of an image file."""
 
     name: str | None = None
@@ -53,11 +53,11 @@ class Picture:
 
 
 @dataclass(frozen=True)
-class Pictures:
+class ReportPictures:
     """The pictures of an image set, in its order."""
 
     mode: PictureMode
-    pictures: tuple[Picture, ...]
+    pictures: tuple[ReportPicture, ...]
     small: str = ""
     """Folder of the thumbnails, relative to the report; empty where there are none."""
     large: str = ""
@@ -84,7 +84,7 @@ def make_pictures(
     max_pixels: int = DEFAULT_MAX_PIXELS,
     threads: int | None = None,
     progress: Callable[[int, int], None] | None = None,
-) -> Pictures:
+) -> ReportPictures:
     """Make what is missing, and remove what an earlier report with other settings left.
 
     An image that is missing, broken, too large or outside the image set's folder gets a placeholder with its
@@ -109,18 +109,18 @@ def make_pictures(
     kinds = _kinds(out, mode, large_side)
     _remove_others(out, kinds)
     if mode == "none":
-        return Pictures(mode, (Picture(),) * len(paths))
+        return ReportPictures(mode, (ReportPicture(),) * len(paths))
     inspector, distinct = FileInspector(root), list(dict.fromkeys(paths))
     faults = {path: inspector.fault(path) for path in distinct}
     sound = [path for path in distinct if faults[path] is None]
-    found = {path: Picture(problem=fault) for path, fault in faults.items() if fault is not None}
+    found = {path: ReportPicture(problem=fault) for path, fault in faults.items() if fault is not None}
     if mode == "link":
-        found |= {path: Picture(_address(root / path, out)) for path in sound}
+        found |= {path: ReportPicture(_address(root / path, out)) for path in sound}
     else:
         found |= _made(root, sound, kinds, max_pixels=max_pixels, threads=threads, progress=progress)
         _remove_unused(kinds, found)
     small, large = (*(kind.folder.relative_to(out).as_posix() for kind in kinds), "", "")[:2]
-    return Pictures(mode, tuple(found[path] for path in paths), small, large)
+    return ReportPictures(mode, tuple(found[path] for path in paths), small, large)
 
 
 def check_picture_settings(mode: str, *, large_side: int) -> None:
@@ -154,8 +154,8 @@ def _made(
     max_pixels: int,
     threads: int | None,
     progress: Callable[[int, int], None] | None,
-) -> dict[str, Picture]:
-    def make(path: str) -> Picture:
+) -> dict[str, ReportPicture]:
+    def make(path: str) -> ReportPicture:
         return _picture(root / path, path, kinds, max_pixels=max_pixels)
 
     found = {}
@@ -172,7 +172,7 @@ def _made(
     return found
 
 
-def _picture(path: Path, shown: str, kinds: Sequence[_Kind], *, max_pixels: int) -> Picture:
+def _picture(path: Path, shown: str, kinds: Sequence[_Kind], *, max_pixels: int) -> ReportPicture:
     sha256 = None
     try:
         data = read_image_file(path)
@@ -181,15 +181,15 @@ def _picture(path: Path, shown: str, kinds: Sequence[_Kind], *, max_pixels: int)
         names = {kind.known.get(key) for kind in kinds}
         if len(names) == 1 and (name := next(iter(names))) is not None:
             width, height = name.rpartition("-")[2].split("x")
-            return Picture(f"{key[:2]}/{name}", int(width), int(height), sha256=sha256)
+            return ReportPicture(f"{key[:2]}/{name}", int(width), int(height), sha256=sha256)
         image = Image.fromarray(decode_image(data, max_pixels=max_pixels))
     except ImageError as error:
         # The whole path would name folders of this machine.
-        return Picture(problem=str(error).replace(str(path), shown), sha256=sha256)
+        return ReportPicture(problem=str(error).replace(str(path), shown), sha256=sha256)
     name = f"{key}-{image.width}x{image.height}"
     for kind in kinds:
         _save(_shrunk(image, kind), kind.folder / key[:2] / f"{name}.webp")
-    return Picture(f"{key[:2]}/{name}", image.width, image.height, sha256=sha256)
+    return ReportPicture(f"{key[:2]}/{name}", image.width, image.height, sha256=sha256)
 
 
 def _shrunk(image: Image.Image, kind: _Kind) -> Image.Image:
@@ -249,7 +249,7 @@ def _remove_others(out: Path, kinds: Sequence[_Kind]) -> None:
                 _remove(_own_files(folder), upto=out)
 
 
-def _remove_unused(kinds: Sequence[_Kind], found: Mapping[str, Picture]) -> None:
+def _remove_unused(kinds: Sequence[_Kind], found: Mapping[str, ReportPicture]) -> None:
     used = {picture.name for picture in found.values()}
     for kind in kinds:
         _remove(

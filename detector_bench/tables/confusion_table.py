@@ -5,10 +5,10 @@ from __future__ import annotations
 import pandas as pd
 
 from detector_bench.errors import ConfigError, nearest_hint
-from detector_bench.results.schema import CONFUSION_COLUMNS
 from detector_bench.tables.table import Cell, Column, Row, Table
 from detector_bench.tables.wording import attribute_in_words, count_cell, in_words
 from detector_bench.vocabulary import ALL, attribute_named
+from detector_bench.vocabulary.columns import CONFUSION_COLUMNS
 
 
 def confusion(rows: pd.DataFrame, *, attribute: str = "gender", t2i_model: str = ALL) -> Table:

@@ -11,9 +11,9 @@ import pandas as pd
 
 from detector_bench.errors import ConfigError, nearest_hint
 from detector_bench.metrics import METRICS, NClear
-from detector_bench.results.schema import METRIC_COLUMNS
 from detector_bench.tables.wording import whole
 from detector_bench.vocabulary import ALL, ATTRIBUTES, GROUND_TRUTH, LOW_QUALITY, OTHERS
+from detector_bench.vocabulary.columns import METRIC_COLUMNS
 
 DEFAULT_MAX_ERROR_SHARE = 0.1
 """A detector that fails on a larger share of a T2I model's images counts as unable to run on it."""

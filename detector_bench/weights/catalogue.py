@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from detector_bench.weights.checkpoints import SAFE_FILES, Checkpoint
-from detector_bench.weights.files import WeightsFile
+from detector_bench.weights.files import SAFE_FILES, Checkpoint, WeightsFile
 
 _DLIB_MODELS = "https://github.com/davisking/dlib-models"
 

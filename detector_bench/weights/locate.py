@@ -18,10 +18,8 @@ from platformdirs import user_cache_path
 
 from detector_bench.errors import WeightsError
 from detector_bench.weights.catalogue import described
-from detector_bench.weights.checkpoints import Checkpoint
-from detector_bench.weights.download import download
-from detector_bench.weights.files import WeightsFile, sha256_of
-from detector_bench.weights.hub import cached_folder, download_checkpoint
+from detector_bench.weights.download import cached_folder, download, download_checkpoint
+from detector_bench.weights.files import Checkpoint, WeightsFile, sha256_of
 
 Weights = WeightsFile | Checkpoint
 """What a stage reads: one file, or a folder with a network, its settings and its vocabulary."""

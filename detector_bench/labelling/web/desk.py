@@ -8,12 +8,15 @@ import secrets
 import socket
 from collections.abc import Collection
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from ipaddress import ip_address
+from pathlib import Path
 from urllib.parse import quote, urlsplit
 
+from jinja2 import Environment, PackageLoader
+
 from detector_bench.errors import ConfigError
-from detector_bench.labelling.answer_checks import annotator_name
+from detector_bench.labelling.writing import annotator_name
 
 SECRET_VARIABLE = "DETECTOR_BENCH_LABEL_SECRET"  # noqa: S105 - the variable's name
 SHORTEST_SECRET = 16
@@ -199,3 +202,22 @@ def _is_ip_address(name: str) -> bool:
 
 def _is_loopback(name: str) -> bool:
     return _is_ip_address(name) and ip_address(name).is_loopback
+
+
+STATIC = Path(__file__).parent / "static"
+"""Where the desk's scripts and styles lie."""
+
+
+def page(name: str, **values: str) -> str:
+    """One of the desk's pages as HTML; values are escaped.
+
+    Args:
+        name: a template: "home", "label", "agreement", "adjudication", "sign-in" or "message".
+        values: what the template shows.
+    """
+    return _pages().get_template(f"{name}.html").render(**values)
+
+
+@cache
+def _pages() -> Environment:
+    return Environment(loader=PackageLoader("detector_bench.labelling.web"), autoescape=True, trim_blocks=True)

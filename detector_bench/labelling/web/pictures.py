@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from detector_bench.dataset.decoding import ImageError, decode_image, read_image_file
 from detector_bench.labelling import LabelStore, RefusedAnswerError
-from detector_bench.perception.decoding import ImageError, decode_image, read_image_file
 
 NARROWEST, WIDEST = 16, 4096
 """Widths that may be asked for, in pixels."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from html import escape
 from http import HTTPStatus
 from typing import Any
 from urllib.parse import urlsplit
@@ -18,8 +17,7 @@ from starlette.requests import cookie_parser
 from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from detector_bench.labelling.web.desk import Desk, Person
-from detector_bench.labelling.web.static_files import STATIC
+from detector_bench.labelling.web.desk import Desk, Person, page
 
 logger = logging.getLogger(__name__)
 
@@ -165,7 +163,7 @@ def _refusal(scope: Scope, refused: _Refused) -> Response:
     if not is_page(str(scope["path"])) or scope["method"] not in ("GET", "HEAD"):
         return JSONResponse(error_body(refused.message), status_code=refused.status)
     if refused.needs_token:
-        return _page("sign-in.html", refused.message, status=refused.status)
+        return HTMLResponse(page("sign-in", message=refused.message), status_code=refused.status)
     return message_page(refused.message, status=refused.status)
 
 
@@ -176,12 +174,7 @@ def error_body(message: str, **more: Any) -> dict[str, Any]:
 
 def message_page(message: str, *, status: HTTPStatus) -> HTMLResponse:
     """A page with one sentence, and the way back."""
-    return _page("message.html", message, status=status)
-
-
-def _page(name: str, message: str, *, status: HTTPStatus) -> HTMLResponse:
-    page = (STATIC / name).read_text(encoding="utf-8")
-    return HTMLResponse(page.replace("{message}", escape(message)), status_code=status)
+    return HTMLResponse(page("message", message=message), status_code=status)
 
 
 def keep_token(response: Response, *, name: str, token: str, secure: bool) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from detector_bench.labelling import Question, Task
-from detector_bench.vocabulary import LOW_QUALITY_REASONS
+from detector_bench.vocabulary import LOW_QUALITY, LOW_QUALITY_REASONS, OTHERS
 from detector_bench.vocabulary.monk_scale import MONK_SHADES
 
 COMMAND_KEYS = frozenset("glnosuz?+-")
@@ -100,3 +100,10 @@ def reason_views() -> list[dict[str, str]]:
         for number, name in enumerate(LOW_QUALITY_REASONS, start=1)
         for text, hint in [_REASONS.get(name, (name.replace("_", " ").capitalize(), ""))]
     ]
+
+
+def label_texts(question: Question, *, task: Task) -> dict[str, str]:
+    """Labels and their names, in the question's order."""
+    choices = question_view(question, task=task)["choices"]
+    names = {str(choice["label"]): str(choice["text"]) for choice in choices}
+    return names | {LOW_QUALITY: "Low quality", OTHERS: "Other"}

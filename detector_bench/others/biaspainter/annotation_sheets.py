@@ -12,9 +12,8 @@ from pathlib import Path
 import pandas as pd
 
 from detector_bench.atomic_files import write_text
-from detector_bench.dataset.findings import Findings
 from detector_bench.dataset.table_reading import read_any_table
-from detector_bench.dataset.text_table import TextTable
+from detector_bench.dataset.text_table import Findings, TextTable
 from detector_bench.errors import ConfigError, Problem, nearest_hint
 from detector_bench.others.biaspainter.sampling import UNCHANGED, Sample
 

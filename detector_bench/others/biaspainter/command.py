@@ -231,7 +231,7 @@ def _word_scores(
 def _settings(preset: str, age_threshold: float | None, skin_tone_threshold: float | None) -> BiasPainterScores:
     from pydantic import ValidationError
 
-    from detector_bench.config_errors import config_error_from
+    from detector_bench.errors import config_error_from
     from detector_bench.others.biaspainter.settings import BiasPainterScores
 
     try:

@@ -9,10 +9,9 @@ from pathlib import Path
 
 import numpy as np
 
-from detector_bench.dataset.findings import Findings
-from detector_bench.dataset.label_values import as_numbers
+from detector_bench.dataset.consensus import as_numbers
 from detector_bench.dataset.table_reading import read_any_table
-from detector_bench.dataset.text_table import TextTable
+from detector_bench.dataset.text_table import Findings, TextTable
 from detector_bench.errors import Problem, nearest_hint
 from detector_bench.metrics.counts import FloatArray
 

@@ -19,8 +19,8 @@ from detector_bench.others.biaspainter.settings import (
     WORD_SCORE,
     BiasPainterScores,
 )
-from detector_bench.results.schema import METRIC_COLUMNS
 from detector_bench.vocabulary import ALL
+from detector_bench.vocabulary.columns import METRIC_COLUMNS
 
 JUDGE = "released_sheet"
 """Stands in the column `detector` of the rows: the authors' own measurements."""

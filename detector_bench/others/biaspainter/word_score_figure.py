@@ -9,15 +9,17 @@ from typing import TYPE_CHECKING, NamedTuple
 import pandas as pd
 
 from detector_bench.errors import ConfigError
-from detector_bench.figures.drawing import Drawing, caption, counted
-from detector_bench.figures.style import (
+from detector_bench.figures.drawing import (
     GREY,
     INCHES,
     MAX_HEIGHT,
     MINUS,
     PALE,
     SMALL_TEXT_SIZE,
+    Drawing,
     Width,
+    caption,
+    counted,
     new_figure,
     series_style,
     shortened,

@@ -17,14 +17,17 @@ References = Annotated[
     Path,
     typer.Argument(metavar="REFERENCES", help="Folder with BIGbench's JSON files, one of them, or a table."),
 ]
-Weights = Annotated[Path | None, typer.Option("--weights", metavar="FILE", help="Weights of prompts.")]
 Categories = Annotated[Path | None, typer.Option("--categories", metavar="FILE", help="category.json")]
 Pairs = Annotated[Path | None, typer.Option("--pairs", metavar="FILE", help="Pairs of prompts.")]
 
 
 @command
 def check(
-    references: References, *, weights: Weights = None, categories: Categories = None, pairs: Pairs = None
+    references: References,
+    *,
+    weights: options.PromptWeights = None,
+    categories: Categories = None,
+    pairs: Pairs = None,
 ) -> None:
     """Read reference shares, weights, categories and pairs; list every mistake and how it is mended.
 
@@ -40,7 +43,7 @@ def convert(
     references: References,
     *,
     out: options.Out,
-    weights: Weights = None,
+    weights: options.PromptWeights = None,
     categories: Categories = None,
     pairs: Pairs = None,
 ) -> None:

@@ -16,10 +16,9 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from detector_bench.dataset.findings import Findings, shorten
-from detector_bench.dataset.label_values import as_numbers
+from detector_bench.dataset.consensus import as_numbers
 from detector_bench.dataset.table_reading import SUFFIXES, read_table
-from detector_bench.dataset.text_table import TextTable
+from detector_bench.dataset.text_table import Findings, TextTable, shorten
 from detector_bench.errors import Problem, nearest_hint
 from detector_bench.others.bigbench.benchmark import SUM_TOLERANCE, Benchmark, Pair, ReferenceNames
 from detector_bench.others.bigbench.classes import PROTECTED, accepted_words

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from detector_bench.dataset.prompt_statements import bases_of, stated_by
+from detector_bench.dataset.prompts import bases_of, stated_by
 from detector_bench.errors import ConfigError, nearest_hint
 from detector_bench.metrics import Scopes
 from detector_bench.metrics.counts import FloatArray

@@ -9,11 +9,9 @@ import re
 from pathlib import Path
 from typing import Any
 
-from detector_bench.dataset.findings import Findings
+from detector_bench.dataset.text_table import Findings
 from detector_bench.errors import ConfigError, Problem
-from detector_bench.prompt_lists.cell_checks import Cell, check_text
-from detector_bench.prompt_lists.json_reading import read_json_object
-from detector_bench.prompt_lists.prompt_list import Prompt
+from detector_bench.prompt_lists.prompt_list import ListCell, Prompt, check_text, read_json_object
 
 REFERENCE_ATTRIBUTES = frozenset({"gender", "age", "race"})
 IMAGEBITE_KEYS = frozenset({"requirements", "ethical_concerns", "dimensions"})
@@ -54,7 +52,7 @@ def read_reference_prompts(path: Path) -> tuple[list[Prompt], list[str]]:
     prompts: list[Prompt] = []
     n_pairs = 0
     for text, shares in content.items():
-        cell = Cell(path.name, None, text, text)
+        cell = ListCell(path.name, None, text, text)
         subjects = _subjects(shares)
         if not check_text(cell, findings):
             continue
@@ -69,7 +67,7 @@ def read_reference_prompts(path: Path) -> tuple[list[Prompt], list[str]]:
             prompts.append(_one_person(text))
     findings.add_kind(wrong)
     if not content:
-        findings.add(Cell(path.name, None, "", "{}").problem("no prompts", accepted="prompts as keys"))
+        findings.add(ListCell(path.name, None, "", "{}").problem("no prompts", accepted="prompts as keys"))
     findings.raise_if_any()
     return prompts, [_note(n_pairs)] if n_pairs else []
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from detector_bench.dataset.findings import Findings, shorten
+from detector_bench.dataset.text_table import Findings, shorten
 from detector_bench.errors import Problem
 from detector_bench.others.bigbench.benchmark import (
     SUM_TOLERANCE,
@@ -22,8 +22,7 @@ from detector_bench.others.bigbench.benchmark import (
 )
 from detector_bench.others.bigbench.classes import PROTECTED
 from detector_bench.others.bigbench.prompts import UNKNOWN_CATEGORY, read_reference_prompts
-from detector_bench.prompt_lists.json_reading import read_json_object
-from detector_bench.prompt_lists.prompt_list import PromptList
+from detector_bench.prompt_lists.prompt_list import PromptList, read_json_object
 
 REFERENCE_FILES = ("oc_gt.json", "char_gt.json", "sr_gt.json")
 WEIGHTS_FILE, CATEGORIES_FILE, PAIRS_FILE = "weight.json", "category.json", "eta.json"

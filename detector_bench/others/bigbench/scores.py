@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from detector_bench.dataset.prompt_statements import weights_of
+from detector_bench.dataset.prompts import weights_of
 from detector_bench.errors import ConfigError
 from detector_bench.metrics import Scopes
 from detector_bench.metrics.counts import FloatArray, Score, divide

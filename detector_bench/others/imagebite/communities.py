@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from detector_bench.dataset.label_values import CLASS_STARTS
+from detector_bench.dataset.consensus import CLASS_STARTS
 from detector_bench.errors import ConfigError, nearest_hint
 from detector_bench.vocabulary import ATTRIBUTES, OTHERS, PARTLY, attribute_named
 

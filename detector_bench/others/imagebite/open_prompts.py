@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from detector_bench.dataset.prompt_statements import stated_by
+from detector_bench.dataset.prompts import stated_by
 from detector_bench.others.judgements import NO_CELL, Judgements
 
 

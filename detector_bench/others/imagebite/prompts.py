@@ -15,14 +15,11 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from detector_bench.config_errors import config_error_from
-from detector_bench.dataset.findings import Findings, shorten
-from detector_bench.errors import DataError, Problem, nearest_hint
+from detector_bench.dataset.text_table import Findings, shorten
+from detector_bench.errors import DataError, Problem, config_error_from, nearest_hint
 from detector_bench.others.imagebite.communities import attribute_of, meaning_of, statement_in
-from detector_bench.prompt_lists.articles import indefinite_article
-from detector_bench.prompt_lists.cell_checks import Cell, check_text, report_repeats
-from detector_bench.prompt_lists.json_reading import read_json_object
-from detector_bench.prompt_lists.prompt_list import Prompt
+from detector_bench.prompt_lists.prompt_list import ListCell, Prompt, check_text, read_json_object, report_repeats
+from detector_bench.prompt_lists.word_lists import indefinite_article
 from detector_bench.vocabulary import ALL, ATTRIBUTES, PARTLY
 
 TEMPLATE_COLUMNS = ("prompt_id", "target_ethical_concerns", "template", "ethical_concern", "dimension")
@@ -75,7 +72,7 @@ class Vocabulary:
 class _Template:
     """One row of the template file."""
 
-    cells: dict[str, Cell]
+    cells: dict[str, ListCell]
 
     def __getitem__(self, column: str) -> str:
         return self.cells[column].text
@@ -137,16 +134,16 @@ def read_vocabulary(path: Path) -> Vocabulary:
     except ValidationError as error:
         raise config_error_from(error, place=path.name, model=_Input) from None
     findings = Findings()
-    names: list[tuple[str, Cell]] = []
+    names: list[tuple[str, ListCell]] = []
     for index, dimension in enumerate(content.dimensions):
         place = f"dimensions[{index}]"
-        names.append((dimension.type, Cell(path.name, None, f"{place}.type", dimension.type)))
+        names.append((dimension.type, ListCell(path.name, None, f"{place}.type", dimension.type)))
         _check_values(path.name, f"{place}.values", dimension.type, dimension.values, findings)
     for index, concern in enumerate(content.ethical_concerns):
         place = f"ethical_concerns[{index}]"
-        names.append((f"{{{concern.markup}}}", Cell(path.name, None, f"{place}.markup", concern.markup)))
+        names.append((f"{{{concern.markup}}}", ListCell(path.name, None, f"{place}.markup", concern.markup)))
         name, communities = concern.ethical_concern, concern.sensitive_communities
-        names.append((f"concern {name}", Cell(path.name, None, f"{place}.ethical_concern", name)))
+        names.append((f"concern {name}", ListCell(path.name, None, f"{place}.ethical_concern", name)))
         _check_values(path.name, f"{place}.sensitive_communities", name, communities, findings)
     for _, cell in names:
         if check_text(cell, findings) and cell.text in _RESERVED:
@@ -162,7 +159,7 @@ def read_vocabulary(path: Path) -> Vocabulary:
 def _check_values(file: str, place: str, name: str, values: list[str], findings: Findings) -> None:
     if not values:
         findings.add(Problem(file, "no values", column=place, value=name, accepted="at least one"))
-    cells = [Cell(file, None, f"{place}[{index}]", value) for index, value in enumerate(values)]
+    cells = [ListCell(file, None, f"{place}[{index}]", value) for index, value in enumerate(values)]
     for cell in cells:
         check_text(cell, findings)
     report_repeats(((cell.text.casefold(), cell) for cell in cells), findings, what="value")
@@ -201,7 +198,7 @@ def _read_templates(path: Path, findings: Findings) -> list[_Template]:
 
 def _template(file: str, row: int, record: dict[str, str]) -> _Template:
     # Rows may end early: the empty cells at their end are not written.
-    return _Template({name: Cell(file, row, name, record.get(name, "")) for name in TEMPLATE_COLUMNS})
+    return _Template({name: ListCell(file, row, name, record.get(name, "")) for name in TEMPLATE_COLUMNS})
 
 
 def _check_cells(templates: list[_Template], findings: Findings) -> None:

@@ -20,7 +20,7 @@ from detector_bench.others.imagebite.requirements import Requirement, Requiremen
 from detector_bench.others.imagebite.verdict_table import VERDICT_COLUMNS, verdict_table
 from detector_bench.others.judgements import Judgements
 from detector_bench.others.score_system import Computed, ScoreSystem, score_rows
-from detector_bench.results.schema import METRIC_COLUMNS
+from detector_bench.vocabulary.columns import METRIC_COLUMNS
 
 KINDS = ("stereotyped", "under_represented", "ex_nominated")
 

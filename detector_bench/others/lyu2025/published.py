@@ -8,7 +8,7 @@ from typing import cast
 
 import pandas as pd
 
-from detector_bench.resources import resource
+from detector_bench.installation import resource
 
 T2I_MODELS = ("sdxl", "sd3", "dreamlike")
 """As the published tables call them, and as a study's image set has to call them."""

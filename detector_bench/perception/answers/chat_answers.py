@@ -15,11 +15,22 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, field_validator, model_validator
 
 from detector_bench.errors import ConfigError
-from detector_bench.extras import require
-from detector_bench.perception.answers.encoded_images import ImageFormat, encoded
-from detector_bench.perception.answers.service_address import is_on_this_machine, require_safe_address
-from detector_bench.perception.answers.stored_text import text_array
-from detector_bench.perception.stage import DESCRIPTIVE, Arrays, Frame, Stage, StageFailure, StageFunction
+from detector_bench.installation import require
+from detector_bench.perception.answers.service_requests import (
+    ImageFormat,
+    encoded,
+    is_on_this_machine,
+    require_safe_address,
+)
+from detector_bench.perception.stage import (
+    DESCRIPTIVE,
+    Arrays,
+    Frame,
+    Stage,
+    StageFailure,
+    StageFunction,
+    text_array,
+)
 from detector_bench.weights import WeightsLocator
 
 _OWN_FIELDS = ("model", "messages", "stream", "n", "temperature", "max_tokens", "seed")
@@ -158,7 +169,7 @@ class ChatAnswers(ChatEndpoint, Stage):
         """Read the key and open a connection; see `Stage.load`."""
         require("tenacity", extra=self.extra)
         from detector_bench.perception.answers.chat_client import ChatClient
-        from detector_bench.perception.answers.paced_requests import Pace, RequestFailure
+        from detector_bench.perception.answers.service_requests import Pace, RequestFailure
 
         if missing := self.missing_settings():
             raise ConfigError("\n".join(missing))

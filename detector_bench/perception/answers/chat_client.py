@@ -26,8 +26,7 @@ import httpx
 from pydantic import BaseModel, Field, ValidationError
 
 from detector_bench.errors import ConfigError, DetectorBenchError
-from detector_bench.perception.answers.hidden_secrets import Secrets
-from detector_bench.perception.answers.paced_requests import Pace, PacedRequests, RequestFailure
+from detector_bench.perception.answers.service_requests import Pace, PacedRequests, RequestFailure, Secrets
 
 _BUSY = frozenset(
     {

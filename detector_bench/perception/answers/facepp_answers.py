@@ -10,13 +10,20 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, Field, FiniteFloat, ValidationError, field_validator
 
-from detector_bench.extras import require
-from detector_bench.perception.answers.encoded_images import ImageFormat, encoded
-from detector_bench.perception.answers.facepp_credentials import Credentials, missing_credentials
-from detector_bench.perception.answers.service_address import require_safe_address
-from detector_bench.perception.answers.stored_text import text_array, text_in
+from detector_bench.installation import require
+from detector_bench.perception.answers.facepp_client import Credentials, missing_credentials
+from detector_bench.perception.answers.service_requests import ImageFormat, encoded, require_safe_address
 from detector_bench.perception.boxes import boxes, largest
-from detector_bench.perception.stage import DESCRIPTIVE, Arrays, Frame, Stage, StageFailure, StageFunction
+from detector_bench.perception.stage import (
+    DESCRIPTIVE,
+    Arrays,
+    Frame,
+    Stage,
+    StageFailure,
+    StageFunction,
+    text_array,
+    text_in,
+)
 from detector_bench.weights import WeightsLocator
 
 SHORTEST_SIDE = 48
@@ -161,7 +168,7 @@ class FaceppAnswers(Stage):
         """Read key and secret and open a connection; see `Stage.load`."""
         require("tenacity", extra=self.extra)
         from detector_bench.perception.answers.facepp_client import FaceppClient
-        from detector_bench.perception.answers.paced_requests import Pace, RequestFailure
+        from detector_bench.perception.answers.service_requests import Pace, RequestFailure
 
         pace = Pace(
             requests_per_second=self.requests_per_second,

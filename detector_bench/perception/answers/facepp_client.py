@@ -20,15 +20,53 @@ been paid for all the same; nothing on this side can tell.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any
 
 import httpx
 
 from detector_bench.errors import ConfigError, DetectorBenchError
-from detector_bench.perception.answers.facepp_credentials import KEY_VARIABLE, SECRET_VARIABLE, Credentials
-from detector_bench.perception.answers.paced_requests import Pace, PacedRequests, RequestFailure
+from detector_bench.perception.answers.service_requests import Pace, PacedRequests, RequestFailure, Secrets
+
+KEY_VARIABLE = "FACEPP_API_KEY"
+SECRET_VARIABLE = "FACEPP_API_SECRET"  # noqa: S105 - the name of a variable, no secret
+
+
+def missing_credentials() -> tuple[str, ...]:
+    """Which of the two environment variables is not set, a line each."""
+    return tuple(
+        f"the environment variable {name} is not set; set it to the {what} of your Face++ account"
+        for name, what in ((KEY_VARIABLE, "API key"), (SECRET_VARIABLE, "API secret"))
+        if not os.environ.get(name, "").strip()
+    )
+
+
+@dataclass(frozen=True)
+class Credentials:
+    """Key and secret; neither shows when this is printed."""
+
+    key: str = field(repr=False)
+    secret: str = field(repr=False)
+
+    @classmethod
+    def from_environment(cls) -> Credentials:
+        """Read both variables.
+
+        Raises:
+            ConfigError: one is not set.
+        """
+        if missing := missing_credentials():
+            raise ConfigError("\n".join(missing))
+        return cls(os.environ[KEY_VARIABLE].strip(), os.environ[SECRET_VARIABLE].strip())
+
+    @property
+    def secrets(self) -> Secrets:
+        """Both, to be kept out of everything that is shown."""
+        return Secrets((self.key, self.secret))
+
 
 ATTRIBUTES = "gender,age"
 

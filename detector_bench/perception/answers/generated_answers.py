@@ -13,19 +13,19 @@ from PIL import Image
 from pydantic import Field
 
 from detector_bench.errors import ConfigError, WeightsError
-from detector_bench.extras import require
-from detector_bench.perception.answers.stored_text import text_array, text_in
-from detector_bench.perception.stage import DESCRIPTIVE, Arrays, Frame, Stage, StageFunction
+from detector_bench.installation import require
+from detector_bench.perception.stage import DESCRIPTIVE, Arrays, Frame, Stage, StageFunction, text_array, text_in
 from detector_bench.perception.torch_settings import (
     Precision,
     TorchSettings,
     chosen_device,
     chosen_precision,
     exact_convolutions,
+    from_folder,
+    silenced,
 )
-from detector_bench.perception.transformers_loading import from_folder, silenced
 from detector_bench.weights import Checkpoint, WeightsLocator
-from detector_bench.weights.checkpoints import CheckpointField
+from detector_bench.weights.files import CheckpointField
 
 
 class Generation(TorchSettings):

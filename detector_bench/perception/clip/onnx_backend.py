@@ -12,7 +12,7 @@ from PIL import Image
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from detector_bench.errors import ConfigError, WeightsError, nearest_hint
-from detector_bench.extras import require
+from detector_bench.installation import require
 from detector_bench.perception.clip.embeddings import (
     ImageEncoder,
     Pixels,

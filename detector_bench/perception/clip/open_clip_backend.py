@@ -14,7 +14,7 @@ from PIL import Image
 from pydantic import model_validator
 
 from detector_bench.errors import ConfigError, WeightsError, nearest_hint
-from detector_bench.extras import require
+from detector_bench.installation import require
 from detector_bench.perception.clip.embeddings import (
     ImageEncoder,
     Pixels,
@@ -32,8 +32,7 @@ from detector_bench.perception.torch_settings import (
     shorten_products,
 )
 from detector_bench.weights import Weights, WeightsLocator
-from detector_bench.weights.checkpoints import CheckpointField
-from detector_bench.weights.files import WeightsField
+from detector_bench.weights.files import CheckpointField, WeightsField
 
 _SETTINGS = "open_clip_config.json"
 _PREFERRED_WEIGHTS = "open_clip_model.safetensors"

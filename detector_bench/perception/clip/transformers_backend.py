@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from detector_bench.errors import ConfigError, WeightsError
-from detector_bench.extras import require
+from detector_bench.installation import require
 from detector_bench.perception.clip.embeddings import (
     ImageEncoder,
     Pixels,
@@ -25,12 +25,13 @@ from detector_bench.perception.torch_settings import (
     chosen_device,
     chosen_precision,
     exact_convolutions,
+    from_folder,
     shorten_products,
+    silenced,
 )
-from detector_bench.perception.transformers_loading import from_folder, silenced
 from detector_bench.weights import Checkpoint, Weights, WeightsLocator
 from detector_bench.weights.catalogue import CLIP_VIT_LARGE_PATCH14
-from detector_bench.weights.checkpoints import CheckpointField
+from detector_bench.weights.files import CheckpointField
 
 _TOKENIZER_FILES = (("tokenizer.json",), ("vocab.json", "merges.txt"))
 

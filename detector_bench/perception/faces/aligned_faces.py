@@ -3,21 +3,48 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from detector_bench.extras import require
+from detector_bench.installation import require
 from detector_bench.perception.boxes import largest
 from detector_bench.perception.faces.dlib_cnn_stages import DlibCnnOnnxFaces
 from detector_bench.perception.faces.dlib_resizing import LongestSide, resize_to_longest, scaled
-from detector_bench.perception.faces.face_chips import aligned_chips
 from detector_bench.perception.stage import Arrays, Frame, Stage, StageField, StageFunction
 from detector_bench.weights import WeightsFile, WeightsLocator
 from detector_bench.weights.catalogue import FACE_LANDMARKS_5
 from detector_bench.weights.files import WeightsField
+
+
+def aligned_chips(
+    dlib: Any,
+    landmarks: Any,
+    pixels: NDArray[np.uint8],
+    corners: NDArray[Any],
+    *,
+    sizes: Sequence[int],
+    padding: float,
+) -> list[NDArray[np.uint8]]:
+    """Cut one face out at several sizes.
+
+    Args:
+        dlib: the dlib module.
+        landmarks: a loaded dlib shape predictor.
+        pixels: (height, width, 3), RGB.
+        corners: left, top, right, bottom of the face box, right and bottom outside the box.
+        sizes: sides of the square chips in pixels.
+        padding: border around the face as a share of its size: dlib's default is 0.2, FairFace takes 0.25.
+
+    Returns:
+        One (size, size, 3) array per size, each cut from the image itself: a smaller chip is not a shrunk
+        larger one.
+    """
+    left, top, right, bottom = (round(float(value)) for value in corners)
+    shape = landmarks(pixels, dlib.rectangle(left, top, right - 1, bottom - 1))
+    return [dlib.extract_image_chip(pixels, dlib.get_face_chip_details(shape, size, padding)) for size in sizes]
 
 
 class AlignedFaces(Stage):

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from detector_bench.errors import WeightsError
-from detector_bench.extras import require
+from detector_bench.installation import require
 from detector_bench.perception.faces.dlib_cnn_pyramid import TiledPyramid, tile
 from detector_bench.perception.faces.dlib_cnn_weights import DetectorWeights, Floats
 from detector_bench.perception.networks.onnx_session import note_providers, with_exact_numbers

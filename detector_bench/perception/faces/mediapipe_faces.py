@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from detector_bench.errors import WeightsError
-from detector_bench.extras import require
+from detector_bench.installation import require
 from detector_bench.perception.boxes import boxes
 from detector_bench.perception.stage import Arrays, Frame, Stage, StageFunction
 from detector_bench.perception.torch_settings import OF_THE_FILE

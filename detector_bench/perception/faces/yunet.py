@@ -10,7 +10,7 @@ import numpy as np
 from pydantic import Field
 
 from detector_bench.errors import WeightsError
-from detector_bench.extras import require
+from detector_bench.installation import require
 from detector_bench.perception.boxes import boxes
 from detector_bench.perception.stage import Arrays, Frame, Stage, StageFunction
 from detector_bench.weights import WeightsFile, WeightsLocator

@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from detector_bench.extras import require
+from detector_bench.installation import require
+from detector_bench.perception.faces.aligned_faces import aligned_chips
 from detector_bench.perception.faces.dlib_faces import DlibHogFaces
-from detector_bench.perception.faces.face_chips import aligned_chips
 from detector_bench.perception.networks.onnx_session import open_session
 from detector_bench.perception.stage import Arrays, Frame, Stage, StageField, StageFunction
 from detector_bench.perception.torch_settings import OF_THE_FILE

@@ -12,7 +12,7 @@ from PIL import Image
 from pydantic import Field
 
 from detector_bench.errors import ConfigError, WeightsError
-from detector_bench.extras import require
+from detector_bench.installation import require
 from detector_bench.perception.faces.aligned_faces import AlignedFaces
 from detector_bench.perception.networks.onnx_session import open_session, session_device
 from detector_bench.perception.stage import Arrays, Frame, Stage, StageField, StageFunction

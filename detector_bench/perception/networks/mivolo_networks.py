@@ -10,12 +10,11 @@ from typing import Annotated, Any, Literal, NamedTuple
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from detector_bench.errors import ConfigError, MissingExtraError, WeightsError
-from detector_bench.extras import is_installed, require
-from detector_bench.perception.transformers_loading import silenced
+from detector_bench.installation import is_installed, require
+from detector_bench.perception.torch_settings import silenced
 from detector_bench.weights import Weights, WeightsLocator
 from detector_bench.weights.catalogue import MIVOLO_IMDB, MIVOLO_V2
-from detector_bench.weights.checkpoints import CheckpointField
-from detector_bench.weights.files import WeightsField
+from detector_bench.weights.files import CheckpointField, WeightsField
 
 INSTALL = (
     "pip install 'setuptools<81' && pip install --no-deps --no-build-isolation "

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from detector_bench.errors import ConfigError, nearest_hint
-from detector_bench.extras import require
-from detector_bench.perception.crop import Crop
+from detector_bench.installation import require
+from detector_bench.perception.boxes import Crop
 from detector_bench.perception.networks.onnx_session import open_session, session_device
 from detector_bench.perception.stage import Arrays, Frame, Stage, StageFunction
 from detector_bench.perception.torch_settings import OF_THE_FILE

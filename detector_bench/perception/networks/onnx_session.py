@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from detector_bench.errors import WeightsError
-from detector_bench.extras import require
+from detector_bench.installation import require
 
 _OPENED: set[str] = set()
 """The providers that sessions of this process really got; onnxruntime falls back to the CPU without an error."""

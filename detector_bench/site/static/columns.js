@@ -1,6 +1,6 @@
 "use strict";
 
-/* Columns as Python writes them (site/column_files.py), turned into typed arrays. */
+/* Columns as Python writes them (site/image_columns.py), turned into typed arrays. */
 
 detectorBenchReport.parts.columns = (() => {
   const TYPES = { u1: Uint8Array, u2: Uint16Array, u4: Uint32Array, i2: Int16Array, f4: Float32Array };

@@ -1,1 +1,0 @@
-"""Labels in and out in the formats of other programs."""

@@ -1,1 +1,0 @@
-"""Facial skin: which pixels of a face are skin, and their mean colour."""

@@ -1,1 +1,0 @@
-"""Person and face boxes by YOLO networks."""

@@ -1,0 +1,79 @@
+"""The columns of the tables that the rooms hand to each other: names, types and their meaning."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from detector_bench.vocabulary import ATTRIBUTES
+
+IMAGE_COLUMNS = ("image_id", "path", "t2i_model", "prompt_id")
+PROMPT_COLUMNS = ("prompt_id", "category", "word", "prompt")
+
+STATED_PREFIX = "stated_"
+STATED_COLUMNS = {attribute: STATED_PREFIX + attribute for attribute in ATTRIBUTES}
+"""Optional columns of the prompts, by attribute: what the prompt asks for ("one White Dancer": `white`), a word of
+`Attribute.statements`; empty where it leaves the attribute open. Without the column nothing is known of it."""
+
+BASE_PROMPT_COLUMN = "base_prompt_id"
+"""Optional column of the prompts: the id of the same prompt without what it states ("one Dancer"), or empty."""
+
+WEIGHT_COLUMN = "weight"
+"""Optional column of the prompts: what a prompt counts for in a weighted mean, a number above 0. An empty cell
+stands for the weight of its base prompt."""
+
+OPTIONAL_PROMPT_COLUMNS = (*STATED_COLUMNS.values(), BASE_PROMPT_COLUMN, WEIGHT_COLUMN)
+
+LABEL_COLUMNS = ("image_id", "annotator", "attribute", "label", "reason")
+
+VALUE_COLUMN = "value"
+"""Optional column of the labels, and one of the predictions: a number beside a class, in the attribute's unit."""
+
+PREDICTIONS = pa.schema(
+    [
+        pa.field("image_id", pa.string(), nullable=False),
+        pa.field("detector", pa.string(), nullable=False),
+        pa.field("attribute", pa.string(), nullable=False),
+        pa.field("status", pa.string(), nullable=False),  # clear, filtered or error
+        pa.field("reason", pa.string()),  # why it is filtered, or what went wrong
+        pa.field("label", pa.string()),  # the class of a clear image
+        pa.field("score", pa.float64()),  # the detector's probability of that label, 0 to 1
+        pa.field("value", pa.float64()),  # a measured number: age in years, skin tone
+        pa.field("raw", pa.string()),  # an answer before it was parsed
+        pa.field("image_sha256", pa.string()),  # the content that was judged; null when it could not be read
+    ]
+)
+"""One row per image and attribute; a folder `predictions/<detector>/` holds one detector's rows."""
+
+METRIC_COLUMNS = (
+    "detector",
+    "attribute",
+    "t2i_model",
+    "category",
+    "prompt_id",
+    "metric",
+    "n_clear",
+    "variant",
+    "value",
+    "ci_low",
+    "ci_high",
+    "n",
+    "n_left_out",
+)
+"""One row per number. `t2i_model`, `category` and `prompt_id` are "all" where the number covers all of them.
+
+`n_clear` says, for bias scores of a detector, whose count of clear images is the denominator ("detector" or
+"human"), and is empty elsewhere. `variant` says which definition the number follows, where there are several: a
+score system's preset (such as `as_published`, `as_code`, `as_paper`) or an ImageBiTe requirement's name; it is
+empty for all other metrics. `n` is how many images (shares, mean errors), prompts (means over prompts) or
+classes (means over classes) the number rests on; `n_left_out` is how many it had to leave out: images with an
+error, or prompts or classes without a score.
+"""
+
+LABEL_DOUBT_COLUMNS = ("labelled_by", *METRIC_COLUMNS)
+"""One row per number of a metric table, had the truth been other labels than the consensus. `labelled_by` says
+which: an annotator's name, "all_agree" or "dawid_skene"."""
+
+CONFUSION_COLUMNS = ("detector", "attribute", "t2i_model", "category", "human_label", "verdict", "images")
+"""One row per cell of a confusion matrix: how many images with this human label got this verdict. `verdict` is a
+class, "filtered", or "no_verdict" (an error, or never run). `t2i_model` and `category` are "all" where the number
+covers all of them. Human labels without an image have no row, verdicts without one have a 0."""

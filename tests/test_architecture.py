@@ -1,0 +1,172 @@
+"""Rooms know only what stands below them, no modules import each other in circles, every name has one meaning."""
+
+from __future__ import annotations
+
+import ast
+from collections import defaultdict
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+import detector_bench
+
+PACKAGE = Path(detector_bench.__file__).parent
+
+ORDER = (
+    ("errors",),
+    ("atomic_files", "installation", "registry"),
+    ("plugins", "quickstart"),
+    ("vocabulary",),
+    ("dataset", "weights"),
+    ("perception",),
+    ("detectors",),
+    ("runner",),
+    ("conformance", "metrics"),
+    ("labelling", "prompt_lists"),
+    ("evaluation",),
+    ("results",),
+    ("tables",),
+    ("figures",),
+    ("others",),
+    ("study_file",),
+    ("detector_entry",),
+    ("study", "study_evaluation"),
+    ("site",),
+    ("cli",),
+    ("__init__", "__main__"),
+)
+"""The rooms and single modules of the package, the lowest first; those of one line do not know each other."""
+
+ONLY = {
+    "vocabulary": {"errors"},
+    "metrics": {"errors", "registry", "plugins", "vocabulary"},
+    "labelling": {"errors", "atomic_files", "installation", "vocabulary", "dataset", "metrics"},
+    "prompt_lists": {"errors", "atomic_files", "installation", "registry", "vocabulary", "dataset", "metrics"},
+}
+"""Rooms that may know less than all that stands below them: what a number is hangs on no detector and no file."""
+
+SHARED_NAMES: dict[str, str] = {}
+"""Public classes that may share a name, each with the reason."""
+
+MADE_OF_TWO = {("study", "study_evaluation")}
+"""Modules that are one room together."""
+
+
+class Arrow(NamedTuple):
+    """One module imports another."""
+
+    source: str
+    target: str
+    line: int
+
+    def __str__(self) -> str:
+        return f"{self.source}:{self.line} imports {self.target}"
+
+
+@cache
+def modules() -> dict[str, Path]:
+    """Every module's file, by its name without `detector_bench.`; a package is called like its folder."""
+    found = {}
+    for path in PACKAGE.rglob("*.py"):
+        parts = path.relative_to(PACKAGE).with_suffix("").parts
+        is_package = parts[-1] == "__init__" and len(parts) > 1
+        found[".".join(parts[:-1] if is_package else parts)] = path
+    return found
+
+
+@cache
+def arrows() -> tuple[Arrow, ...]:
+    """All imports between modules of the package: also those inside functions, and those for types alone."""
+    return tuple(arrow for name, path in sorted(modules().items()) for arrow in _arrows_of(name, path))
+
+
+def _arrows_of(name: str, path: Path) -> Iterator[Arrow]:
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            imported = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{name}: relative imports hide the room that they come from"
+            imported = [f"{node.module}.{alias.name}" for alias in node.names]
+        else:
+            continue
+        for each in imported:
+            root, _, rest = each.partition(".")
+            # The package's own version is there before anything else is.
+            if root == "detector_bench" and rest != "__version__":
+                target = _module_of(rest)
+                if target != name:
+                    yield Arrow(name, target, node.lineno)
+
+
+def _module_of(dotted: str) -> str:
+    while dotted and dotted not in modules():
+        dotted = dotted.rpartition(".")[0]
+    return dotted or "__init__"
+
+
+def room(module: str) -> str:
+    """The folder of the package, or the single module, that a module belongs to."""
+    return module.partition(".")[0]
+
+
+def test_every_room_has_its_place_in_the_order() -> None:
+    there = {room(module) for module in modules()}
+    named = [each for level in ORDER for each in level]
+    assert sorted(named) == sorted(there)
+    assert set(ONLY) <= there
+
+
+def test_rooms_know_only_what_stands_below_them() -> None:
+    height = {each: level for level, rooms in enumerate(ORDER) for each in rooms}
+    together = {*MADE_OF_TWO, *((b, a) for a, b in MADE_OF_TWO)}
+    between = [arrow for arrow in arrows() if room(arrow.source) != room(arrow.target)]
+    wrong = [
+        str(arrow)
+        for arrow in between
+        if height[room(arrow.source)] <= height[room(arrow.target)]
+        and (room(arrow.source), room(arrow.target)) not in together
+    ]
+    wrong += [
+        str(arrow)
+        for arrow in between
+        if room(arrow.source) in ONLY and room(arrow.target) not in ONLY[room(arrow.source)]
+    ]
+    assert not wrong, "\n".join(dict.fromkeys(wrong))
+
+
+def test_no_modules_import_each_other_in_a_circle() -> None:
+    imports: dict[str, set[str]] = defaultdict(set)
+    for arrow in arrows():
+        # A package is imported before what is in it.
+        parents = [".".join(arrow.target.split(".")[:depth]) for depth in range(1, arrow.target.count(".") + 1)]
+        around = [each for each in parents if each in modules() and not f"{arrow.source}.".startswith(f"{each}.")]
+        imports[arrow.source] |= {arrow.target, *around}
+    circles = [", ".join(sorted(circle)) for circle in _circles(imports)]
+    assert not circles, "\n".join(circles)
+
+
+def _circles(imports: dict[str, set[str]]) -> list[set[str]]:
+    """Groups of modules of which each can be reached from each."""
+    reached: dict[str, set[str]] = {}
+    for start in modules():
+        found, waiting = set(), [start]
+        while waiting:
+            new = imports[waiting.pop()] - found
+            found |= new
+            waiting += new
+        reached[start] = found
+    on_one = {start: {other for other in reached[start] if start in reached[other]} for start in modules()}
+    return [set(each) for each in {frozenset(group) for group in on_one.values()} if each]
+
+
+def test_a_class_has_a_name_of_its_own() -> None:
+    places: dict[str, list[str]] = defaultdict(list)
+    for module, path in sorted(modules().items()):
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                places[node.name].append(module)
+    shared = {name: ", ".join(where) for name, where in places.items() if len(where) > 1}
+    unexplained = [f"{name}: {where}" for name, where in shared.items() if name not in SHARED_NAMES]
+    assert not unexplained, "\n".join(unexplained)
+    assert set(SHARED_NAMES) <= set(shared)
