@@ -170,6 +170,11 @@ def opened(folder: Path, *, image_set: Path | None, n_clear: str | None = None) 
     from detector_bench.study_results import Results
 
     results = Results.open(folder, image_set=image_set)
+    if image_set is None and not results.study.image_set.is_dir():
+        raise ConfigError(
+            f"{folder / 'study.yaml'}: there is no image set {str(results.study.image_set)!r} any more; say with "
+            "--image-set where it is"
+        )
     return results if n_clear is None else replace(results, study=results.study.with_n_clear(n_clear))
 
 
