@@ -6,6 +6,7 @@ import json
 import math
 import os
 import re
+import runpy
 import signal
 import subprocess
 import sys
@@ -209,6 +210,14 @@ def test_the_log_tells_what_happened_and_when(call: Call, folder: Path, tmp_path
     assert told[-1].startswith("stopped: no detector 'wring'")
     status, _, errors = call("taxonomies", "--log", tmp_path / "none" / "x.log")
     assert (status, errors.startswith("error: --log: cannot write to ")) == (1, True)
+
+
+def test_the_page_of_commands_is_up_to_date() -> None:
+    docs = Path(__file__).resolve().parents[1] / "docs"
+    text = (docs / "commands.md").read_text(encoding="utf-8")
+    written = runpy.run_path(str(docs / "write_commands_page.py"))["page"](text)
+    assert text == written, "run: python docs/write_commands_page.py docs/commands.md"
+    assert [name for name in LEAVES if text.count(f"# `{name}`\n") != 1] == []
 
 
 def test_one_option_has_one_text() -> None:

@@ -124,13 +124,14 @@ def sweep(
     """Show what a detector would report at other thresholds of its score; no detector runs.
 
     The best threshold is chosen by these images, so it looks better than it is. What one so chosen does on prompts
-    that did not choose it stands beside it. With --out, every threshold comes into sweep.csv, and the chosen ones
-    into sweep_chosen.csv; an --out that ends in .csv is taken for the first file itself.
+    that did not choose it stands beside it. With --out, every threshold comes into sweep_NAME.csv, and the chosen
+    ones into sweep_chosen_NAME.csv; an --out that ends in .csv is taken for the first file itself.
 
     Example: `detector-bench sweep results/one --detector clip --out results/one`
     """
     results = opened(folder, image_set=image_set, n_clear=n_clear)
-    _show(results.sweep(detector, attribute=attribute, first=first, last=last, steps=steps), out)
+    found = results.sweep(detector, attribute=attribute, first=first, last=last, steps=steps)
+    _show(found, out, ending=f"_{detector}")
 
 
 @command
@@ -178,7 +179,7 @@ def opened(folder: Path, *, image_set: Path | None, n_clear: str | None = None) 
     return results if n_clear is None else replace(results, study=results.study.with_n_clear(n_clear))
 
 
-def _show(found: ResultTables, out: Path | None) -> None:
+def _show(found: ResultTables, out: Path | None, *, ending: str = "") -> None:
     from detector_bench.atomic_files import write_text
     from detector_bench.tables import write_tables
 
@@ -188,6 +189,9 @@ def _show(found: ResultTables, out: Path | None) -> None:
         for name, numbers in found.numbers.items():
             write_text(out.with_stem(name.replace(first, out.stem, 1)), numbers.to_csv(index=False))
     elif out is not None:
-        write_tables(found.tables, out / "tables")
+        tables = {
+            f"{name}{ending}": replace(table, name=f"{name}{ending}") for name, table in found.tables.items()
+        }
+        write_tables(tables, out / "tables")
         for name, numbers in found.numbers.items():
-            write_text(out / f"{name}.csv", numbers.to_csv(index=False))
+            write_text(out / f"{name}{ending}.csv", numbers.to_csv(index=False))
