@@ -184,7 +184,7 @@ def _show(found: ResultTables, out: Path | None, *, ending: str = "") -> None:
     from detector_bench.tables import write_tables
 
     output.answer(found)
-    if out is not None and out.suffix == ".csv" and not out.is_dir():
+    if out is not None and found.numbers and out.suffix == ".csv" and not out.is_dir():
         first = next(iter(found.numbers))
         for name, numbers in found.numbers.items():
             write_text(out.with_stem(name.replace(first, out.stem, 1)), numbers.to_csv(index=False))

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import csv
 import inspect
-import io
 import json
 import math
 import sys
@@ -87,7 +85,7 @@ class Printout:
             self._console.print(to_rich(table))
             self._console.print()
             return
-        self.rows(table.name, _csv_rows(table) if rows is None else rows.to_dict("records"))
+        self.rows(table.name, (table.to_pandas() if rows is None else rows).to_dict("records"))
         self._note(table.all_notes)
 
     def answer(self, found: ResultTables) -> None:
@@ -286,20 +284,6 @@ def _refuse_old_form(name: str, predictions: Path | None, folder: Path | None, *
         f"`{' '.join(map(str, words))}`, with the same options",
     )
     raise typer.Exit(EXIT_CALL)
-
-
-def _csv_rows(table: Table) -> Iterator[dict[str, object]]:
-    from detector_bench.tables import to_csv
-
-    words = {column.key for column in table.columns if column.kind == "name"} | {"note"}
-    for row in csv.DictReader(io.StringIO(to_csv(table))):
-        yield {name: text if name in words else _number(text) for name, text in row.items()}
-
-
-def _number(text: str) -> float | None:
-    if not text:
-        return None
-    return int(text) if text.lstrip("-").isdigit() else float(text)
 
 
 def _plain(value: Any) -> Any:
