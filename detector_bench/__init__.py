@@ -2,8 +2,9 @@
 
 >>> import detector_bench as db
 >>> study = db.Study.from_yaml("configs/t2i_portraits.yaml")  # doctest: +SKIP
->>> result = study.run("results/portraits", weights_dir="weights")  # doctest: +SKIP
->>> result.metrics  # the long metric table  # doctest: +SKIP
+>>> results = study.run("results/portraits", weights_dir="weights")  # doctest: +SKIP
+>>> results = db.Results.open("results/portraits")  # the same later  # doctest: +SKIP
+>>> results.number("accuracy", detector="clip").value  # doctest: +SKIP
 """
 
 from importlib import import_module
@@ -14,12 +15,12 @@ if TYPE_CHECKING:
     from detector_bench.dataset import ImageSet, check, consensus, import_folder
     from detector_bench.detectors import Card, Prediction, build_detector, detector
     from detector_bench.errors import DetectorBenchError
-    from detector_bench.evaluation import evaluate, read_predictions
+    from detector_bench.evaluation import evaluate
     from detector_bench.perception.stage import Batch, Frame, Stage
     from detector_bench.quickstart import build_image_set
-    from detector_bench.results.study_result import StudyResult
-    from detector_bench.study import Study
-    from detector_bench.study_results import Results, ResultTables
+    from detector_bench.runner.prediction_files import read_predictions
+    from detector_bench.study import Results, Study
+    from detector_bench.study_questions import ResultTables
     from detector_bench.tables import study_tables
 
 __version__ = "0.1.0"
@@ -31,11 +32,10 @@ _HOMES = {
     "Frame": "perception.stage",
     "ImageSet": "dataset",
     "Prediction": "detectors",
-    "ResultTables": "study_results",
-    "Results": "study_results",
+    "ResultTables": "study_questions",
+    "Results": "study",
     "Stage": "perception.stage",
     "Study": "study",
-    "StudyResult": "results.study_result",
     "build_detector": "detectors",
     "build_image_set": "quickstart",
     "check": "dataset",
@@ -45,7 +45,7 @@ _HOMES = {
     "detector": "detectors",
     "evaluate": "evaluation",
     "import_folder": "dataset",
-    "read_predictions": "evaluation",
+    "read_predictions": "runner.prediction_files",
     "study_tables": "tables",
 }
 
@@ -60,7 +60,6 @@ __all__ = [
     "Results",
     "Stage",
     "Study",
-    "StudyResult",
     "build_detector",
     "build_image_set",
     "check",

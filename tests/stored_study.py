@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from detector_bench.results.study_result import StudyResult
 from small_parts import write_csv
 
-from detector_bench.results.study_result import StudyResult
 from detector_bench.study import Study
 from detector_bench.vocabulary.columns import IMAGE_COLUMNS, LABEL_COLUMNS, PREDICTIONS, PROMPT_COLUMNS
 

@@ -249,7 +249,7 @@ def test_exit_status(call: Call, folder: Path, monkeypatch: pytest.MonkeyPatch) 
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("detector_bench.study_results.Results.rank", interrupted)
+    monkeypatch.setattr("detector_bench.study.Results.rank", interrupted)
     assert call("rank", folder / "results")[0] == EXIT_INTERRUPTED == 130
     shown = " ".join(call("--help")[1].split())
     assert EXIT_STATUS in shown

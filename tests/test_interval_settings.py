@@ -156,6 +156,7 @@ def test_ranks_and_comparisons(study: FinishedStudy, folder: Path, tmp_path: Pat
 
 def test_ranks_of_the_report(study: FinishedStudy, folder: Path) -> None:
     from detector_bench.site.ranks import ranks_of_report
+
     from detector_bench.site.report_study import ReportStudy
 
     settings: dict[str, Any] = {"unit": "prompt", "seed": 7, "level": 0.9, "n_clear": N_CLEAR}

@@ -17,11 +17,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import yaml
+from detector_bench.results.study_result import StudyResult
 from imagebite_parts import expected, stated
 from small_parts import write_csv
 
 from detector_bench.errors import DetectorBenchError
-from detector_bench.results.study_result import StudyResult
 from detector_bench.study import Study
 from detector_bench.vocabulary.columns import IMAGE_COLUMNS, LABEL_COLUMNS, PREDICTIONS, PROMPT_COLUMNS
 

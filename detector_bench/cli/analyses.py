@@ -14,7 +14,8 @@ from detector_bench.errors import ConfigError
 
 if TYPE_CHECKING:
     from detector_bench.metrics.bootstrap import Unit as BootstrapUnit
-    from detector_bench.study_results import Results, ResultTables
+    from detector_bench.study import Results
+    from detector_bench.study_questions import ResultTables
 
 
 @command
@@ -153,7 +154,7 @@ def agreement(
 
     Examples: `detector-bench agreement results/mine --out results/mine`, `detector-bench agreement my_images`
     """
-    from detector_bench.study_results import annotators_agreement
+    from detector_bench.study_questions import annotators_agreement
 
     if _is_image_set(folder):
         found = annotators_agreement(folder, attribute=attribute, min_shared=min_shared)
@@ -168,7 +169,7 @@ def _is_image_set(folder: Path) -> bool:
 
 def opened(folder: Path, *, image_set: Path | None, n_clear: str | None = None) -> Results:
     """Open a result folder, with what was asked for in the place of the study's own."""
-    from detector_bench.study_results import Results
+    from detector_bench.study import Results
 
     results = Results.open(folder, image_set=image_set)
     if image_set is None and not results.study.image_set.is_dir():
@@ -176,7 +177,7 @@ def opened(folder: Path, *, image_set: Path | None, n_clear: str | None = None) 
             f"{folder / 'study.yaml'}: there is no image set {str(results.study.image_set)!r} any more; say with "
             "--image-set where it is"
         )
-    return results if n_clear is None else replace(results, study=results.study.with_n_clear(n_clear))
+    return results if n_clear is None else results.with_n_clear(n_clear)
 
 
 def _show(found: ResultTables, out: Path | None, *, ending: str = "") -> None:

@@ -24,7 +24,7 @@ from detector_bench.errors import ConfigError, DetectorBenchError
 if TYPE_CHECKING:
     import pandas as pd
 
-    from detector_bench.study_results import ResultTables
+    from detector_bench.study_questions import ResultTables
     from detector_bench.tables import Table
 
 EXIT_CALL = 2

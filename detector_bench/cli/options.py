@@ -81,7 +81,7 @@ def complete_figures(incomplete: str) -> list[str]:
 
 def complete_t2i_models(incomplete: str) -> list[str]:
     """T2I models whose images the result folder's metrics are about."""
-    from detector_bench.study_results import Results
+    from detector_bench.study import Results
 
     for file in _study_files():
         with suppress(DetectorBenchError):

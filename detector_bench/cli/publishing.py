@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
@@ -15,6 +14,7 @@ if TYPE_CHECKING:
     from detector_bench.evaluation.tolerance import Tolerance
     from detector_bench.figures import Format, Width
     from detector_bench.site import PictureMode
+    from detector_bench.study import Study
 
 _MOST_WORKERS = 4
 """More processes spend their time on starting."""
@@ -42,14 +42,14 @@ def figures(
     Examples: `detector-bench figures results/mine`,
     `detector-bench figures results/mine --only filter_plane --format pdf --width single`
     """
-    from detector_bench.figures import WIDTHS, FinishedStudy, figures_of, write_figures
+    from detector_bench.figures import WIDTHS
+    from detector_bench.study import Results
 
     folder_out = folder / "figures" if out is None else out
-    study = FinishedStudy.load(folder, attribute=attribute)
-    written = write_figures(
-        study,
+    written = Results.open(folder).figures(
         folder_out,
-        names=tuple(only or figures_of(study)),
+        attribute=attribute,
+        only=only,
         widths=WIDTHS if width is None else (cast("Width", width),),
         formats=tuple(cast("Format", kind.strip()) for kind in formats.split(",")),
         workers=min(os.cpu_count() or 1, _MOST_WORKERS),
@@ -108,12 +108,14 @@ def report(
     `detector-bench report results/mine --out public --images blur --note "Labels by two students."`
     """
     from detector_bench.cli.progress import ReportDisplay
-    from detector_bench.site import ReportSettings, write_report
+    from detector_bench.site import ReportSettings
+    from detector_bench.study import Results
 
+    results = Results.open(folder, image_set=image_set)
     settings = ReportSettings(
         pictures=cast("PictureMode", images),
         large_side=large,
-        tolerance=_tolerance(folder, prompt_bias_error, model_bias_score_error),
+        tolerance=_tolerance(results.study, prompt_bias_error, model_bias_score_error),
         note=note,
         figures=not without_figures,
         cache_folder=cache_dir,
@@ -121,7 +123,7 @@ def report(
         workers=min(os.cpu_count() or 1, _MOST_WORKERS),
     )
     with ReportDisplay(errors) as display:
-        written = write_report(folder, out, image_set=image_set, settings=settings, progress=display)
+        written = results.report(out, settings=settings, progress=display)
     for line in written.not_shown:
         output.warn(line)
     for line in written.headline:
@@ -130,21 +132,18 @@ def report(
     output.say(f"Open {written.page}")
 
 
-def _tolerance(folder: Path, prompt: float | None, model: float | None) -> Tolerance | None:
+def _tolerance(study: Study, prompt: float | None, model: float | None) -> Tolerance | None:
     """The study's tolerance with what was asked for in its place; None: nothing was."""
     from pydantic import ValidationError
 
     from detector_bench.errors import config_error_from
     from detector_bench.evaluation.tolerance import Tolerance
-    from detector_bench.study import Study
 
     asked = {"prompt_bias_error": prompt, "model_bias_score_error": model}
     asked = {name: value for name, value in asked.items() if value is not None}
     if not asked:
         return None
-    study_file = folder / "study.yaml"
-    own = Study.from_yaml(study_file).tolerance if study_file.is_file() else Tolerance()
     try:
-        return Tolerance.model_validate({**own.model_dump(), **asked})
+        return Tolerance.model_validate({**study.tolerance.model_dump(), **asked})
     except ValidationError as error:
         raise config_error_from(error, place="tolerance", model=Tolerance) from error

@@ -12,8 +12,7 @@ from detector_bench.errors import ConfigError
 from detector_bench.plugins import load_plugins
 
 if TYPE_CHECKING:
-    from detector_bench.results.study_result import StudyResult
-    from detector_bench.study import Study
+    from detector_bench.study import Results, Study
 
 _LONG_TABLES = ("prompt_bias_scores", "confusion", "label_doubt", "biaspainter_top_words", "imagebite_findings")
 """They have many rows, and stand in files only."""
@@ -150,7 +149,7 @@ def _run_and_print(study: Study, out: Path, **settings: Any) -> None:
     _print(result, ["metrics.csv", "tables/", "predictions/", "run.json"])
 
 
-def _print(result: StudyResult, files: Sequence[str]) -> None:
+def _print(result: Results, files: Sequence[str]) -> None:
     for table in result.tables.values():
         if not table.name.startswith(_LONG_TABLES):
             output.table(table)
@@ -165,7 +164,7 @@ def _print(result: StudyResult, files: Sequence[str]) -> None:
     for stage, spent in result.spending.items():
         numbers = ", ".join(f"{name.replace('_', ' ')} {_in_words(number)}" for name, number in spent.items())
         output.warn(f"{stage}, so far: {numbers}", style="")
-    output.say(f"Everything is in {result.out}: {', '.join(files)}")
+    output.say(f"Everything is in {result.folder}: {', '.join(files)}")
 
 
 def _in_words(number: float | str) -> str:

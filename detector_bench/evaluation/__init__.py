@@ -3,18 +3,12 @@
 from __future__ import annotations
 
 from detector_bench.evaluation.comparison import ComparisonFamily, Contest, PairedTest
-from detector_bench.evaluation.confusion import write_confusion
 from detector_bench.evaluation.counting import Counts, LabelledImages, count_verdicts
-from detector_bench.evaluation.files import (
-    read_label_doubt,
-    read_predictions,
-    write_label_doubt,
-    write_metrics,
-)
 from detector_bench.evaluation.intervals import Intervals
 from detector_bench.evaluation.label_doubt import label_doubt
 from detector_bench.evaluation.metric_table import evaluate, evaluate_with_confusion
 from detector_bench.evaluation.ranking import RankedDetector, rank_detectors
+from detector_bench.runner.prediction_files import read_predictions
 
 __all__ = [
     "ComparisonFamily",
@@ -29,9 +23,5 @@ __all__ = [
     "evaluate_with_confusion",
     "label_doubt",
     "rank_detectors",
-    "read_label_doubt",
     "read_predictions",
-    "write_confusion",
-    "write_label_doubt",
-    "write_metrics",
 ]

@@ -1,13 +1,10 @@
-"""Confusion matrices: how many images with each human label got each verdict, as a long table and as a file."""
+"""Confusion matrices: how many images with each human label got each verdict, as a long table."""
 
 from __future__ import annotations
-
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
-from detector_bench.atomic_files import write_text
 from detector_bench.evaluation.counting import Counts
 from detector_bench.metrics import pool
 from detector_bench.vocabulary import ALL, Status
@@ -43,17 +40,6 @@ def confusion_table(counts: Counts) -> pd.DataFrame:
     columns["verdict"] = _categorical(np.tile(np.arange(len(verdicts)), detector.size), verdicts)
     images = pooled[detector, t2i_model, category, label].ravel()
     return pd.DataFrame(columns | {"images": images})[list(CONFUSION_COLUMNS)]
-
-
-def write_confusion(confusion: pd.DataFrame, folder: Path) -> None:
-    """Write confusion matrices as `confusion.csv`, whole or not at all; the same table gives the same bytes.
-
-    Raises:
-        DetectorBenchError: the disk is full, read-only or the like.
-    """
-    write_text(
-        folder / "confusion.csv", confusion[list(CONFUSION_COLUMNS)].to_csv(index=False, lineterminator="\n")
-    )
 
 
 def _categorical(codes: np.ndarray, known: tuple[str, ...]) -> pd.Categorical:

@@ -1,11 +1,14 @@
-"""The detectors of a study against each other: who is compared with whom."""
+"""The detectors of a study against each other: who is compared with whom, and what comes of it as long tables."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Self
+from itertools import combinations
+from typing import Any, NamedTuple, Self
 
+import numpy as np
+import pandas as pd
 import pyarrow as pa
 
 from detector_bench.errors import ConfigError, DetectorBenchError
@@ -13,16 +16,41 @@ from detector_bench.evaluation.comparison import (
     COMPARED_METRICS,
     ComparisonFamily,
     Contest,
-    PairedImages,
     check_same_images,
     images_judged_differently,
 )
-from detector_bench.evaluation.counting import LabelledImages, count_verdicts
+from detector_bench.evaluation.counting import Counts, LabelledImages, count_verdicts, rows_of_attribute
 from detector_bench.evaluation.intervals import Intervals
-from detector_bench.metrics import NClear
+from detector_bench.evaluation.ranking import RankedDetector, ranking
+from detector_bench.metrics import JointVerdicts, NClear, images_without_verdict
+from detector_bench.vocabulary import ALL
 
 CONTEST_COLUMNS = ("image_sha256",)
-"""What `read_predictions` has to read for the functions of this module."""
+"""What `read_predictions` has to read to know which files were judged."""
+
+_TESTED = ("first_value", "second_value", "difference", "ci_low", "ci_high", "p_value", "told_apart")
+COMPARISON_COLUMNS = (
+    *("attribute", "t2i_model", "metric", "first", "second"),
+    *_TESTED,
+    *("images", "tests"),
+)
+"""One row per metric and pair of detectors, `first` before `second` in the study; see `comparison.PairedTest`.
+`images`: how many labelled images; `tests`: how many comparisons were tested together."""
+
+_SEEN = ("first_value", "second_value", "only_first", "only_second", "p_value")
+PAIRED_IMAGE_COLUMNS = ("attribute", "t2i_model", "share", "first", "second", *_SEEN)
+"""One row per share and pair of detectors; see `comparison.PairedImages`."""
+
+RANK_COLUMNS = (
+    *("attribute", "t2i_model", "metric", "detector", "rank", "rank_low", "rank_high", "score", "groups"),
+    *("better_than", "images", "tests"),
+)
+"""One row per metric and detector, best first; see `ranking.RankedDetector`. `better_than`: names with spaces
+between them. Ranks over all T2I models ("all") are one family of tests with the comparisons; ranks on each T2I
+model, by the prompt bias error alone, are a second one with those of all attributes."""
+
+BY_T2I_MODEL = "prompt_bias_error"
+"""By which detectors are ranked on each T2I model: it decides which one the report can trust there."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,27 +83,10 @@ class DetectorContest:
             ConfigError: one of the pair, or all but one detector, do not judge the attribute.
             DetectorBenchError: detectors were judged on different images.
         """
-        tables = dict(predictions)
-        judging = [name for name, table in tables.items() if _judges(table, attribute)]
-        for name in pair or ():
-            if name not in judging:
-                raise ConfigError(f"{name} does not judge {attribute}: nothing to compare")
-        if pair is not None:
-            check_same_images(*pair, tables, attribute=attribute)
-        left_out = []
-        for name in judging:
-            try:
-                check_same_images(pair[0] if pair else judging[0], name, tables, attribute=attribute)
-            except DetectorBenchError:
-                if pair is None:
-                    raise
-                left_out.append(name)
-        kept = {name: table for name, table in tables.items() if name not in left_out}
+        left_out = _judged_on_other_images(predictions, attribute=attribute, pair=pair)
+        kept = {name: table for name, table in predictions.items() if name not in left_out}
         counts = count_verdicts(image_set, kept, attribute=attribute, allow_incomplete=True)
-        silent = [name for name in kept if name not in counts.detectors]
-        if silent and len(counts.detectors) < 2:
-            raise ConfigError(f"{', '.join(silent)} does not judge {attribute}: nothing to compare")
-        return cls(attribute, Contest(counts.joint, counts.detectors), tuple(left_out))
+        return cls(attribute, Contest(counts.joint, counts.detectors), left_out)
 
     def family(
         self, intervals: Intervals, *, n_clear: NClear, metrics: Sequence[str] = COMPARED_METRICS
@@ -94,14 +105,170 @@ class DetectorContest:
             n_clear=n_clear,
         )
 
-    def pair(self, first: str, second: str) -> tuple[int, int]:
-        """The positions of two detectors."""
-        return self.contest.detectors.index(first), self.contest.detectors.index(second)
+    def test_rows(self, family: ComparisonFamily) -> Iterator[dict[str, Any]]:
+        """Every comparison, as `COMPARISON_COLUMNS`."""
+        about = {"images": self.contest.joint.images, "tests": family.size}
+        for metric in family.metrics:
+            for first, second in combinations(range(len(self.contest.detectors)), 2):
+                _, *tested = family.test(metric, first, second)
+                numbers = dict(zip(_TESTED, tested, strict=True))
+                yield self._place(first, second) | {"metric": metric} | numbers | about
 
-    def images_judged_differently(self, first: str, second: str) -> list[PairedImages]:
-        """McNemar's exact tests of two detectors."""
-        return images_judged_differently(self.contest.joint, *self.pair(first, second))
+    def rank_rows(self, family: ComparisonFamily) -> Iterator[dict[str, Any]]:
+        """Every detector's rank by every metric, as `RANK_COLUMNS`."""
+        return _rank_rows(family, [(self.attribute, ALL)])
+
+    def image_rows(self) -> Iterator[dict[str, Any]]:
+        """What McNemar's tests say of every pair, as `PAIRED_IMAGE_COLUMNS`."""
+        for first, second in combinations(range(len(self.contest.detectors)), 2):
+            for share, *seen in images_judged_differently(self.contest.joint, first, second):
+                yield self._place(first, second) | {"share": share} | dict(zip(_SEEN, seen, strict=True))
+
+    def _place(self, first: int, second: int) -> dict[str, str]:
+        names = self.contest.detectors
+        return {"attribute": self.attribute, "t2i_model": ALL, "first": names[first], "second": names[second]}
 
 
-def _judges(table: pa.Table, attribute: str) -> bool:
-    return attribute in table["attribute"].unique().to_pylist()
+def _judged_on_other_images(
+    predictions: Mapping[str, pa.Table], *, attribute: str, pair: tuple[str, str] | None = None
+) -> tuple[str, ...]:
+    """The detectors that cannot be compared with the pair; without a pair that is an error, as `of` says."""
+    rows = {name: rows_of_attribute(table, attribute) for name, table in predictions.items()}
+    judging = [name for name, table in rows.items() if table.num_rows]
+    silent = [name for name in (pair or rows) if name not in judging]
+    if silent and (pair or len(judging) < 2):
+        raise ConfigError(f"{', '.join(silent)} does not judge {attribute}: nothing to compare")
+    left_out = []
+    for name in sorted(judging, key=lambda each: each not in (pair or ())):
+        try:
+            _check_same_images(pair[0] if pair else judging[0], name, rows, attribute=attribute)
+        except DetectorBenchError:
+            if pair is None or name in pair:
+                raise
+            left_out.append(name)
+    return tuple(left_out)
+
+
+def _check_same_images(first: str, second: str, rows: dict[str, pa.Table], *, attribute: str) -> None:
+    """As `check_same_images`; at once where the tables evidently agree."""
+    one, other = (rows[name].select(["image_id", "image_sha256"]) for name in (first, second))
+    if not one.equals(other):
+        check_same_images(first, second, rows, attribute=attribute)
+
+
+class ContestTables(NamedTuple):
+    """The long tables of all contests of a study."""
+
+    comparisons: pd.DataFrame
+    images_judged_rightly: pd.DataFrame
+    ranks: pd.DataFrame
+    not_comparable: dict[str, str]
+    """By attribute, why its detectors should not be compared although they stand there."""
+
+
+def contest_tables(
+    image_set: LabelledImages,
+    predictions: Mapping[str, pa.Table],
+    *,
+    attributes: Sequence[str],
+    n_clear: NClear,
+    intervals: Intervals,
+    max_error_share: float,
+) -> ContestTables:
+    """Compare and rank a study's detectors, with unit, seed and level of its intervals.
+
+    Args:
+        image_set: images, prompts and human labels.
+        predictions: by detector, with the columns `CONTEST_COLUMNS`.
+        attributes: which ones.
+        n_clear: denominator of prompt bias scores.
+        intervals: of the study.
+        max_error_share: a detector that gave no verdict on a larger share of a T2I model's images is not ranked
+            there.
+    """
+    tests: list[dict[str, Any]] = []
+    images: list[dict[str, Any]] = []
+    ranks: list[dict[str, Any]] = []
+    places: list[tuple[str, str]] = []
+    contests: list[Contest] = []
+    not_comparable = {}
+    for attribute in attributes:
+        counts = count_verdicts(image_set, predictions, attribute=attribute, allow_incomplete=True)
+        try:
+            _judged_on_other_images(predictions, attribute=attribute)
+        except DetectorBenchError as error:
+            not_comparable[attribute] = str(error)
+        contest = DetectorContest(attribute, Contest(counts.joint, counts.detectors), ())
+        if counts.detectors and counts.joint.images:
+            family = contest.family(intervals, n_clear=n_clear)
+            tests += contest.test_rows(family)
+            images += contest.image_rows()
+            ranks += contest.rank_rows(family)
+        for model, own in _contests_of_t2i_models(counts, max_error_share=max_error_share):
+            places.append((attribute, model))
+            contests.append(own)
+    if contests:
+        family = ComparisonFamily.of(
+            contests,
+            metrics=(BY_T2I_MODEL,),
+            unit=intervals.unit,
+            seed=intervals.seed,
+            level=intervals.level,
+            n_clear=n_clear,
+        )
+        ranks += _rank_rows(family, places)
+    return ContestTables(
+        pd.DataFrame(tests, columns=list(COMPARISON_COLUMNS)),
+        pd.DataFrame(images, columns=list(PAIRED_IMAGE_COLUMNS)),
+        pd.DataFrame(ranks, columns=list(RANK_COLUMNS)),
+        not_comparable,
+    )
+
+
+def _rank_rows(family: ComparisonFamily, places: Sequence[tuple[str, str]]) -> Iterator[dict[str, Any]]:
+    """Every detector's rank by every metric; `places`: attribute and T2I model of each contest."""
+    for number, (attribute, t2i_model) in enumerate(places):
+        about = {"images": family.contests[number].joint.images, "tests": family.size}
+        for metric in family.metrics:
+            for each in ranking(family, metric, contest=number):
+                place = {"attribute": attribute, "t2i_model": t2i_model, "metric": metric}
+                yield place | each._asdict() | {"better_than": " ".join(each.better_than)} | about
+
+
+def ranked_detectors(rows: pd.DataFrame) -> list[RankedDetector]:
+    """The rows of one metric in `ranks` as they were computed, best first."""
+    return [
+        RankedDetector(
+            row["detector"],
+            row["rank"],
+            int(row["rank_low"]),
+            int(row["rank_high"]),
+            row["score"],
+            row["groups"],
+            tuple(row["better_than"].split()),
+        )
+        for row in rows.to_dict("records")
+    ]
+
+
+def _contests_of_t2i_models(counts: Counts, *, max_error_share: float) -> Iterator[tuple[str, Contest]]:
+    """The detectors that could run on each T2I model, where there are two or more."""
+    failed = images_without_verdict(counts.verdicts).sum(axis=-1)
+    images = counts.human.sum(axis=(-2, -1))
+    for position, model in enumerate(counts.t2i_models):
+        able = np.flatnonzero(failed[:, position] <= max_error_share * images[position]).tolist()
+        joint = _of_t2i_model(counts.joint, position)
+        if len(able) > 1 and joint.images:
+            yield model, Contest(joint.of_detectors(able), tuple(counts.detectors[number] for number in able))
+
+
+def _of_t2i_model(joint: JointVerdicts, position: int) -> JointVerdicts:
+    own = joint.pair // joint.prompts == position
+    return JointVerdicts(
+        truth=joint.truth[own],
+        verdicts=np.ascontiguousarray(joint.verdicts[:, own]),
+        pair=joint.pair[own] - position * joint.prompts,
+        t2i_models=1,
+        scopes=joint.scopes,
+        classes=joint.classes,
+    )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from detector_bench.evaluation.agreement import DEFAULT_MIN_SHARED, DETECTOR_AND_HUMAN, agreement
+from detector_bench.evaluation.agreement import DEFAULT_MIN_SHARED, DETECTOR_AND_HUMAN
 from detector_bench.figures.drawing import (
     DENSE_TEXT_SIZE,
     INCHES,
@@ -44,16 +44,9 @@ def draw(study: FinishedStudy, *, width: Width) -> Drawing:
     """Draw Cohen's kappa of annotators and detectors (rows) with annotators and their consensus (columns).
 
     A filtered image counts as labelled low-quality; images without a verdict or label are left out of the pair.
-    Of many annotators, those with the most images in common with others are shown. Computed with
-    `evaluation.agreement`.
-
-    Raises:
-        DetectorBenchError: the image set or the predictions are not there.
+    Of many annotators, those with the most images in common with others are shown.
     """
-    table = study.once(
-        "agreement", lambda: agreement(study.image_set, study.predictions, attribute=study.attribute)
-    )
-    kappas = _kappas(table)
+    kappas = _kappas(study.rows("agreement"))
     annotators, hidden = _annotators(kappas, study, room=4 if width == "single" else 12)
     consensus = [GROUND_TRUTH] if any(second == GROUND_TRUTH for _, second in kappas) else []
     columns = [*annotators, *consensus]

@@ -304,8 +304,6 @@ _METHODS = {"score": "Wilson's by the effective number of images", "percentile":
 
 
 def _interval_method(study: FinishedStudy, *, of_scores: bool) -> str:
-    if study.study is None:
-        return "confidence intervals of the metric table"
     settings = study.intervals
     if of_scores:
         settings = settings.model_copy(update={"unit": "image", "method": "percentile"})

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from detector_bench.evaluation.causes import causes
-from detector_bench.evaluation.intervals import Intervals
 from detector_bench.figures.drawing import (
     BLACK,
     GREY,
@@ -58,14 +56,9 @@ def draw(study: FinishedStudy, *, width: Width) -> Drawing:
     """Draw the two Shapley parts of each detector's prompt bias score difference as stacked bars, with their sum.
 
     What images without a verdict add is a third part, where there is any. A part below 0 works against the others.
-    One panel over all T2I models; the double-column form adds one for
-    each. Computed from the stored predictions with `evaluation.causes`, since the parts are not in the metric
-    table.
-
-    Raises:
-        DetectorBenchError: the image set or the predictions are not there.
+    One panel over all T2I models; the double-column form adds one for each.
     """
-    splits = study.once("causes", lambda: _splits(study))
+    splits = _splits(study)
     models = study.t2i_models
     shown = [ALL, *models] if width == "double" and 1 < len(models) <= 3 else [ALL]
     figure, panels = panel_grid(
@@ -88,14 +81,7 @@ def _splits(study: FinishedStudy) -> dict[tuple[str, str], _Split]:
     """By detector and T2I model ("all" included)."""
     if not study.detectors:
         return {}
-    table = causes(
-        study.image_set,
-        study.predictions,
-        attribute=study.attribute,
-        n_clear=study.lookup.n_clear,
-        allow_incomplete=True,
-        intervals=Intervals(method="none"),  # the metric table has those of the error
-    )
+    table = study.rows("causes")
     rows = table[(table["category"] == ALL) & (table["error_metric"] == METRIC)]
     splits = {}
     for row in rows.to_dict("records"):
@@ -174,7 +160,7 @@ def _caption(study: FinishedStudy, splits: dict[tuple[str, str], _Split]) -> str
         + (" No verdict: what images without one add." if "no_verdict" in _shown_parts(splits) else "")
         + " The parts add up to the error; one below 0 works against the others.",
         f"n = {counted(len(study.prompts), 'prompt')} for each of {counted(len(study.t2i_models), 'T2I model')}, "
-        f"{counted(int(study.counts.human.sum()), 'labelled image')}.",
+        f"{counted(round(study.estimate('images').value), 'labelled image')}.",
         interval_sentence(study, [split.error for split in splits.values()], drawn_as="Lines"),
         "On clear images that a detector filtered, its classifier is assumed to err as on those that it kept.",
         attribute=study.attribute,

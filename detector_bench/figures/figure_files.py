@@ -111,7 +111,9 @@ def write_figures(
     if workers > 1 and len(names) > 1:
         # A fresh process each: a fork would inherit the threads of Arrow and numpy in any state.
         with ProcessPoolExecutor(min(workers, len(names)), mp_context=get_context("spawn")) as pool:
-            done = list(pool.map(partial(write, (study.folder, study.attribute)), names))
+            done = list(
+                pool.map(partial(write, (study.folder, study.attribute, study.results.own_image_set)), names)
+            )
     else:
         done = [write(study, name) for name in names]
     not_drawn = {name: each for name, each in zip(names, done, strict=True) if isinstance(each, str)}
@@ -133,7 +135,7 @@ def _check_names(names: Sequence[str], widths: Sequence[Width], formats: Sequenc
 
 
 def _write_figure(
-    study: FinishedStudy | tuple[Path, str],
+    study: FinishedStudy | tuple[Path, str, Path | None],
     name: str,
     *,
     out: Path,
@@ -159,6 +161,6 @@ def _write_figure(
 
 
 @cache
-def _loaded(folder: Path, attribute: str) -> FinishedStudy:
+def _loaded(folder: Path, attribute: str, image_set: Path | None) -> FinishedStudy:
     """A worker's study, which serves all figures that fall to it."""
-    return FinishedStudy.load(folder, attribute=attribute)
+    return FinishedStudy.load(folder, attribute=attribute, image_set=image_set)

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from detector_bench.evaluation.comparison import COMPARED_METRICS
-from detector_bench.evaluation.ranking import RankedDetector, rank_detectors
+from detector_bench.evaluation.contests import ranked_detectors
+from detector_bench.evaluation.ranking import RankedDetector
 from detector_bench.figures.drawing import (
     BLUE,
     SKY,
@@ -22,6 +23,7 @@ from detector_bench.figures.drawing import (
 from detector_bench.figures.panels import light_grid, name_rows
 from detector_bench.results.finished_study import FinishedStudy
 from detector_bench.tables.metric_headings import METRIC_HEADINGS
+from detector_bench.vocabulary import ALL
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -40,13 +42,9 @@ def draw(study: FinishedStudy, *, width: Width) -> Drawing:
     each.
 
     Dot: the rank; bar: the ranks that the images leave open. At the right of a panel, letters that detectors share
-    if they cannot be told apart. Detectors stand in the order of their prompt bias error. Computed from the stored
-    predictions with `evaluation.ranking`, since ranks are not in the metric table.
-
-    Raises:
-        DetectorBenchError: the image set or the predictions are not there.
+    if they cannot be told apart. Detectors stand in the order of their prompt bias error.
     """
-    ranked = study.once("ranks", lambda: _ranked(study))
+    ranked = _ranked(study)
     names = [each.detector for each in ranked.get("prompt_bias_error", [])]
     if not names:
         figure = new_figure(width, height=_HEIGHT_OF_ROW + _HEIGHT_OF_REST)
@@ -66,19 +64,10 @@ def draw(study: FinishedStudy, *, width: Width) -> Drawing:
 
 
 def _ranked(study: FinishedStudy) -> dict[str, list[RankedDetector]]:
-    """The ranking by each metric, as the study's settings say."""
-    joint, names = study.counts.joint, study.counts.detectors
-    if not names or not joint.images:
-        return {}
-    settings = study.intervals
-    return rank_detectors(
-        joint,
-        names,
-        unit=settings.unit,
-        seed=settings.seed,
-        level=settings.level,
-        n_clear=study.lookup.n_clear,
-    )
+    """The ranking by each metric."""
+    rows = study.rows("ranks")
+    of_all = rows[rows["t2i_model"] == ALL]
+    return {str(metric): ranked_detectors(own) for metric, own in of_all.groupby("metric", sort=False)}
 
 
 def _draw_panel(axes: Axes, ranked: Sequence[RankedDetector], names: Sequence[str], *, title: str) -> None:
@@ -116,7 +105,7 @@ def _draw_panel(axes: Axes, ranked: Sequence[RankedDetector], names: Sequence[st
 
 
 def _caption(study: FinishedStudy, *, width: Width) -> str:
-    images, level = int(study.counts.human.sum()), 100 * study.intervals.level
+    images, level = round(study.estimate("images").value), 100 * study.intervals.level
     could_be = (
         "images of the same prompts" if study.intervals.unit == "image" else "prompts of the same categories"
     )

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pandas as pd
 
 from detector_bench.errors import ConfigError
-from detector_bench.evaluation.intervals import Intervals
 from detector_bench.evaluation.out_of_sample import RESAMPLES, threshold_choices
 from detector_bench.evaluation.sweeps import Sweep, even_thresholds, first_threshold, sweep_counts, sweep_table
 from detector_bench.figures.drawing import (
@@ -111,7 +110,7 @@ def _sweeps(study: FinishedStudy) -> tuple[dict[str, _Swept], list[tuple[str, st
 
 def _swept(study: FinishedStudy, sweep: Sweep) -> _Swept:
     numbers = sweep_table(sweep, n_clear=study.lookup.n_clear)
-    settings = _intervals(study)
+    settings = study.intervals
     choices = threshold_choices(
         sweep,
         n_clear=study.lookup.n_clear,
@@ -122,11 +121,6 @@ def _swept(study: FinishedStudy, sweep: Sweep) -> _Swept:
         resamples=0 if settings.method == "none" else RESAMPLES,
     )
     return _Swept(numbers[numbers["t2i_model"] == ALL], next(choices.itertuples(index=False)))
-
-
-def _intervals(study: FinishedStudy) -> Intervals:
-    # Study files of before there were intervals do not have them.
-    return getattr(study.study, "intervals", None) or Intervals()
 
 
 def _highest(sweeps: dict[str, _Swept]) -> float:
@@ -205,7 +199,7 @@ def _caption(study: FinishedStudy, sweeps: dict[str, _Swept], notes: list[tuple[
         "the rest, each part in turn)."
         if judged
         else "",
-        f"Bars: {100 * _intervals(study).level:g} % intervals, other prompts of the same categories, chosen anew."
+        f"Bars: {100 * study.intervals.level:g} % intervals, other prompts of the same categories, chosen anew."
         if drawn
         else "",
         "Pale: a run with that threshold could keep more images than the stored scores tell." if pale else "",

@@ -1,10 +1,11 @@
-"""What figures are drawn from: the result folder of a study, read and never computed anew."""
+"""The one reader of result folders: its long tables, and the numbers of an attribute by name."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Self, TypeVar
@@ -13,18 +14,21 @@ import pandas as pd
 import pyarrow as pa
 
 from detector_bench.dataset import ImageSet
-from detector_bench.errors import ConfigError, DetectorBenchError
-from detector_bench.evaluation import read_label_doubt, read_predictions
+from detector_bench.errors import ConfigError, DetectorBenchError, nearest_hint
 from detector_bench.evaluation.causes import PREDICTION_COLUMNS
 from detector_bench.evaluation.counting import Counts, count_verdicts
 from detector_bench.evaluation.intervals import Intervals
-from detector_bench.results.settings import require_settings_of_evaluation
+from detector_bench.results.further_tables import COLUMNS_NEEDED, FURTHER_TABLES, MOST_IMAGES, further_tables
+from detector_bench.results.long_tables import LONG_TABLES, no_rows, read_long_table
+from detector_bench.results.manifest import EvaluationSettings, Manifest, changed_table
+from detector_bench.runner.prediction_files import read_predictions
+from detector_bench.study_file import read_mapping
 from detector_bench.tables.label_doubt_lookup import Band, LabelDoubtLookup
-from detector_bench.tables.metric_lookup import DEFAULT_MAX_ERROR_SHARE, MetricLookup, rows_of_attribute
+from detector_bench.tables.metric_lookup import MetricLookup, Number, rows_of_attribute
 from detector_bench.tables.wording import attribute_in_words
-from detector_bench.vocabulary.columns import METRIC_COLUMNS
-from detector_bench.study import Study
 from detector_bench.vocabulary import ALL, GROUND_TRUTH
+
+STUDY_FILE = "study.yaml"
 
 _NUMBERS = ("value", "ci_low", "ci_high", "n", "n_left_out")
 
@@ -57,60 +61,202 @@ _Result = TypeVar("_Result")
 
 
 @dataclass(frozen=True, eq=False)
-class FinishedStudy:
-    """A study's result folder, for one attribute.
+class ResultFolder:
+    """What `detector-bench run` and `evaluate` wrote, read and never computed anew.
 
     Attributes:
-        folder: the result folder.
-        attribute: one of the vocabulary's, such as gender.
-        metrics: the attribute's rows of the metric table (`schema.METRIC_COLUMNS`).
-        study: what was judged and by whom; None where the folder has no `study.yaml`.
+        path: the folder.
+        manifest: its `results.json`.
+        image_set_folder: where the labelled images are, or were.
+        own_image_set: the folder of images that was named in place of the study's; None: none was.
+        computed: further tables are computed when they are asked for, as the folder's are of other settings.
     """
 
-    folder: Path
-    attribute: str
-    metrics: pd.DataFrame
-    study: Study | None = None
+    path: Path
+    manifest: Manifest
+    image_set_folder: Path
+    own_image_set: Path | None = None
+    computed: bool = False
+    _tables: dict[str, pd.DataFrame] = field(default_factory=dict)
+    _parts: dict[str, FinishedStudy] = field(default_factory=dict)
+    _lock: Any = field(default_factory=threading.RLock)
 
     @classmethod
-    def load(cls, folder: Path | str, *, attribute: str | None = None) -> Self:
-        """Read `metrics.parquet` or `metrics.csv`, and `study.yaml`.
+    def open(cls, path: Path | str, *, image_set: Path | str | None = None) -> Self:
+        """Read `results.json` and look at `study.yaml`; tables are read when they are asked for.
+
+        Args:
+            path: the result folder.
+            image_set: takes the place of the study's.
+
+        Raises:
+            ConfigError: no result folder, half of one, one of an older or newer schema, or one whose study file
+                says other settings now; one line says which, and what to do.
+        """
+        path = Path(path)
+        manifest = Manifest.read(path)
+        if not (path / STUDY_FILE).is_file():
+            raise ConfigError(
+                f"{str(path)!r} lacks {STUDY_FILE}, which says where the images are: run `detector-bench evaluate "
+                f"{path} --study STUDY.yaml`"
+            )
+        study = read_mapping(path / STUDY_FILE)
+        manifest.check_study(study, path / STUDY_FILE)
+        own = None if image_set is None else Path(image_set)
+        return cls(path, manifest, own or path / str(study.get("image_set", "")), own)
+
+    def asked_anew(self, **settings: Any) -> ResultFolder:
+        """The same folder with other settings, by which its further tables are computed."""
+        files = {name: rows for name, rows in self.manifest.files.items() if Path(name).stem not in FURTHER_TABLES}
+        changed = {"settings": self.settings.model_copy(update=settings), "files": files}
+        manifest = self.manifest.model_copy(update=changed)
+        return ResultFolder(self.path, manifest, self.image_set_folder, self.own_image_set, computed=True)
+
+    @property
+    def settings(self) -> EvaluationSettings:
+        """How the numbers were computed."""
+        return self.manifest.settings
+
+    def table(self, name: str) -> pd.DataFrame:
+        """A long table of all attributes; without rows where the evaluation found none.
+
+        Args:
+            name: one of `LONG_TABLES`.
+
+        Raises:
+            ConfigError: no such table, or its file was changed or damaged.
+            DetectorBenchError: the table of so large a study is computed when it is asked for, and images or
+                predictions are not there.
+        """
+        if name not in LONG_TABLES:
+            raise ConfigError(f"no long table {name!r}: {nearest_hint(name, LONG_TABLES)}")
+        with self._lock:
+            if name not in self._tables:
+                self._tables.update(self._read(name))
+            return self._tables[name]
+
+    def of_attribute(self, name: str | None = None) -> FinishedStudy:
+        """The numbers of one attribute.
+
+        Args:
+            name: None: the study's first.
+
+        Raises:
+            ConfigError: there are no numbers of it.
+        """
+        name = name or self.settings.attributes[0]
+        if name not in self._parts:
+            # Scores of other benchmarks may be about further attributes, or about all of them.
+            scored = [str(each) for each in pd.unique(self.table("metrics")["attribute"])]
+            known = dict.fromkeys([*self.settings.attributes, *scored])
+            if name not in known:
+                raise ConfigError(f"no metrics of attribute {name!r}: {nearest_hint(name, known)}")
+            self._parts[name] = FinishedStudy(self, name)
+        return self._parts[name]
+
+    @cached_property
+    def image_set(self) -> ImageSet:
+        """The labelled images behind the study.
+
+        Raises:
+            DataError: they are not there any more, or not as they were.
+        """
+        return ImageSet.load(self.image_set_folder)
+
+    def predictions(self, columns: Sequence[str] = ()) -> dict[str, pa.Table]:
+        """The stored predictions of the study's detectors, in the study's order.
+
+        Args:
+            columns: those of `schema.PREDICTIONS` to read beside image, attribute, status and label.
+
+        Raises:
+            DetectorBenchError: they are not there.
+        """
+        stored = read_predictions(self.path / self.manifest.predictions, also=columns)
+        return {name: stored[name] for name in self.settings.detectors if name in stored}
+
+    def _read(self, name: str) -> dict[str, pd.DataFrame]:
+        files = [f"{name}.{ending}" for ending in ("parquet", "csv") if f"{name}.{ending}" in self.manifest.files]
+        if not files:
+            stored = not self.computed and int(self.manifest.image_set["images"]) <= MOST_IMAGES
+            if name not in FURTHER_TABLES or stored:
+                return {name: no_rows(name)}
+            predictions = self.predictions(COLUMNS_NEEDED)
+            return further_tables(self.image_set, predictions, self.settings, names=[name])[0]
+        path = self.path / files[0]
+        try:
+            rows = read_long_table(path)
+        except (OSError, ValueError, pa.ArrowException) as error:
+            raise ConfigError(
+                f"{path}: cannot be read ({str(error).splitlines()[0]}): run `detector-bench evaluate {self.path}`"
+            ) from error
+        if len(rows) != self.manifest.files[files[0]]:
+            raise changed_table(path, rows=len(rows), listed=self.manifest.files[files[0]])
+        return {name: rows}
+
+
+@dataclass(frozen=True, eq=False)
+class FinishedStudy:
+    """One attribute of a result folder: its numbers by name, and the images and predictions behind them.
+
+    Attributes:
+        results: the result folder.
+        attribute: one of the study's, such as gender.
+    """
+
+    results: ResultFolder
+    attribute: str
+
+    @classmethod
+    def load(
+        cls, folder: Path | str, *, attribute: str | None = None, image_set: Path | str | None = None
+    ) -> FinishedStudy:
+        """Open a result folder for one attribute.
 
         Args:
             folder: the result folder of `detector-bench run` or `evaluate`.
-            attribute: which one to draw; None: the study's first.
+            attribute: None: the study's first.
+            image_set: takes the place of the study's.
 
         Raises:
-            ConfigError: no metrics there, or none of this attribute, or `study.yaml` was changed since.
+            ConfigError: as `ResultFolder.open` and `ResultFolder.of_attribute`.
         """
-        folder = Path(folder)
-        metrics = _read_metrics(folder)
-        study = Study.from_yaml(folder / "study.yaml") if (folder / "study.yaml").is_file() else None
-        if study is not None:
-            require_settings_of_evaluation(study, folder)
-        if attribute is None:
-            attribute = study.attributes[0] if study else str(metrics["attribute"].iloc[0])
-        return cls(folder, attribute, rows_of_attribute(metrics, attribute=attribute), study)
+        return ResultFolder.open(folder, image_set=image_set).of_attribute(attribute)
+
+    @cached_property
+    def metrics(self) -> pd.DataFrame:
+        """The attribute's rows of the metric table (`schema.METRIC_COLUMNS`)."""
+        return rows_of_attribute(self.metrics_of_all_attributes, attribute=self.attribute)
+
+    def rows(self, name: str) -> pd.DataFrame:
+        """The attribute's rows of a long table, such as causes, ranks or agreement; see `ResultFolder.table`."""
+        table = self.results.table(name)
+        return table[table["attribute"] == self.attribute]
+
+    @property
+    def folder(self) -> Path:
+        """The result folder's path."""
+        return self.results.path
 
     @property
     def perceived(self) -> str:
         """What the figures are about, inside a sentence: `perceived skin tone`."""
         return f"perceived {attribute_in_words(self.attribute)}"
 
-    @cached_property
+    @property
     def metrics_of_all_attributes(self) -> pd.DataFrame:
         """The whole metric table, for what compares attributes or belongs to none."""
-        return _read_metrics(self.folder)
+        return self.results.table("metrics")
 
     @property
     def intervals(self) -> Intervals:
-        """How the study's confidence intervals are found; as by default where its settings are not known."""
-        return self.study.intervals if self.study else Intervals()
+        """How the study's confidence intervals are found."""
+        return self.results.settings.intervals
 
     @property
     def max_error_share(self) -> float:
-        """On which share of a T2I model's images a detector may fail; as by default where that is not known."""
-        return self.study.max_error_share if self.study else DEFAULT_MAX_ERROR_SHARE
+        """On which share of a T2I model's images a detector may fail."""
+        return self.results.settings.max_error_share
 
     @cached_property
     def lookup(self) -> MetricLookup:
@@ -121,7 +267,7 @@ class FinishedStudy:
     def label_doubt(self) -> LabelDoubtLookup:
         """The numbers by other labels than the consensus; empty where the folder has none."""
         return LabelDoubtLookup.of_table(
-            read_label_doubt(self.folder), attribute=self.attribute, max_error_share=self.lookup.max_error_share
+            self.results.table("label_doubt"), attribute=self.attribute, max_error_share=self.max_error_share
         )
 
     @property
@@ -173,9 +319,37 @@ class FinishedStudy:
         """The metric's row; `NO_ESTIMATE` if there is none, or if the detector could not run on the T2I model."""
         if detector != GROUND_TRUTH and t2i_model != ALL and self.lookup.could_not_run(detector, t2i_model):
             return NO_ESTIMATE
-        if metric not in self._estimates:
-            self._estimates[metric] = self._estimates_of(metric)
-        return self._estimates[metric].get((detector, t2i_model, category, prompt_id), NO_ESTIMATE)
+        found = self._estimates_of(metric).get((detector, t2i_model, category, prompt_id), {"": NO_ESTIMATE})
+        return next(reversed(found.values()))
+
+    def number(
+        self,
+        metric: str,
+        *,
+        detector: str = GROUND_TRUTH,
+        t2i_model: str = ALL,
+        category: str = ALL,
+        prompt_id: str = ALL,
+        variant: str | None = None,
+    ) -> Number:
+        """The metric's row as it stands in the metric table; see `Results.number`."""
+        asked = {"detector": detector, "t2i_model": t2i_model, "category": category, "prompt_id": prompt_id}
+        for column, name in {"metric": metric, **asked}.items():
+            known = self._names(column)
+            if name not in known:
+                raise ConfigError(f"no {column} {name!r} in this study: {nearest_hint(name, known)}")
+        found = self._estimates_of(metric).get((detector, t2i_model, category, prompt_id), {})
+        if variant is None and len(found) > 1:
+            raise ConfigError(f"{metric} has several variants: name one of {', '.join(found)}")
+        if variant is not None and found and variant not in found:
+            raise ConfigError(f"no variant {variant!r} of {metric}: {nearest_hint(variant, found)}")
+        row = found.get(variant, NO_ESTIMATE) if variant is not None else next(iter(found.values()), NO_ESTIMATE)
+        return Number(row.value, row.n, row.n_left_out, row.low, row.high)
+
+    def _names(self, column: str) -> list[str]:
+        """What may be asked for in a column of the metric table."""
+        known = dict.fromkeys(str(name) for name in pd.unique(self.metrics[column]))
+        return list(known | dict.fromkeys(self.results.settings.detectors if column == "detector" else ()))
 
     def label_doubt_band(self, metric: str, *, detector: str, t2i_model: str = ALL) -> Band:
         """From the lowest to the highest value by consensus, each annotator, and where all agree; NaN where nobody
@@ -185,17 +359,10 @@ class FinishedStudy:
         place = {"detector": detector, "t2i_model": t2i_model, "n_clear": self.lookup.n_clear}
         return self.label_doubt.band(metric, self.lookup.number(metric, **place), **place)
 
-    @cached_property
+    @property
     def image_set(self) -> ImageSet:
-        """The labelled images behind the study.
-
-        Raises:
-            ConfigError: the folder does not say where they are.
-            DataError: they are not there any more, or not as they were.
-        """
-        if self.study is None:
-            raise ConfigError(f"{str(self.folder)!r} has no study.yaml, which says where the image set is")
-        return ImageSet.load(self.study.image_set)
+        """The labelled images behind the study; see `ResultFolder.image_set`."""
+        return self.results.image_set
 
     @cached_property
     def words(self) -> dict[str, str]:
@@ -221,13 +388,13 @@ class FinishedStudy:
 
     @cached_property
     def predictions(self) -> dict[str, pa.Table]:
-        """The stored predictions of the study's detectors, with their reasons and scores, in the study's order.
+        """The stored predictions of the detectors that judge the attribute, with their reasons and scores.
 
         Raises:
             DetectorBenchError: they are not there.
         """
-        stored = read_predictions(self.folder, also=PREDICTION_COLUMNS)
-        return {name: stored[name] for name in self.detectors if name in stored}
+        stored = self.results.predictions(PREDICTION_COLUMNS)
+        return {name: table for name, table in stored.items() if name in self.detectors}
 
     def once(self, name: str, compute: Callable[[], _Result]) -> _Result:
         """Compute something that takes a while the first time it is asked for, for both widths of a figure."""
@@ -240,29 +407,18 @@ class FinishedStudy:
     def _computed(self) -> dict[str, Any]:
         return {}
 
-    @cached_property
-    def _estimates(self) -> dict[str, dict[_Place, Estimate]]:
-        return {}
-
-    def _estimates_of(self, metric: str) -> dict[_Place, Estimate]:
-        rows = self.metrics[self.metrics["metric"] == metric]
-        # Of two denominators the one that the tables show.
-        rows = rows[rows["n_clear"].astype(object).fillna("").isin(["", self.lookup.n_clear])]
-        places = zip(*(rows[name] for name in ("detector", "t2i_model", "category", "prompt_id")), strict=True)
-        numbers = zip(*(rows[name].astype(float) for name in _NUMBERS), strict=True)
-        return {place: Estimate(*number) for place, number in zip(places, numbers, strict=True)}
-
-
-def _read_metrics(folder: Path) -> pd.DataFrame:
-    if (folder / "metrics.parquet").is_file():
-        return pd.read_parquet(folder / "metrics.parquet")
-    if not (folder / "metrics.csv").is_file():
-        raise ConfigError(f"no metrics.csv in {str(folder)!r}: expected the result folder of a finished study")
-    words = {name: "str" for name in METRIC_COLUMNS if name not in _NUMBERS}
-    # A prompt may be called "null" or "NA".
-    return pd.read_csv(
-        folder / "metrics.csv",
-        dtype=words | dict.fromkeys(_NUMBERS, "float64"),
-        keep_default_na=False,
-        na_values={name: [""] for name in (*_NUMBERS, "n_clear", "variant")},
-    )
+    def _estimates_of(self, metric: str) -> dict[_Place, dict[str, Estimate]]:
+        """By place and variant."""
+        if metric not in self._computed:
+            rows = self.metrics[self.metrics["metric"] == metric]
+            # Of two denominators the one that the tables show.
+            rows = rows[rows["n_clear"].astype(object).fillna("").isin(["", self.lookup.n_clear])]
+            places = zip(*(rows[name] for name in ("detector", "t2i_model", "category", "prompt_id")), strict=True)
+            numbers = zip(*(rows[name].astype(float) for name in _NUMBERS), strict=True)
+            found: dict[_Place, dict[str, Estimate]] = {}
+            variants = rows["variant"].astype(object).fillna("")
+            for place, variant, number in zip(places, variants, numbers, strict=True):
+                found.setdefault(place, {})[variant] = Estimate(*number)
+            self._computed[metric] = found
+        estimates: dict[_Place, dict[str, Estimate]] = self._computed[metric]
+        return estimates

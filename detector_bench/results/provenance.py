@@ -61,7 +61,7 @@ def environment() -> dict[str, Any]:
 
 def git_commit() -> str | None:
     """Commit of the checkout that this code runs from, with `-dirty` if files differ; None if installed."""
-    root = Path(__file__).resolve().parents[1]
+    root = Path(__file__).resolve().parents[2]
     if not (root / ".git").exists():
         return None
     try:

@@ -1,4 +1,4 @@
-"""`run.json`: what a result rests on, what each session of a run did, and how the numbers were computed."""
+"""`run.json`: what judged the images, and what each session of a run did; `manifest` is about the evaluation."""
 
 from __future__ import annotations
 
@@ -10,20 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from detector_bench.atomic_files import write_text
-from detector_bench.dataset import ImageSet
 from detector_bench.results.provenance import environment, peak_memory_mib
 from detector_bench.runner.run import RunRecord
 
 NAME = "run.json"
-EVALUATION = "evaluation"
-"""Under this key stand the settings of the evaluation."""
 
 _OF_A_SESSION = ("images_judged", "seconds", "seconds_per_stage", "images_per_stage", "device_per_stage")
-_OF_PREDICTIONS = ("stages", "weights", "spending", "sessions")
-"""What a record of an evaluation takes over from the record of the run that judged."""
-
-Counts = Mapping[str, Mapping[str, Mapping[str, int]]]
-"""Images by detector, attribute and status."""
+_OF_A_RUN = ("environment", "detectors", "stages", "weights", "spending", "sessions")
 
 
 def read_run_record(folder: Path) -> dict[str, Any]:
@@ -35,28 +28,13 @@ def read_run_record(folder: Path) -> dict[str, Any]:
     return record if isinstance(record, dict) else {}
 
 
-def write_run_record(
-    folder: Path,
-    *,
-    study: str,
-    image_set: ImageSet,
-    record: RunRecord,
-    counts: Counts,
-    began: datetime,
-    settings: Mapping[str, Any],
-    draws: Mapping[str, Any],
-) -> None:
+def write_run_record(folder: Path, *, record: RunRecord, began: datetime) -> None:
     """Write `run.json`, with the sessions that an earlier one lists and a new one at their end.
 
     Args:
         folder: the result folder.
-        study: the study's name.
-        image_set: what was judged.
         record: what the run did, and by which versions.
-        counts: images by detector, attribute and status.
         began: when this session began.
-        settings: of the evaluation, see `evaluation_settings`.
-        draws: what was drawn at random, each with its seed.
     """
     details = asdict(record)
     earlier = read_run_record(folder)
@@ -74,15 +52,11 @@ def write_run_record(
         for label, own in details["stage_fingerprints"].items()
     }
     detectors = {
-        name: {
-            "fingerprint": details["fingerprints"][name],
-            "counts": counts.get(name, {}),
-            "identity": identity,
-        }
+        name: {"fingerprint": details["fingerprints"][name], "identity": identity}
         for name, identity in details["identities"].items()
     }
     content = {
-        **_head(study, image_set, settings=settings, draws=draws),
+        "environment": environment(),
         "detectors": detectors,
         "stages": stages,
         "weights": details["weights"],
@@ -92,58 +66,23 @@ def write_run_record(
     _write(folder, content)
 
 
-def write_evaluation_record(
-    folder: Path,
-    *,
-    study: str,
-    image_set: ImageSet,
-    predictions: Path,
-    place: str,
-    counts: Counts,
-    settings: Mapping[str, Any],
-    draws: Mapping[str, Any],
-) -> None:
-    """Write `run.json` for numbers that were computed from stored predictions.
+def take_over_run_record(judged: Path, out: Path) -> None:
+    """Write the record of the run that judged into the folder of an evaluation, if there is one.
 
-    What the run that judged has recorded is taken over, its environment as that of the predictions.
-
-    Args:
-        folder: the result folder.
-        study: the study's name.
-        image_set: whose labels were counted.
-        predictions: the folder of the predictions.
-        place: that folder as the record names it, as seen from the result folder.
-        counts: images by detector, attribute and status.
-        settings: of the evaluation, see `evaluation_settings`.
-        draws: what was drawn at random, each with its seed.
+    What older versions wrote there of an evaluation is left out: it stands in `results.json`.
     """
-    judged = read_run_record(predictions.parent)
-    # Evaluated a second time, the environment at the top is already that of an evaluation.
-    of_run = _mapping(judged.get("predictions")).get("environment") or judged.get("environment")
-    known = _mapping(judged.get("detectors"))
-    content = {
-        **_head(study, image_set, settings=settings, draws=draws),
-        "predictions": {"from": place, "environment": of_run},
-        "detectors": {name: {**_mapping(known.get(name)), "counts": each} for name, each in counts.items()},
-        **{name: judged[name] for name in _OF_PREDICTIONS if name in judged},
+    record = read_run_record(judged)
+    # Of an older evaluation the environment at the top is not that of the run.
+    of_run = _mapping(record.get("predictions")).get("environment") or record.get("environment")
+    detectors = {
+        name: {key: value for key, value in _mapping(each).items() if key != "counts"}
+        for name, each in _mapping(record.get("detectors")).items()
     }
-    _write(folder, content)
-
-
-def _head(
-    study: str, image_set: ImageSet, *, settings: Mapping[str, Any], draws: Mapping[str, Any]
-) -> dict[str, Any]:
-    return {
-        "study": study,
-        "environment": environment(),
-        "seeds": dict(draws),
-        EVALUATION: dict(settings),
-        "image_set": {
-            "name": image_set.name,
-            "fingerprint": image_set.fingerprint(),
-            "images": len(image_set.images),
-        },
-    }
+    taken = {name: record[name] for name in _OF_A_RUN if name in record} | (
+        {"environment": of_run, "detectors": detectors} if record else {}
+    )
+    if taken and taken != read_run_record(out):
+        _write(out, taken)
 
 
 def _devices(label: str, now: Mapping[str, str], earlier: Mapping[str, Any]) -> list[str]:

@@ -12,11 +12,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from detector_bench.evaluation.agreement import ALL_ANNOTATORS, TWO_ANNOTATORS, agreement
-from detector_bench.evaluation.causes import accuracy_gaps, causes, filter_outcomes
+from detector_bench.evaluation.agreement import ALL_ANNOTATORS, TWO_ANNOTATORS
+from detector_bench.evaluation.contests import ranked_detectors
 from detector_bench.evaluation.more_labels import MoreLabels, more_labels
 from detector_bench.evaluation.tolerance import Tolerance
 from detector_bench.metrics.intervals import Interval
+from detector_bench.results.long_tables import no_rows
 from detector_bench.site.error_counts import (
     CountTable,
     all_error_tables,
@@ -26,14 +27,12 @@ from detector_bench.site.error_counts import (
     pairs,
 )
 from detector_bench.site.pages import Scale, with_groups
-from detector_bench.site.ranks import ReportRanks
 from detector_bench.site.report_study import AttributePart, ReportStudy
 from detector_bench.site.thumbnails import ReportPictures
 from detector_bench.site.verdict import DIFFERENCE, Verdict, judge_detectors
 from detector_bench.site.verdict_words import headline, label_doubt_words, rule, sentences
+from detector_bench.study_questions import agreement, causes
 from detector_bench.tables import Table
-from detector_bench.tables.agreement_tables import annotator_agreement, pair_agreement
-from detector_bench.tables.causes_table import bias_error_causes, filter_errors
 from detector_bench.tables.metric_lookup import MetricLookup, Number
 from detector_bench.vocabulary import ALL, GROUND_TRUTH
 
@@ -131,8 +130,6 @@ class AttributePage:
     """The study's tables of this attribute."""
     suffix: str
     """Of the names of further tables; empty for the study's first attribute."""
-    ranks: ReportRanks
-    """Of all attributes."""
 
     @property
     def level(self) -> float:
@@ -144,11 +141,20 @@ class AttributePage:
         """Which detector can be trusted for which T2I model."""
         return judge_detectors(
             self.part.study.lookup,
-            self.ranks.of_attribute(self.part.name),
+            {
+                str(model): ranked_detectors(rows)
+                for model, rows in self._ranks[self._ranks["attribute"] == self.part.name].groupby("t2i_model")
+            },
             tolerance=self.tolerance,
             doubt=self.part.study.label_doubt,
             plan=None if self.part.judged is None else self._plan,
         )
+
+    @cached_property
+    def _ranks(self) -> pd.DataFrame:
+        """On each T2I model, of all attributes: one family of tests. Without images there are none."""
+        ranks = self.study.results.table("ranks") if self.study.image_set is not None else no_rows("ranks")
+        return ranks[ranks["t2i_model"] != ALL]
 
     def _plan(self, detector: str, model: str, prompt_error: Number, model_error: Number) -> MoreLabels | None:
         """Images that would settle an open verdict."""
@@ -218,7 +224,11 @@ class AttributePage:
             "verdict": self.verdict,
             "headline": self.headline,
             "models": models,
-            "rule": rule(self.tolerance, level=self.level, tests=self.ranks.tests),
+            "rule": rule(
+                self.tolerance,
+                level=self.level,
+                tests=0 if self._ranks.empty else int(self._ranks["tests"].iloc[0]),
+            ),
             "label_words": self.label_words,
             "suffix": self.suffix,
             "label_doubt_words": label_doubt_words(self.part.study.lookup, self.part.study.label_doubt),
@@ -239,43 +249,23 @@ class AttributePage:
     @cached_property
     def causes(self) -> list[Table]:
         """What filtering and classification add to the bias errors; none without predictions."""
-        finished, image_set = self.part.study, self.study.image_set
-        if image_set is None or not finished.detectors:
+        if self.study.image_set is None or not self.part.study.detectors:
             return []
-        settings: dict[str, Any] = {"attribute": self.part.name, "allow_incomplete": True}
-        doubt: dict[str, Any] = {"intervals": finished.intervals, **settings}
-        found = causes(image_set, finished.predictions, n_clear=finished.lookup.n_clear, **doubt)
-        gaps = accuracy_gaps(image_set, finished.predictions, **doubt)
-        outcomes = filter_outcomes(image_set, finished.predictions, **settings)
-        return [
-            self._named(
-                bias_error_causes(
-                    found, attribute=self.part.name, gaps=gaps, max_error_share=finished.max_error_share
-                )
-            ),
-            self._named(filter_errors(outcomes, attribute=self.part.name)),
-        ]
-
-    @cached_property
-    def _agreement(self) -> pd.DataFrame | None:
-        if self.study.image_set is None:
-            return None
-        return agreement(self.study.image_set, self.part.study.predictions, attribute=self.part.name)
+        return [self._named(table) for table in causes(self.part.study, resamples=None).tables.values()]
 
     @cached_property
     def agreement(self) -> list[Table]:
         """Agreement of annotators, and of detectors with them."""
-        if self._agreement is None:
+        if self.study.image_set is None:
             return []
-        built = (annotator_agreement, pair_agreement)
-        return [self._named(table(self._agreement, attribute=self.part.name)) for table in built]
+        return [self._named(table) for table in agreement(self.part.study).tables.values()]
 
     @property
     def label_words(self) -> str:
         """How far the annotators agree: a verdict cannot be surer than the labels it rests on."""
-        numbers = self._agreement
-        if numbers is None:
+        if self.study.image_set is None:
             return ""
+        numbers = self.part.study.rows("agreement")
         rows = numbers[(numbers["t2i_model"] == ALL) & (numbers["category"] == ALL) & (numbers["label"] == ALL)]
         for raters, who, statistic, name in _SUMMARIES:
             own = rows[rows["raters"] == raters].to_dict("records")

@@ -25,7 +25,7 @@ from detector_bench.site.image_columns import (
 from detector_bench.site.pages import ReportFolder
 from detector_bench.site.report_study import ReportStudy
 from detector_bench.site.thumbnails import ReportPictures
-from detector_bench.study import Study
+from detector_bench.study_configuration import StudyConfiguration
 from detector_bench.weights import WeightsLocator
 
 _CORNERS = "corners"
@@ -43,7 +43,7 @@ class StoredBoxes:
 
 
 def stored_boxes(
-    study: Study, cache_folder: Path, sha256: Sequence[str | None], *, weights_dir: Path | None = None
+    study: StudyConfiguration, cache_folder: Path, sha256: Sequence[str | None], *, weights_dir: Path | None = None
 ) -> list[StoredBoxes]:
     """Find the boxes that the study's detectors looked at, as far as the stage cache holds them.
 
@@ -102,7 +102,7 @@ def _corners(arrays: Arrays | None) -> Any:
     return np.zeros((0, 4)) if arrays is None else np.nan_to_num(np.asarray(arrays[_CORNERS], dtype=float))
 
 
-def _buildable(study: Study) -> list[Detector]:
+def _buildable(study: StudyConfiguration) -> list[Detector]:
     built = []
     for entry in study.detectors:
         try:

@@ -12,6 +12,7 @@ from detector_bench import __version__
 from detector_bench.atomic_files import write_text
 from detector_bench.errors import ConfigError, DetectorBenchError
 from detector_bench.evaluation.tolerance import Tolerance
+from detector_bench.results.finished_study import ResultFolder
 from detector_bench.results.run_record import read_run_record
 from detector_bench.runner.stage_cache import default_cache_folder
 from detector_bench.site.attribute_page import AttributePage, left_out_of_pictures
@@ -19,7 +20,6 @@ from detector_bench.site.browser_data import SCRIPTS, StoredBoxes, stored_boxes,
 from detector_bench.site.error_counts import BROWSER_PAGE
 from detector_bench.site.pages import SHORT_CARE, ReportFolder, with_groups, write_page
 from detector_bench.site.provenance import citations, date_of, provenance_blocks
-from detector_bench.site.ranks import ranks_of_report
 from detector_bench.site.report_study import ReportStudy
 from detector_bench.site.table_sets import DrawnFigure, TableSets, draw_figures, table_sets
 from detector_bench.site.thumbnails import (
@@ -29,9 +29,16 @@ from detector_bench.site.thumbnails import (
     check_picture_settings,
     make_pictures,
 )
+from detector_bench.study_configuration import StudyConfiguration
 from detector_bench.tables import write_tables
 
 _STATIC = Path(__file__).parent / "static"
+_COPIED = {
+    "run.json": "provenance/run.json",
+    "results.json": "provenance/results.json",
+    "metrics.csv": "tables/metrics.csv",
+}
+"""Files of the result folder, and where they stand in the report."""
 _STYLES = ("base.css", "report.css", "browser.css", "detail.css")
 _SECTIONS = (
     ("verdict", "Verdict"),
@@ -102,10 +109,10 @@ class WrittenReport:
 
 
 def write_report(
-    folder: Path,
+    results: ResultFolder,
+    configuration: StudyConfiguration,
     out: Path | None = None,
     *,
-    image_set: Path | None = None,
     settings: ReportSettings | None = None,
     progress: ReportProgress | None = None,
 ) -> WrittenReport:
@@ -114,24 +121,24 @@ def write_report(
     A study whose image set or predictions are gone gets a report without images. `index.html` is written last.
 
     Args:
-        folder: the result folder of `detector-bench run` or `evaluate`.
-        out: where to write; None: `folder/report`. New, empty, or an earlier report.
-        image_set: takes the place of the study's.
+        results: the result folder.
+        configuration: its study.
+        out: where to write; None: the folder `report` in it. New, empty, or an earlier report.
         settings: pictures, tolerance and the like.
         progress: is told before every step, and after every picture.
 
     Raises:
-        ConfigError: no result folder, wrong settings, or `out` holds something else.
+        ConfigError: wrong settings, or `out` holds something else.
         DetectorBenchError: the disk is full, read-only or the like.
     """
     settings, progress = settings or ReportSettings(), progress or SilentProgress()
     check_picture_settings(settings.pictures, large_side=settings.large_side)
     progress.step("reading the study")
-    study = ReportStudy.load(folder, image_set=image_set)
-    out = folder / "report" if out is None else out
+    study = ReportStudy.of(results, configuration)
+    out = results.path / "report" if out is None else out
     if study.image_set is not None and out.resolve() == study.image_set.root:
         raise ConfigError(f"the report cannot be written into the image set {str(out)!r}: name another folder")
-    return _Writer(ReportFolder.prepare(out), study, settings, progress, own_images=image_set is not None).write()
+    return _Writer(ReportFolder.prepare(out), study, settings, progress).write()
 
 
 @dataclass
@@ -142,7 +149,6 @@ class _Writer:
     study: ReportStudy
     settings: ReportSettings
     progress: ReportProgress
-    own_images: bool
     tables: TableSets = field(init=False)
 
     def write(self) -> WrittenReport:
@@ -150,15 +156,13 @@ class _Writer:
         about_pictures = self._write_images()
         self.progress.step("tables")
         self.tables = table_sets(self.study)
-        ranks = ranks_of_report(self.study)
         pages = [
             AttributePage(
                 self.study,
                 part,
-                self.settings.tolerance or self.study.tolerance,
+                self.settings.tolerance or self.study.configuration.tolerance,
                 tables=self.tables.by_attribute[part.name],
                 suffix="" if number == 0 else f"_{part.name}",
-                ranks=ranks,
             )
             for number, part in enumerate(self.study.parts)
         ]
@@ -177,10 +181,10 @@ class _Writer:
     def _write_shared_files(self) -> None:
         bibtex = "\n\n".join(each.bibtex for each in citations())
         write_text(self.folder / "provenance/cite.bib", bibtex + "\n")
-        if (self.study.folder / "run.json").is_file():
-            self.folder.copy(self.study.folder / "run.json", "provenance/run.json")
-        if (self.study.folder / "metrics.csv").is_file():
-            self.folder.copy(self.study.folder / "metrics.csv", "tables/metrics.csv")
+        written = self.study.results.path
+        for file, place in _COPIED.items():
+            if (written / file).is_file():
+                self.folder.copy(written / file, place)
 
     def _write_images(self) -> list[str]:
         """Pictures, data and page of the error browser; what has to be said about them."""
@@ -209,12 +213,11 @@ class _Writer:
         return left_out_of_pictures(pictures, changed, [each.stage.replace("_", " ") for each in boxes], why_not)
 
     def _boxes(self, pictures: ReportPictures) -> tuple[list[StoredBoxes], str]:
-        configuration = self.study.first.study
-        if pictures.mode == "none" or configuration is None:
+        if pictures.mode == "none":
             return [], ""
         try:
             found = stored_boxes(
-                configuration,
+                self.study.configuration,
                 self.settings.cache_folder or default_cache_folder(),
                 self.study.judged_sha256,
                 weights_dir=self.settings.weights_dir,
@@ -255,15 +258,15 @@ class _Writer:
             return [], ["The figures were left out."]
         self.progress.step(f"figures of perceived {page.part.words}")
         place = f"figures/{page.part.name}"
-        # Another process would read the study's own folder of images again, and not the one that was named.
-        workers = 1 if self.own_images else self.settings.workers
-        figures, missing = draw_figures(page.part.study, self.folder.path, place=place, workers=workers)
+        figures, missing = draw_figures(
+            page.part.study, self.folder.path, place=place, workers=self.settings.workers
+        )
         self.folder.add(*(self.folder.path / place / path for each in figures for path in _files_of(each.name)))
         return figures, missing
 
     def _content_of_all(self, place: str) -> dict[str, Any]:
         """What stands on every attribute's page."""
-        record = read_run_record(self.study.folder)
+        record = read_run_record(self.study.results.path)
         written = {
             "Written": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
             "Pictures": self.settings.pictures if self.study.image_set else "no images",
@@ -273,9 +276,11 @@ class _Writer:
             "pages": self._pages(place),
             "sections": [{"id": each, "name": name} for each, name in _SECTIONS],
             "note": self.settings.note,
-            "question": self.study.question,
+            "question": self.study.configuration.question,
             "no_images": self._no_images if self.study.missing else "No detector of this study judges this.",
-            "provenance": provenance_blocks(record, version=__version__, settings=written),
+            "provenance": provenance_blocks(
+                record, self.study.results.manifest, version=__version__, settings=written
+            ),
             "run_file": bool(record),
             "run_date": date_of(record),
             "citations": citations(),

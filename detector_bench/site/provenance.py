@@ -1,4 +1,4 @@
-"""What a result rests on, out of `run.json`: versions, fingerprints, weights, machine; and how to cite it."""
+"""What a result rests on, out of `run.json` and `results.json`, and how to cite it."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from detector_bench import __version__
+from detector_bench.results.manifest import Manifest
 
 Record = Mapping[str, Any]
 
@@ -28,21 +29,24 @@ def date_of(record: Record) -> str:
     return str(_mapping(last).get("began", ""))[:10]
 
 
-def provenance_blocks(record: Record, *, version: str, settings: Mapping[str, str]) -> list[Block]:
-    """Lay a run's record out; parts that it does not have are left out.
+def provenance_blocks(
+    record: Record, manifest: Manifest, *, version: str, settings: Mapping[str, str]
+) -> list[Block]:
+    """Lay out what a result rests on; parts that the record does not have are left out.
 
     Args:
-        record: as `read_run_record` gives it.
+        record: of the run that judged, as `read_run_record` gives it.
+        manifest: of the evaluation.
         version: of detector_bench, which wrote the report.
         settings: how the report was written, for people.
     """
-    environment, images = _mapping(record.get("environment")), _mapping(record.get("image_set"))
+    environment, images = manifest.environment, manifest.image_set
     machine, packages = _mapping(environment.get("machine")), _mapping(environment.get("packages"))
     run = _pairs(
         {
-            "Study": record.get("study"),
+            "Study": manifest.study,
             "Run began": " and ".join(_beginnings(record)),
-            "Predictions from": _mapping(record.get("predictions")).get("from"),
+            "Predictions from": "" if manifest.predictions == "predictions" else manifest.predictions,
             "Image set": images.get("name"),
             "Images": images.get("images"),
             "Fingerprint of the image set": images.get("fingerprint"),
@@ -56,9 +60,9 @@ def provenance_blocks(record: Record, *, version: str, settings: Mapping[str, st
             "Memory": f"{machine['memory_gib']} GiB" if machine.get("memory_gib") else None,
         }
     )
-    nothing = (("Record", "There is no run.json: the numbers come from stored predictions."),)
+    nothing = () if record else (("Record", "There is no run.json: the numbers come from stored predictions."),)
     return [
-        Block("Run", run or nothing),
+        Block("Run", (*run, *nothing)),
         *_tables(record),
         Block("Report", _pairs({"Written by": f"detector_bench {version}", **settings})),
     ]

@@ -8,16 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-import pandas as pd
-
 from detector_bench.errors import DetectorBenchError, MissingExtraError
-from detector_bench.evaluation import read_label_doubt
 from detector_bench.evaluation.intervals import Intervals
 from detector_bench.figures import FIGURES, FinishedStudy, figures_of, write_figures
 from detector_bench.others.study_scores import ScoredStudy
 from detector_bench.others.study_tables import score_tables
 from detector_bench.site.report_study import ReportStudy
-from detector_bench.tables import Table, study_tables
+from detector_bench.study_run import has_intervals, stored_tables
+from detector_bench.tables import Table
 
 
 class TableSets(NamedTuple):
@@ -30,20 +28,11 @@ class TableSets(NamedTuple):
 
 
 def table_sets(study: ReportStudy) -> TableSets:
-    """Build the tables anew from the metric table, with intervals where it has them."""
+    """Build the tables from the long ones, with intervals where there are any."""
     names = [part.name for part in study.parts]
-    built = study_tables(
-        study.first.metrics_of_all_attributes,
-        attributes=names,
-        n_clear=study.first.lookup.n_clear,
-        max_error_share=study.first.max_error_share,
-        prompts=None if study.image_set is None else study.image_set.prompts,
-        intervals=_has_intervals(study),
-        confusion=_stored_confusion(study),
-        label_doubt=read_label_doubt(study.folder),
-    )
+    prompts = None if study.image_set is None else study.image_set.prompts
     by_attribute: dict[str, list[Table]] = {name: [] for name in names}
-    for name, table in built.items():
+    for name, table in stored_tables(study.results, prompts=prompts).items():
         by_attribute[_attribute_of(name, names)].append(table)
     scores, missing = _score_tables(study)
     return TableSets(by_attribute, scores, missing)
@@ -55,37 +44,25 @@ def _attribute_of(table: str, attributes: Sequence[str]) -> str:
 
 
 def _score_tables(study: ReportStudy) -> tuple[list[Table], list[str]]:
-    configuration = study.first.study
-    if configuration is None or not configuration.scores:
+    if not study.configuration.scores:
         return [], []
     if study.image_set is None:
         return [], [f"The scores of other benchmarks have no tables: {study.missing}"]
     try:
         # Their numbers stand in the metric table; what is formed anew is what else their tables need.
-        scored = ScoredStudy.of(configuration.scores, study.image_set, study.stored, Intervals(method="none"))
+        predictions = study.results.predictions(("value",))
+        scored = ScoredStudy.of(study.configuration.scores, study.image_set, predictions, Intervals(method="none"))
         tables = score_tables(
             study.first.metrics_of_all_attributes,
             verdicts=scored.verdicts,
             notes=scored.notes,
             prompts=study.image_set.prompts,
             max_error_share=study.first.max_error_share,
-            intervals=_has_intervals(study),
+            intervals=has_intervals(study.first.metrics_of_all_attributes),
         )
     except DetectorBenchError as error:
         return [], [f"The scores of other benchmarks have no tables: {error}"]
     return list(tables.values()), []
-
-
-def _has_intervals(study: ReportStudy) -> bool:
-    return bool(study.first.metrics_of_all_attributes["ci_low"].notna().any())
-
-
-def _stored_confusion(study: ReportStudy) -> pd.DataFrame | None:
-    path = study.folder / "confusion.csv"
-    if not path.is_file():
-        return None
-    # A T2I model may be called "null" or "NA".
-    return pd.read_csv(path, keep_default_na=False)
 
 
 _SIZE = re.compile(

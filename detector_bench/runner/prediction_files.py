@@ -1,25 +1,19 @@
-"""Reads stored predictions and writes metric tables."""
+"""Reads stored predictions."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
 
-import pandas as pd
 import pyarrow as pa
-import pyarrow.csv
 import pyarrow.parquet as pq
 
-from detector_bench.atomic_files import replacing
 from detector_bench.errors import DataError, DetectorBenchError, Problem
 from detector_bench.runner.prediction_store import newest_first, part_number, without_repeats
-from detector_bench.vocabulary.columns import LABEL_DOUBT_COLUMNS, METRIC_COLUMNS, PREDICTIONS
+from detector_bench.vocabulary.columns import PREDICTIONS
 
-LABEL_DOUBT_FILE = "label_doubt.csv"
-_NUMBERS = ("value", "ci_low", "ci_high", "n", "n_left_out")
 _NEEDED_COLUMNS = ["image_id", "detector", "attribute", "status", "label"]
 _REPEATED_WORDS = ["detector", "attribute", "status", "label"]
-_NEEDS_QUOTES = ('"', ",", "\n", "\r")
 
 
 def read_predictions(folder: Path | str, *, also: Sequence[str] = ()) -> dict[str, pa.Table]:
@@ -101,70 +95,3 @@ def _with_columns(table: pa.Table, names: Sequence[str]) -> pa.Table:
         if name not in table.column_names:
             table = table.append_column(name, pa.nulls(table.num_rows, PREDICTIONS.field(name).type))
     return table
-
-
-def write_metrics(metrics: pd.DataFrame, folder: Path) -> None:
-    """Write a metric table as `metrics.csv` and `metrics.parquet`, each file whole or not at all.
-
-    The same table gives the same bytes. Missing words and undefined numbers are empty cells (nulls); floats have
-    as many digits as it takes to read them back exactly. In the CSV file either no word is quoted, or, where some
-    name holds a comma or a quotation mark, all of them are.
-
-    Args:
-        metrics: columns as in `schema.METRIC_COLUMNS`.
-        folder: created if missing; files of an earlier evaluation are replaced.
-
-    Raises:
-        DetectorBenchError: the disk is full, read-only or the like.
-    """
-    table = pa.Table.from_pandas(metrics[list(METRIC_COLUMNS)], preserve_index=False).replace_schema_metadata(None)
-    with replacing(folder / "metrics.parquet") as temporary:
-        pq.write_table(table, temporary, compression="zstd")
-    with replacing(folder / "metrics.csv") as temporary:
-        _write_csv(table, temporary)
-
-
-def write_label_doubt(doubt: pd.DataFrame, folder: Path) -> None:
-    """Write the numbers by other labels as `label_doubt.csv`; without a row, an earlier evaluation's file goes.
-
-    Args:
-        doubt: columns as in `schema.LABEL_DOUBT_COLUMNS`.
-        folder: the result folder.
-
-    Raises:
-        DetectorBenchError: the disk is full, read-only or the like.
-    """
-    path = folder / LABEL_DOUBT_FILE
-    if doubt.empty:
-        path.unlink(missing_ok=True)
-        return
-    with replacing(path) as temporary:
-        _write_csv(pa.Table.from_pandas(doubt[list(LABEL_DOUBT_COLUMNS)], preserve_index=False), temporary)
-
-
-def read_label_doubt(folder: Path) -> pd.DataFrame:
-    """Read `label_doubt.csv`; no rows where there is no such file, as nobody knows the doubt then."""
-    path = folder / LABEL_DOUBT_FILE
-    if not path.is_file():
-        return pd.DataFrame(columns=list(LABEL_DOUBT_COLUMNS))
-    words = {name: "str" for name in LABEL_DOUBT_COLUMNS if name not in _NUMBERS}
-    # A T2I model or an annotator may be called "null" or "NA".
-    return pd.read_csv(
-        path,
-        dtype=words | dict.fromkeys(_NUMBERS, "float64"),
-        keep_default_na=False,
-        na_values={name: [""] for name in (*_NUMBERS, "n_clear", "variant")},
-    )
-
-
-def _write_csv(table: pa.Table, path: Path) -> None:
-    types = [pa.string() if pa.types.is_dictionary(field.type) else field.type for field in table.schema]
-    text = table.cast(pa.schema(list(zip(table.column_names, types, strict=True))))
-    quotes = "needed" if _any_word_needs_quotes(table) else "none"
-    pyarrow.csv.write_csv(text, path, pyarrow.csv.WriteOptions(quoting_style=quotes, quoting_header="none"))
-
-
-def _any_word_needs_quotes(table: pa.Table) -> bool:
-    columns = [column for column in table.columns if not pa.types.is_primitive(column.type)]
-    words = (word for column in columns for word in column.unique().to_pylist() if isinstance(word, str))
-    return any(mark in word for word in words for mark in _NEEDS_QUOTES)

@@ -1,0 +1,1 @@
+"""The result folder: what is written into it, and the one reader of it all."""

@@ -1,0 +1,115 @@
+"""The long tables of a result folder, one row per number: their columns, how they are written and read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
+
+from detector_bench.atomic_files import replacing
+from detector_bench.evaluation.agreement import AGREEMENT_COLUMNS
+from detector_bench.evaluation.causes import CAUSE_COLUMNS, GAP_COLUMNS, OUTCOME_COLUMNS
+from detector_bench.evaluation.contests import COMPARISON_COLUMNS, PAIRED_IMAGE_COLUMNS, RANK_COLUMNS
+from detector_bench.vocabulary.columns import CONFUSION_COLUMNS, LABEL_DOUBT_COLUMNS, METRIC_COLUMNS
+
+LONG_TABLES: dict[str, tuple[str, ...]] = {
+    "metrics": METRIC_COLUMNS,
+    "confusion": CONFUSION_COLUMNS,
+    "label_doubt": LABEL_DOUBT_COLUMNS,
+    "causes": CAUSE_COLUMNS,
+    "accuracy_gaps": GAP_COLUMNS,
+    "filter_outcomes": OUTCOME_COLUMNS,
+    "comparisons": COMPARISON_COLUMNS,
+    "images_judged_rightly": PAIRED_IMAGE_COLUMNS,
+    "ranks": RANK_COLUMNS,
+    "agreement": AGREEMENT_COLUMNS,
+}
+"""Columns by name. Each stands in `<name>.csv`, the metric table in `metrics.parquet`, too. A table without a row
+has no file: nobody knows how much depends on who labelled where each image has one label, for instance."""
+
+_WORDS = {
+    *("attribute", "better_than", "category", "detector", "detector_reason", "error_metric", "first", "groups"),
+    *("human_label", "human_reason", "label", "labelled_by", "metric", "n_clear", "prompt_id", "raters", "second"),
+    *("share", "statistic", "status", "t2i_model", "variant", "verdict"),
+}
+_TRUE_OR_FALSE = "told_apart", "beyond_chance"
+_MISSING_WORDS = {"metrics": ("n_clear", "variant"), "label_doubt": ("n_clear", "variant")}
+"""By table: columns of words in which an empty cell is a missing value, and no empty text."""
+
+_NEEDS_QUOTES = ('"', ",", "\n", "\r")
+
+
+def write_long_table(name: str, rows: pd.DataFrame, folder: Path) -> dict[str, int]:
+    """Write a long table, each file whole or not at all; without a row, the files of an earlier evaluation go.
+
+    The same table gives the same bytes. Missing words and undefined numbers are empty cells (nulls); floats have
+    as many digits as it takes to read them back exactly. In a CSV file either no word is quoted, or, where some
+    name holds a comma or a quotation mark, all of them are.
+
+    Args:
+        name: one of `LONG_TABLES`.
+        rows: with its columns.
+        folder: created if missing.
+
+    Returns:
+        How many rows each file holds.
+
+    Raises:
+        DetectorBenchError: the disk is full, read-only or the like.
+    """
+    endings = ("parquet", "csv") if name == "metrics" else ("csv",)
+    if rows.empty:
+        for ending in endings:
+            (folder / f"{name}.{ending}").unlink(missing_ok=True)
+        return {}
+    table = pa.Table.from_pandas(rows[list(LONG_TABLES[name])], preserve_index=False).replace_schema_metadata(None)
+    for ending in endings:
+        with replacing(folder / f"{name}.{ending}") as temporary:
+            if ending == "parquet":
+                pq.write_table(table, temporary, compression="zstd")
+            else:
+                _write_csv(table, temporary)
+    return {f"{name}.{ending}": table.num_rows for ending in endings}
+
+
+def read_long_table(path: Path) -> pd.DataFrame:
+    """Read a file of a long table as it was written; `path` is named after one of `LONG_TABLES`.
+
+    Raises:
+        OSError, ValueError: it cannot be read, or lacks a column.
+    """
+    if path.suffix == ".parquet":
+        return pd.read_parquet(path)
+    columns = LONG_TABLES[path.stem]
+    numbers = [name for name in columns if name not in _WORDS and not name.endswith(_TRUE_OR_FALSE)]
+    words = {name: "str" for name in columns if name in _WORDS}
+    # A prompt, a T2I model or an annotator may be called "null" or "NA".
+    return pd.read_csv(
+        path,
+        usecols=list(columns),
+        dtype=words | dict.fromkeys(numbers, "float64"),
+        keep_default_na=False,
+        na_values={name: [""] for name in (*numbers, *_MISSING_WORDS.get(path.stem, ()))},
+        float_precision="round_trip",
+    )[list(columns)]
+
+
+def no_rows(name: str) -> pd.DataFrame:
+    """A long table without a row."""
+    return pd.DataFrame(columns=list(LONG_TABLES[name]))
+
+
+def _write_csv(table: pa.Table, path: Path) -> None:
+    types = [pa.string() if pa.types.is_dictionary(field.type) else field.type for field in table.schema]
+    text = table.cast(pa.schema(list(zip(table.column_names, types, strict=True))))
+    quotes = "needed" if _any_word_needs_quotes(table) else "none"
+    pyarrow.csv.write_csv(text, path, pyarrow.csv.WriteOptions(quoting_style=quotes, quoting_header="none"))
+
+
+def _any_word_needs_quotes(table: pa.Table) -> bool:
+    columns = [column for column in table.columns if not pa.types.is_primitive(column.type)]
+    words = (word for column in columns for word in column.unique().to_pylist() if isinstance(word, str))
+    return any(mark in word for word in words for mark in _NEEDS_QUOTES)

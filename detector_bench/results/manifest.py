@@ -1,0 +1,194 @@
+"""`results.json`: what was evaluated and how, and which files came of it.
+
+It is written last, so that half a result folder is known as one.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from detector_bench.atomic_files import write_text
+from detector_bench.errors import ConfigError
+from detector_bench.evaluation.intervals import Intervals
+from detector_bench.evaluation.label_doubt import Estimate
+from detector_bench.results.run_record import read_run_record
+
+if TYPE_CHECKING:
+    from detector_bench.dataset import ImageSet
+
+NAME = "results.json"
+
+SCHEMA_VERSION = 2
+"""Of the files in a result folder; 1: those of before there was a `results.json`. It grows with every change that
+a reader has to know of."""
+
+Counts = dict[str, dict[str, dict[str, int]]]
+"""Images by detector, attribute and status."""
+
+
+class EvaluationSettings(BaseModel):
+    """All that decides a study's numbers besides images, labels and predictions."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    detectors: tuple[str, ...]
+    """Names, in the study's order."""
+    attributes: tuple[str, ...]
+    """What was evaluated, the main one first."""
+    n_clear: Literal["detector", "human"]
+    max_error_share: float
+    intervals: Intervals
+    estimated_labels: Estimate
+    scores: tuple[dict[str, Any], ...]
+    """Settings of the score systems, their files named as seen from the result folder."""
+
+    def draws(self, image_set: ImageSet) -> dict[str, Any]:
+        """What an evaluation draws at random, and how; most for the attribute with the fewest labels."""
+        labelled = image_set.labels[image_set.labels["attribute"].isin(self.attributes)]
+        images = labelled.groupby("attribute")["image_id"].nunique()
+        resamples = self.intervals.resamples_for(int(images.min()))
+        if resamples == 0:
+            return {}
+        drawn = self.intervals.model_dump(mode="json", include={"seed", "unit", "level", "method"})
+        return {"intervals": {**drawn, "resamples": resamples}}
+
+
+class Manifest(BaseModel):
+    """The content of `results.json`."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    schema_version: int = SCHEMA_VERSION
+    study: str
+    """Its name."""
+    settings: EvaluationSettings
+    seeds: dict[str, Any]
+    """What was drawn at random, each with its seed; empty where nothing was."""
+    image_set: dict[str, str | int]
+    """Name, fingerprint and number of images of the image set whose labels were counted."""
+    predictions: str
+    """The folder of the predictions, as seen from the result folder."""
+    counts: Counts
+    not_comparable: dict[str, str]
+    """By attribute, why its detectors are not compared; attributes whose detectors are have no entry."""
+    environment: dict[str, Any]
+    """Versions of detector_bench, Python and packages, and the machine."""
+    files: dict[str, int]
+    """Rows of every long table, by file name. A table that is not here was without a row, or not computed: of
+    studies with more than 200,000 images causes, ranks and agreement are computed when they are asked for."""
+
+    @classmethod
+    def read(cls, folder: Path) -> Self:
+        """Read the manifest of a result folder, and check that its files are there.
+
+        Raises:
+            ConfigError: no result folder, half of one, or one of an older or newer schema; one line says which,
+                and what to do.
+        """
+        path = folder / NAME
+        try:
+            content = json.loads(path.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            raise ConfigError(_why_not(folder)) from None
+        except (OSError, ValueError) as error:
+            raise ConfigError(f"{path}: cannot be read ({error}): run {_again(folder)}") from error
+        version = content.get("schema_version") if isinstance(content, dict) else None
+        if not isinstance(version, int):
+            raise ConfigError(f"{path}: the key schema_version is missing: run {_again(folder)}")
+        if version > SCHEMA_VERSION:
+            raise ConfigError(
+                f"{path}: written by a newer version of detector_bench (schema {version}; this version knows "
+                f"{SCHEMA_VERSION}): update detector-bench"
+            )
+        if version < SCHEMA_VERSION:
+            raise ConfigError(_older(folder, version))
+        try:
+            manifest = cls.model_validate(content)
+        except ValidationError as error:
+            first = error.errors(include_url=False)[0]
+            where = ".".join(str(part) for part in first["loc"])
+            raise ConfigError(f"{path}: {where}: {first['msg'].lower()}: run {_again(folder)}") from error
+        for name in manifest.files:
+            if not (folder / name).is_file():
+                raise ConfigError(f"{str(folder)!r} lacks {name}, which {NAME} lists: run {_again(folder)}")
+        return manifest
+
+    def write(self, folder: Path) -> None:
+        """Write it, when all the files that it lists are there.
+
+        Raises:
+            DetectorBenchError: the disk is full, read-only or the like.
+        """
+        write_text(folder / NAME, json.dumps(self.model_dump(mode="json"), indent=2, ensure_ascii=False) + "\n")
+
+    def check_study(self, study: Mapping[str, Any], file: Path) -> None:
+        """Check that the study file of the folder still says what the numbers were computed with.
+
+        Args:
+            study: its content.
+            file: its path.
+
+        Raises:
+            ConfigError: a setting was changed since.
+        """
+        entries = study.get("detectors")
+        names = [
+            each if isinstance(each, str) else each.get("name", each.get("kind"))
+            for each in (entries if isinstance(entries, list) else ())
+        ]
+        now = dict(study) | {"detectors": names}
+        for name, then in _flat(self.settings.model_dump(mode="json")):
+            found: Any = now
+            for part in name.split("."):
+                found = found.get(part, then) if isinstance(found, Mapping) else then
+            if found != then:
+                raise ConfigError(
+                    f"{file}: `{name}` is {found!r}, but the numbers of this folder were computed with {then!r}: "
+                    f"run {_again(file.parent)}, or set it back"
+                )
+
+
+def changed_table(path: Path, *, rows: int, listed: int) -> ConfigError:
+    """What to say of a long table with other rows than the manifest lists."""
+    return ConfigError(f"{path}: {rows:,} rows, but {NAME} lists {listed:,}: run {_again(path.parent)}")
+
+
+def _why_not(folder: Path) -> str:
+    """Why there is no manifest."""
+    if not folder.is_dir():
+        return (
+            f"there is no folder {str(folder)!r}: expected the result folder of `detector-bench run` or `evaluate`"
+        )
+    if "evaluation" in read_run_record(folder):
+        return _older(folder, 1)
+    if any((folder / name).exists() for name in ("metrics.csv", "metrics.parquet")):
+        return f"{str(folder)!r} is half a result folder, its evaluation was cut short: run {_again(folder)}"
+    if (folder / "predictions").is_dir():
+        return (
+            f"{str(folder)!r} is half a result folder, with predictions and no numbers: run `detector-bench run "
+            f"STUDY.yaml --out {folder}` to its end"
+        )
+    return f"{str(folder)!r} is no result folder: expected one of `detector-bench run` or `evaluate`, with {NAME}"
+
+
+def _older(folder: Path, version: int) -> str:
+    return (
+        f"{str(folder)!r} was written by an older version of detector_bench (schema {version}, now "
+        f"{SCHEMA_VERSION}): bring it up to date with {_again(folder)}"
+    )
+
+
+def _again(folder: Path) -> str:
+    return f"`detector-bench evaluate {folder}`"
+
+
+def _flat(settings: Mapping[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
+    flat: list[tuple[str, Any]] = []
+    for name, value in settings.items():
+        flat += _flat(value, f"{prefix}{name}.") if isinstance(value, Mapping) else [(f"{prefix}{name}", value)]
+    return flat

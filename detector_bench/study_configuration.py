@@ -1,0 +1,298 @@
+"""What a study says: an image set, detectors, and how the ones are run over the other and evaluated."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Collection, Iterator
+from pathlib import Path
+from typing import Any, Literal, Self, get_args
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError, field_validator
+
+from detector_bench.atomic_files import write_text
+from detector_bench.dataset import ImageSet
+from detector_bench.dataset.decoding import DEFAULT_MAX_PIXELS
+from detector_bench.detectors.base import Detector, build_detector
+from detector_bench.errors import ConfigError, DetectorBenchError, config_error_from, nearest_hint
+from detector_bench.evaluation.estimated_labels import check_identified
+from detector_bench.evaluation.intervals import Intervals
+from detector_bench.evaluation.label_doubt import Estimate
+from detector_bench.evaluation.tolerance import Tolerance
+from detector_bench.others.study_scores import AnyScoreSystem
+from detector_bench.perception.stage import with_inputs
+from detector_bench.results.finished_study import STUDY_FILE
+from detector_bench.results.manifest import EvaluationSettings
+from detector_bench.study_file import (
+    DetectorEntry,
+    full_entry,
+    read_mapping,
+    resolve_detector,
+    with_texts_replaced,
+)
+from detector_bench.vocabulary import ATTRIBUTES
+from detector_bench.weights import WeightsLocator
+
+
+class StudyConfiguration(BaseModel):
+    """What is judged, by whom, and how it is evaluated. The one configuration of command line, YAML and Python."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str = "study"
+    image_set: Path
+    """Folder with images.csv, prompts.csv and labels.csv; in a study file, relative to that file."""
+    detectors: tuple[DetectorEntry, ...]
+    attributes: tuple[str, ...] = ("gender",)
+    """What is evaluated. Detectors may judge more; that is stored, too."""
+    n_clear: Literal["detector", "human"] = "detector"
+    """Denominator of a detector's prompt bias score: its own number of clear images, or the humans'. See Lyu 2025,
+    formula 2, which reads as the former, while the size of Table 2's values fits the latter."""
+    max_error_share: float = Field(default=0.1, ge=0, le=1)
+    """Tables show a dash where a detector failed on more than this share of a T2I model's images."""
+    intervals: Intervals = Intervals()
+    """How confidence intervals are found."""
+    tolerance: Tolerance = Tolerance()
+    """How far off a detector may be and still be called good enough in the report."""
+    question: str = ""
+    """What the study asks; the report says so."""
+    author: str = ""
+    """Who made the study; the report says so."""
+    date: str = ""
+    """When; in the author's words."""
+    estimated_labels: Estimate = "none"
+    """dawid_skene: `label_doubt.csv` also says what the numbers would be by the likeliest true labels, estimated
+    from three or more annotators; see docs/uncertainty.md. The consensus stays the truth of all other tables."""
+    scores: tuple[AnyScoreSystem, ...] = ()
+    """Scores of other bias benchmarks, for the human labels and every detector: see `others`."""
+    batch_size: int = Field(default=32, ge=1, le=4096)
+    max_pixels: int = Field(default=DEFAULT_MAX_PIXELS, ge=1)
+    """Larger images become errors instead of being decoded."""
+
+    _file: Path | None = PrivateAttr(default=None)
+
+    @field_validator("detectors", "attributes", mode="before")
+    @classmethod
+    def _list_with_something_in_it(cls, value: Any) -> Any:
+        if not isinstance(value, list | tuple):
+            raise ValueError("a list is expected")
+        if not value:
+            raise ValueError("at least one is needed")
+        return value
+
+    @field_validator("detectors", mode="before")
+    @classmethod
+    def _as_in_a_study_file(cls, entries: Any) -> Any:
+        """Take what a study file may list: a registered name, or a mapping with the parameters beside `kind`."""
+        if not isinstance(entries, list | tuple):
+            return entries
+        return [full_entry(entry, place=f"detectors.{number}") for number, entry in enumerate(entries)]
+
+    @field_validator("attributes")
+    @classmethod
+    def _attributes_are_known(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+        for name in names:
+            if name not in ATTRIBUTES:
+                raise ValueError(f"unknown attribute {name!r}: {nearest_hint(name, ATTRIBUTES)}")
+            if names.count(name) > 1:
+                raise ValueError(f"{name!r} stands here twice")
+        return names
+
+    @field_validator("detectors")
+    @classmethod
+    def _names_differ(cls, entries: tuple[DetectorEntry, ...]) -> tuple[DetectorEntry, ...]:
+        # Without regard to case, as some file systems have none.
+        names = Counter(entry.name.casefold() for entry in entries)
+        for entry in entries:
+            if names[entry.name.casefold()] > 1:
+                raise ValueError(f"two detectors have the name {entry.name!r}: give each its own `name`")
+        return entries
+
+    @classmethod
+    def from_yaml(cls, path: Path | str, *, image_set: Path | str | None = None) -> Self:
+        """Read a study file.
+
+        Args:
+            path: the YAML file; see `configs/` for examples.
+            image_set: takes the place of the file's `image_set`; relative to the working directory.
+
+        Raises:
+            ConfigError: the file is missing or wrong; all mistakes at once, with the nearest known names.
+        """
+        path = Path(path)
+        content = read_mapping(path)
+        entries = content.get("detectors")
+        if isinstance(entries, list):
+            content["detectors"] = [
+                resolve_detector(entry, folder=path.parent, place=f"{path}: detectors.{number}")
+                for number, entry in enumerate(entries)
+            ]
+        if image_set is not None:
+            content["image_set"] = Path(image_set)
+        elif isinstance(content.get("image_set"), str):
+            content["image_set"] = path.parent / content["image_set"]
+        content.setdefault("name", path.stem)
+        try:
+            study = cls.model_validate(content)
+        except ValidationError as error:
+            raise config_error_from(error, place=str(path), model=cls) from error
+        beside = tuple(system.with_files(lambda file: path.parent / file) for system in study.scores)
+        study = study.model_copy(update={"scores": beside})
+        study._file = path
+        return study
+
+    def with_n_clear(self, n_clear: str) -> Self:
+        """The same study with another denominator for detectors' prompt bias scores.
+
+        Raises:
+            ConfigError: neither "detector" nor "human".
+        """
+        if n_clear not in ("detector", "human"):
+            raise ConfigError(f"n_clear is 'detector' or 'human'; got {n_clear!r}")
+        return self.model_copy(update={"n_clear": n_clear})
+
+    def with_estimated_labels(self, estimate: str) -> Self:
+        """The same study, with or without numbers by estimated labels.
+
+        Raises:
+            ConfigError: neither "none" nor "dawid_skene".
+        """
+        if estimate not in get_args(Estimate):
+            raise ConfigError(f"estimated_labels is 'none' or 'dawid_skene'; got {estimate!r}")
+        return self.model_copy(update={"estimated_labels": estimate})
+
+    def with_attributes(self, names: Collection[str]) -> Self:
+        """The same study with some of its attributes, in the study's order.
+
+        Raises:
+            ConfigError: an attribute that the study does not have, or none.
+        """
+        for name in names:
+            if name not in self.attributes:
+                raise ConfigError(f"no attribute {name!r} in this study: {nearest_hint(name, self.attributes)}")
+        if not names:
+            raise ConfigError("no attribute of this study is left")
+        return self.model_copy(update={"attributes": tuple(name for name in self.attributes if name in names)})
+
+    def with_detectors(self, *, only: Collection[str] = (), without: Collection[str] = ()) -> Self:
+        """The same study with some of its detectors, in the study's order.
+
+        Args:
+            only: the names to keep; empty keeps all.
+            without: the names to leave out.
+
+        Raises:
+            ConfigError: a name that the study does not have, or no detector left.
+        """
+        known = [entry.name for entry in self.detectors]
+        for name in (*only, *without):
+            if name not in known:
+                raise ConfigError(f"no detector {name!r} in this study: {nearest_hint(name, known)}")
+        kept = [each for each in self.detectors if (not only or each.name in only) and each.name not in without]
+        if not kept:
+            raise ConfigError("no detector of this study is left")
+        return self.model_copy(update={"detectors": tuple(kept)})
+
+    def build_detectors(self) -> list[Detector]:
+        """The study's detectors, checked.
+
+        Raises:
+            ConfigError: unknown kinds, wrong parameters, or none judges an attribute of the study; all at once.
+        """
+        detectors: list[Detector] = []
+        mistakes: list[str] = []
+        for entry in self.detectors:
+            try:
+                detectors.append(build_detector(entry.kind, name=entry.name, parameters=entry.parameters))
+            except ConfigError as error:
+                mistakes += str(error).splitlines()
+        if not mistakes:
+            judged = {attribute for detector in detectors for attribute in detector.attributes}
+            mistakes = [
+                f"no detector of this study judges the attribute {attribute!r}"
+                for attribute in self.attributes
+                if attribute not in judged
+            ]
+        if mistakes:
+            place = "" if self._file is None else f"{self._file}: "
+            raise ConfigError("\n".join(f"{place}{mistake}" for mistake in mistakes))
+        return detectors
+
+    def locator(self, *, weights_dir: Path | None = None, allow_download: bool = True) -> WeightsLocator:
+        """Where this study's weights are looked for."""
+        return WeightsLocator.from_environment(
+            weights_dir=weights_dir,
+            beside=None if self._file is None else self._file.parent,
+            allow_download=allow_download,
+        )
+
+    def evaluation_settings(self, folder: Path) -> EvaluationSettings:
+        """All that decides the study's numbers besides images, labels and predictions.
+
+        Args:
+            folder: the result folder, from which files of score systems are named.
+        """
+        return EvaluationSettings(
+            detectors=tuple(entry.name for entry in self.detectors),
+            attributes=self.attributes,
+            n_clear=self.n_clear,
+            max_error_share=self.max_error_share,
+            intervals=self.intervals,
+            estimated_labels=self.estimated_labels,
+            scores=tuple(self.scores_from(folder)),
+        )
+
+    def scores_from(self, folder: Path) -> list[dict[str, Any]]:
+        """The score systems as plain data, with their files named as seen from a result folder."""
+        moved = [system.with_files(lambda file: Path(path_from(folder, file))) for system in self.scores]
+        return [system.model_dump(mode="json") for system in moved]
+
+    def check_labels(self, image_set: ImageSet) -> None:
+        """Check that every attribute has labels, and enough of them where true labels are to be estimated.
+
+        Raises:
+            ConfigError: an attribute without.
+        """
+        for attribute in self.attributes:
+            if attribute not in image_set.attributes:
+                raise ConfigError(
+                    f"{self.image_set}: labels.csv has no labels for {attribute!r} "
+                    f"(it has: {', '.join(image_set.attributes) or 'none'})"
+                )
+        if self.estimated_labels != "none":
+            check_identified(image_set, self.attributes)
+
+    def _weights_beside(self) -> Iterator[tuple[str, Path]]:
+        """Weights files that are named by a path relative to the study file, and where they lie."""
+        try:
+            detectors = self.build_detectors()
+        except DetectorBenchError:  # evaluating needs no detectors, so their plugin may be absent
+            detectors = []
+        for stage in with_inputs([stage for detector in detectors for stage in detector.stages]):
+            for file in stage.weights():
+                if self._file is not None and (found := self._file.parent / file.path).exists():
+                    yield file.path, found
+
+    def write(self, out: Path) -> None:
+        """Write `out/study.yaml`, which says all that this study says; paths as seen from there.
+
+        Raises:
+            DetectorBenchError: the disk is full, read-only or the like.
+        """
+        content = self.model_dump(mode="json")
+        # Relative, so that a result folder can be moved with its image set, and names no folder of this machine.
+        content["image_set"] = path_from(out, self.image_set)
+        beside = {path: path_from(out, found) for path, found in self._weights_beside()}
+        content["detectors"] = [
+            {"name": entry["name"], "kind": entry["kind"], **with_texts_replaced(entry["parameters"], beside)}
+            for entry in content["detectors"]
+        ]
+        content["scores"] = self.scores_from(out)
+        text = yaml.safe_dump(content, sort_keys=False, allow_unicode=True)
+        write_text(out / STUDY_FILE, text)
+
+
+def path_from(folder: Path, path: Path) -> str:
+    """A path as seen from a folder. Links are resolved, because `..` behind a link leads elsewhere."""
+    return os.path.relpath(path.resolve(), folder.resolve())

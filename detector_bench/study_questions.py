@@ -1,0 +1,335 @@
+"""What a finished study can be asked: the answers as tables for people, and as long numbers for programs.
+
+What the evaluation has written is read; what is asked with other settings, or was too large to be written, is
+computed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import pandas as pd
+
+from detector_bench.dataset import ImageSet
+from detector_bench.errors import ConfigError, DetectorBenchError, nearest_hint
+from detector_bench.evaluation.agreement import DEFAULT_MIN_SHARED
+from detector_bench.evaluation.agreement import agreement as measure_agreement
+from detector_bench.evaluation.causes import PREDICTION_COLUMNS
+from detector_bench.evaluation.comparison import COMPARED_METRICS, PairedImages, PairedTest
+from detector_bench.evaluation.contests import (
+    COMPARISON_COLUMNS,
+    CONTEST_COLUMNS,
+    PAIRED_IMAGE_COLUMNS,
+    RANK_COLUMNS,
+    DetectorContest,
+    ranked_detectors,
+)
+from detector_bench.evaluation.intervals import Intervals
+from detector_bench.evaluation.out_of_sample import threshold_choices
+from detector_bench.evaluation.sweeps import (
+    even_thresholds,
+    first_threshold,
+    nearest_thresholds,
+    sweep_counts,
+    sweep_table,
+)
+from detector_bench.results.finished_study import FinishedStudy
+from detector_bench.results.further_tables import further_tables
+from detector_bench.tables import Table, to_html
+from detector_bench.tables.agreement_tables import annotator_agreement, pair_agreement
+from detector_bench.tables.causes_table import bias_error_causes, filter_errors
+from detector_bench.tables.comparison_tables import comparison, images_judged_rightly, ranking_table
+from detector_bench.tables.sweep_tables import chosen_thresholds, threshold_sweep
+from detector_bench.vocabulary import ALL
+
+_OF_A_VERDICT = ("status", "label", "reason", "score", "value")
+
+
+@dataclass(frozen=True, repr=False)
+class ResultTables:
+    """What a question to a study gives: tables for people, and the long numbers behind them for programs.
+
+    In a notebook it shows its tables.
+
+    Attributes:
+        tables: by name, in the order in which a reader wants them.
+        numbers: long tables, one row per number, by the name of their file without its ending.
+        notes: what else has to be said, a sentence each.
+    """
+
+    tables: dict[str, Table]
+    numbers: dict[str, pd.DataFrame] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, *tables: Table, numbers: Mapping[str, pd.DataFrame], notes: tuple[str, ...] = ()) -> ResultTables:
+        """Put tables together, each under its name."""
+        whole = {name: rows.reset_index(drop=True) for name, rows in numbers.items()}
+        return cls({table.name: table for table in tables}, whole, notes)
+
+    def to_pandas(self, name: str | None = None) -> pd.DataFrame:
+        """One of the tables as numbers at full precision, see `Table.to_pandas`.
+
+        Args:
+            name: of the table; None: the first.
+
+        Raises:
+            ConfigError: no such table.
+        """
+        return self[name or next(iter(self.tables))].to_pandas()
+
+    def __getitem__(self, name: str) -> Table:
+        if name not in self.tables:
+            raise ConfigError(f"no table {name!r}: {nearest_hint(name, self.tables)}")
+        return self.tables[name]
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(self.tables)})"
+
+    def _repr_html_(self) -> str:
+        return "\n".join(to_html(table) for table in self.tables.values())
+
+
+def compare(part: FinishedStudy, first: str, second: str | None, *, asked: Intervals | None) -> ResultTables:
+    """One detector against another, or against all others; see `Results.compare`.
+
+    Args:
+        part: the attribute.
+        first: a detector's name.
+        second: another's; None: all others that judge the attribute, one after the other.
+        asked: settings of the tests; None: the study's.
+    """
+    others = [second] if second is not None else [name for name in part.detectors if name != first]
+    if first in others:
+        raise ConfigError(f"{first!r} cannot be compared with itself")
+    settings = asked or part.intervals
+    tables: dict[str, Table] = {}
+    numbers: dict[str, list[pd.DataFrame]] = {"comparisons": [], "images_judged_rightly": []}
+    for other in others:
+        rows, images, left_out = _contest_rows(part, first, other, asked)
+        about = _about(rows, settings, left_out=left_out)
+        rows, images = (_of_pair(found, first, other) for found in (rows, images))
+        tests, seen, whose = _tests(rows, first), _paired_images(images, first), part.attribute
+        for table in (
+            comparison(tests, first, other, attribute=whose, level=settings.level, about=about),
+            images_judged_rightly(seen, first, other, attribute=whose),
+        ):
+            name = table.name if second is not None else f"{table.name}_{other}"
+            tables[name] = replace(table, name=name)
+        numbers["comparisons"].append(rows)
+        numbers["images_judged_rightly"].append(images)
+    return ResultTables(tables, {name: pd.concat(each, ignore_index=True) for name, each in numbers.items()})
+
+
+def rank(part: FinishedStudy, by: Sequence[str] | None, *, asked: Intervals | None) -> ResultTables:
+    """All detectors in order by each of some metrics; see `Results.rank`.
+
+    Args:
+        part: the attribute.
+        by: metrics; None: those that detectors are compared by.
+        asked: settings of the tests; None: the study's.
+    """
+    if part.attribute in part.results.manifest.not_comparable:
+        raise DetectorBenchError(part.results.manifest.not_comparable[part.attribute])
+    settings = asked or part.intervals
+    if asked is None and by is None:
+        rows = part.rows("ranks")
+        rows = rows[rows["t2i_model"] == ALL]
+    else:
+        stored = part.results.predictions(CONTEST_COLUMNS)
+        contest = DetectorContest.of(part.image_set, stored, attribute=part.attribute)
+        family = contest.family(settings, n_clear=part.results.settings.n_clear, metrics=by or COMPARED_METRICS)
+        rows = pd.DataFrame(contest.rank_rows(family), columns=list(RANK_COLUMNS))
+    tables = [
+        ranking_table(
+            ranked_detectors(of_metric),
+            metric=str(metric),
+            attribute=part.attribute,
+            level=settings.level,
+            about=_about(rows, settings),
+        )
+        for metric, of_metric in rows.groupby("metric", sort=False)
+    ]
+    return ResultTables.of(*tables, numbers={"ranks": rows})
+
+
+def causes(part: FinishedStudy, *, resamples: int | None) -> ResultTables:
+    """What filtering and classification add to the bias errors; see `Results.causes`."""
+    names = ("causes", "accuracy_gaps", "filter_outcomes")
+    if resamples is None:
+        numbers = {name: part.rows(name) for name in names}
+    else:
+        intervals = part.intervals.with_resamples(resamples)
+        settings = part.results.settings.model_copy(
+            update={"attributes": (part.attribute,), "intervals": intervals}
+        )
+        numbers, _ = further_tables(part.image_set, part.predictions, settings, names=names)
+    error, gaps, outcomes = (numbers[name] for name in names)
+    return ResultTables.of(
+        bias_error_causes(error, attribute=part.attribute, gaps=gaps, max_error_share=part.max_error_share),
+        filter_errors(outcomes, attribute=part.attribute),
+        numbers=numbers,
+    )
+
+
+def sweep(part: FinishedStudy, detector: str, *, first: float | None, last: float, steps: int) -> ResultTables:
+    """What a detector would report at other thresholds; see `Results.sweep`."""
+    table = part.results.predictions(PREDICTION_COLUMNS)[detector]
+    n_clear = part.results.settings.n_clear
+    if first is None:
+        # `last` alone may lie below it.
+        first = min(first_threshold([table], attribute=part.attribute), max(last - 0.05, 0))
+    swept = sweep_counts(
+        part.image_set,
+        table,
+        detector=detector,
+        attribute=part.attribute,
+        thresholds=even_thresholds(first=first, last=last, steps=steps),
+        allow_incomplete=True,
+    )
+    numbers, intervals = sweep_table(swept, n_clear=n_clear), part.intervals
+    choices = threshold_choices(swept, n_clear=n_clear, seed=intervals.seed, level=intervals.level)
+    chosen = choices.loc[choices["t2i_model"] == ALL, "threshold"]
+    shown = nearest_thresholds(swept.thresholds.tolist(), always=chosen.dropna())
+    images = "1 image" if swept.without_score == 1 else f"{swept.without_score:,} images"
+    return ResultTables.of(
+        threshold_sweep(numbers, choices, thresholds=shown),
+        chosen_thresholds(choices, level=intervals.level),
+        numbers={"sweep": numbers, "sweep_chosen": choices},
+        notes=(f"{images} kept without a score: kept at every threshold.",) if swept.without_score else (),
+    )
+
+
+def agreement(part: FinishedStudy, *, min_shared: int = DEFAULT_MIN_SHARED) -> ResultTables:
+    """How far annotators and detectors agree; see `Results.agreement`."""
+    if min_shared == DEFAULT_MIN_SHARED:
+        rows = part.rows("agreement")
+    else:
+        rows = measure_agreement(part.image_set, part.predictions, attribute=part.attribute, min_shared=min_shared)
+    return _of_agreement(rows, attribute=part.attribute, min_shared=min_shared)
+
+
+def annotators_agreement(
+    image_set: Path | str, *, attribute: str | None = None, min_shared: int = DEFAULT_MIN_SHARED
+) -> ResultTables:
+    """How far annotators of an image set agree, before any detector has run; see `Results.agreement`.
+
+    Args:
+        image_set: its folder; images without labels may be among its images.
+        attribute: None: gender.
+        min_shared: pairs with fewer images in common are left out.
+    """
+    name = attribute or "gender"
+    images = ImageSet.load(image_set, require_labels=False)
+    rows = measure_agreement(images, attribute=name, min_shared=min_shared)
+    return _of_agreement(rows, attribute=name, min_shared=min_shared)
+
+
+def _of_agreement(rows: pd.DataFrame, *, attribute: str, min_shared: int) -> ResultTables:
+    tables = [build(rows, attribute=attribute) for build in (annotator_agreement, pair_agreement)]
+    note = f"Two raters have a row if they share {min_shared} images or more."
+    if rows.empty:
+        note = f"No two raters of {attribute} share {min_shared} images: there is nothing to compare."
+    return ResultTables.of(*tables, numbers={"agreement": rows}, notes=(note,))
+
+
+def verdicts(part: FinishedStudy) -> pd.DataFrame:
+    """One row per detector and image, with the human label; see `Results.verdicts`."""
+    images = part.image_set.images[["image_id", "t2i_model", "prompt_id"]].reset_index(drop=True)
+    human = images.assign(
+        attribute=part.attribute, human_label=part.image_set.truth(part.attribute)["label"].array
+    )
+    blocks = []
+    for detector, table in part.results.predictions(("reason", "score", "value")).items():
+        rows = table.to_pandas()
+        rows = rows[rows["attribute"] == part.attribute].set_index("image_id")[list(_OF_A_VERDICT)]
+        if not rows.empty:
+            said = rows.reindex(images["image_id"]).reset_index(drop=True)
+            said["status"] = said["status"].astype(object).where(said["status"].notna(), "not_run")
+            blocks.append(pd.concat([human.assign(detector=detector), said], axis=1))
+    columns = ["attribute", "detector", *images.columns, "human_label", *_OF_A_VERDICT]
+    return pd.concat(blocks, ignore_index=True)[columns] if blocks else pd.DataFrame(columns=columns)
+
+
+def _contest_rows(
+    part: FinishedStudy, first: str, second: str, asked: Intervals | None
+) -> tuple[pd.DataFrame, pd.DataFrame, tuple[str, ...]]:
+    """All comparisons that two detectors are tested with, and who is left out of them."""
+    if asked is None and part.attribute not in part.results.manifest.not_comparable:
+        comparisons = part.rows("comparisons")
+        for name in (first, second):
+            if name not in part.detectors:
+                raise ConfigError(f"{name} does not judge {part.attribute}: nothing to compare")
+        return comparisons, part.rows("images_judged_rightly"), ()
+    stored = part.results.predictions(CONTEST_COLUMNS)
+    contest = DetectorContest.of(part.image_set, stored, attribute=part.attribute, pair=(first, second))
+    family = contest.family(asked or part.intervals, n_clear=part.results.settings.n_clear)
+    return (
+        pd.DataFrame(contest.test_rows(family), columns=list(COMPARISON_COLUMNS)),
+        pd.DataFrame(contest.image_rows(), columns=list(PAIRED_IMAGE_COLUMNS)),
+        contest.left_out,
+    )
+
+
+def _of_pair(rows: pd.DataFrame, first: str, second: str) -> pd.DataFrame:
+    pair = (first, second)
+    return rows[rows["first"].isin(pair) & rows["second"].isin(pair)]
+
+
+def _tests(rows: pd.DataFrame, first: str) -> list[PairedTest]:
+    """Tests of a pair with `first` first, whichever way round they were made."""
+    found = []
+    for row in rows.to_dict("records"):
+        numbers = {name: row[name] for name in ("difference", "ci_low", "ci_high", "p_value", "told_apart")}
+        test = PairedTest(row["metric"], row["first_value"], row["second_value"], **numbers)
+        if row["first"] != first:
+            test = test._replace(
+                first=test.second,
+                second=test.first,
+                difference=-test.difference,
+                ci_low=-test.ci_high,
+                ci_high=-test.ci_low,
+            )
+        found.append(test)
+    return found
+
+
+def _paired_images(rows: pd.DataFrame, first: str) -> list[PairedImages]:
+    found = []
+    for row in rows.to_dict("records"):
+        images = PairedImages(
+            row["share"],
+            row["first_value"],
+            row["second_value"],
+            int(row["only_first"]),
+            int(row["only_second"]),
+            row["p_value"],
+        )
+        if row["first"] != first:
+            images = images._replace(
+                first=images.second,
+                second=images.first,
+                only_first=images.only_second,
+                only_second=images.only_first,
+            )
+        found.append(images)
+    return found
+
+
+def _about(rows: pd.DataFrame, settings: Intervals, *, left_out: Sequence[str] = ()) -> str:
+    """How many tests were made together, and on what."""
+    if rows.empty:
+        return ""
+    names = {*rows["detector"]} if "detector" in rows else {*rows["first"], *rows["second"]}
+    pairs, metrics = len(names) * (len(names) - 1) // 2, rows["metric"].nunique()
+    prompts = settings.unit == "prompt"
+    could_be = "other prompts of the same categories" if prompts else "other images of the same prompts"
+    about = (
+        f"{int(rows['images'].iloc[0]):,} labelled images. {int(rows['tests'].iloc[0]):,} tests at once: {pairs} "
+        f"{'pair' if pairs == 1 else 'pairs'} of {len(names)} detectors, {metrics} "
+        f"{'metric' if metrics == 1 else 'metrics'}. What could have come out otherwise: {could_be}. "
+        f"All hold together at {100 * settings.level:g} %. Seed {settings.seed}."
+    )
+    return f"{about} Not among them, as judged on other images: {', '.join(left_out)}." if left_out else about

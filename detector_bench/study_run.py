@@ -1,0 +1,247 @@
+"""From a study to its result folder: judge, evaluate, and write what comes of it."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pandas as pd
+import pyarrow as pa
+
+from detector_bench.atomic_files import replacing
+from detector_bench.dataset import ImageSet
+from detector_bench.errors import IncompletePredictionsError
+from detector_bench.evaluation import evaluate_with_confusion, label_doubt
+from detector_bench.others.study_scores import ScoredStudy, with_rows
+from detector_bench.others.study_tables import score_tables
+from detector_bench.results.finished_study import ResultFolder
+from detector_bench.results.further_tables import COLUMNS_NEEDED, MOST_IMAGES, further_tables
+from detector_bench.results.long_tables import write_long_table
+from detector_bench.results.manifest import NAME, EvaluationSettings, Manifest
+from detector_bench.results.provenance import environment
+from detector_bench.results.run_record import take_over_run_record, write_run_record
+from detector_bench.runner.prediction_files import predictions_folder, read_predictions
+from detector_bench.runner.run import ProgressListener, RunSettings, run_detectors
+from detector_bench.runner.stage_cache import default_cache_folder
+from detector_bench.study_configuration import StudyConfiguration, path_from
+from detector_bench.tables import Table, study_tables, write_tables
+from detector_bench.vocabulary import ATTRIBUTES, Status
+
+
+def run_study(
+    study: StudyConfiguration,
+    out: Path,
+    *,
+    weights_dir: Path | None = None,
+    cache_dir: Path | None = None,
+    use_cache: bool = True,
+    progress: ProgressListener | None = None,
+    tables_with_intervals: bool = False,
+) -> dict[str, Table]:
+    """Judge what is not judged yet, evaluate, and write everything to `out`; see `Study.run`.
+
+    Returns:
+        The study's tables, by name.
+    """
+    detectors = study.build_detectors()
+    image_set = ImageSet.load(study.image_set)
+    study.check_labels(image_set)
+    settings = RunSettings(
+        batch_size=study.batch_size,
+        max_pixels=study.max_pixels,
+        cache_folder=(cache_dir or default_cache_folder()) if use_cache else None,
+    )
+    began = datetime.now(UTC)
+    (out / NAME).unlink(missing_ok=True)  # the numbers will not be those of the predictions any more
+    record = run_detectors(
+        image_set,
+        detectors,
+        out / "predictions",
+        weights=study.locator(weights_dir=weights_dir),
+        settings=settings,
+        progress=progress,
+    )
+    write_run_record(out, record=record, began=began)
+    return _write_results(
+        study, image_set, out, judged=out / "predictions", tables_with_intervals=tables_with_intervals
+    )
+
+
+def evaluate_study(
+    study: StudyConfiguration,
+    predictions: Path,
+    out: Path,
+    *,
+    allow_incomplete: bool = False,
+    tables_with_intervals: bool = False,
+) -> dict[str, Table]:
+    """Compute metrics and tables from stored predictions, without running a detector; see `Study.evaluate`.
+
+    Returns:
+        The study's tables, by name.
+    """
+    judged = predictions_folder(predictions)
+    with ThreadPoolExecutor(1) as beside:
+        loading = beside.submit(ImageSet.load, study.image_set)
+        stored = read_predictions(predictions, also=_columns_needed(study))
+    image_set = loading.result()
+    study.check_labels(image_set)
+    tables = _write_results(
+        study,
+        image_set,
+        out,
+        judged=judged,
+        stored=stored,
+        allow_incomplete=allow_incomplete,
+        tables_with_intervals=tables_with_intervals,
+    )
+    take_over_run_record(judged.parent, out)
+    return tables
+
+
+def stored_tables(results: ResultFolder, *, prompts: pd.DataFrame | None = None) -> dict[str, Table]:
+    """The study's tables out of a result folder, with intervals where it has them; no scores of other benchmarks.
+
+    Args:
+        results: the folder.
+        prompts: columns `prompt_id, word`; None: prompts are shown by their ids.
+    """
+    metrics, confusion = results.table("metrics"), results.table("confusion")
+    return study_tables(
+        metrics,
+        attributes=results.settings.attributes,
+        n_clear=results.settings.n_clear,
+        max_error_share=results.settings.max_error_share,
+        prompts=prompts,
+        intervals=has_intervals(metrics),
+        confusion=confusion,
+        label_doubt=results.table("label_doubt"),
+    )
+
+
+def has_intervals(metrics: pd.DataFrame) -> bool:
+    """Whether any number of a metric table has a confidence interval."""
+    return bool(metrics["ci_low"].notna().any())
+
+
+def _write_results(
+    study: StudyConfiguration,
+    image_set: ImageSet,
+    out: Path,
+    *,
+    judged: Path,
+    stored: dict[str, pa.Table] | None = None,
+    allow_incomplete: bool = False,
+    tables_with_intervals: bool = False,
+) -> dict[str, Table]:
+    """Everything that an evaluation writes, the manifest last."""
+    predictions = _of_study(study, stored or read_predictions(judged, also=_columns_needed(study)), judged)
+    settings = study.evaluation_settings(out)
+    metrics, confusion = evaluate_with_confusion(
+        image_set,
+        predictions,
+        attributes=study.attributes,
+        n_clear=study.n_clear,
+        allow_incomplete=allow_incomplete,
+        intervals=study.intervals,
+    )
+    doubt = label_doubt(
+        image_set,
+        predictions,
+        attributes=study.attributes,
+        n_clear=study.n_clear,
+        allow_incomplete=allow_incomplete,
+        intervals=study.intervals,
+        estimate=study.estimated_labels,
+    )
+    scored = ScoredStudy.of(study.scores, image_set, predictions, study.intervals) if study.scores else None
+    if scored is not None:
+        metrics = with_rows(metrics, scored.metrics)
+    (out / NAME).unlink(missing_ok=True)  # a reader who comes while files are exchanged finds half a folder
+    with ThreadPoolExecutor(1) as beside:
+        writing = beside.submit(write_long_table, "metrics", metrics, out)
+        files = write_long_table("confusion", confusion, out) | write_long_table("label_doubt", doubt, out)
+        further, not_comparable = _further_tables(image_set, judged, settings)
+        for name, rows in further.items():
+            files |= write_long_table(name, rows, out)
+        tables = study_tables(
+            metrics,
+            attributes=study.attributes,
+            n_clear=study.n_clear,
+            max_error_share=study.max_error_share,
+            prompts=image_set.prompts,
+            intervals=tables_with_intervals,
+            confusion=confusion,
+            label_doubt=doubt,
+        )
+        if scored is not None:
+            tables |= score_tables(
+                metrics,
+                verdicts=scored.verdicts,
+                notes=scored.notes,
+                prompts=image_set.prompts,
+                max_error_share=study.max_error_share,
+                intervals=tables_with_intervals,
+            )
+    files |= writing.result()
+    write_tables(tables, out / "tables")
+    if scored is not None and scored.verdicts is not None:
+        with replacing(out / "imagebite_verdicts.csv") as temporary:
+            scored.verdicts.to_csv(temporary, index=False, lineterminator="\n")
+        files["imagebite_verdicts.csv"] = len(scored.verdicts)
+    study.write(out)
+    Manifest(
+        study=study.name,
+        settings=settings,
+        seeds=settings.draws(image_set),
+        image_set={
+            "name": image_set.name,
+            "fingerprint": image_set.fingerprint(),
+            "images": len(image_set.images),
+        },
+        predictions=path_from(out, judged),
+        counts={name: _status_counts(table) for name, table in predictions.items()},
+        not_comparable=not_comparable,
+        environment=environment(),
+        files=files,
+    ).write(out)
+    return tables
+
+
+def _of_study(study: StudyConfiguration, stored: dict[str, pa.Table], judged: Path) -> dict[str, pa.Table]:
+    names = [entry.name for entry in study.detectors]
+    if missing := [name for name in names if name not in stored]:
+        raise IncompletePredictionsError(
+            f"{str(judged)!r} holds no predictions of {', '.join(missing)} "
+            f"(it holds: {', '.join(sorted(stored)) or 'none'}); run the study first, or correct its detectors"
+        )
+    return {name: stored[name] for name in names}
+
+
+def _further_tables(
+    image_set: ImageSet, judged: Path, settings: EvaluationSettings
+) -> tuple[dict[str, pd.DataFrame], dict[str, str]]:
+    """Causes, ranks and agreement; of large studies none, and no column is read for them."""
+    if len(image_set.images) > MOST_IMAGES:
+        return {}, {}
+    stored = read_predictions(judged, also=COLUMNS_NEEDED)
+    return further_tables(image_set, {name: stored[name] for name in settings.detectors}, settings)
+
+
+def _columns_needed(study: StudyConfiguration) -> tuple[str, ...]:
+    """Columns of the predictions beyond those that every evaluation reads."""
+    measured = any(ATTRIBUTES[name].unit is not None for name in study.attributes)
+    return ("value",) if study.scores or measured else ()
+
+
+def _status_counts(table: pa.Table) -> dict[str, dict[str, int]]:
+    """Count a detector's predictions by attribute and status; every status is there, with 0 if need be."""
+    counts: dict[str, dict[str, int]] = {}
+    grouped = table.group_by(["attribute", "status"]).aggregate([([], "count_all")])
+    for row in grouped.to_pylist():
+        counts.setdefault(row["attribute"], {})[row["status"]] = row["count_all"]
+    return {
+        attribute: {status: found.get(status, 0) for status in map(str, Status)}
+        for attribute, found in sorted(counts.items())
+    }
