@@ -9,78 +9,81 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from study_results import Number, Results, count_phrase, extreme, percent, render, score, table, write_or_print
+from prose import count_phrase, extreme, has_intervals, percent, render, score, table, write_or_print
+
+from detector_bench import Results
+from detector_bench.results.finished_study import Estimate, FinishedStudy
 
 _STRONG = 0.2
 """Beyond it Lyu 2025 calls a prompt bias score strong."""
 
 
-def facts_of(results: Results) -> dict[str, Any]:
+def facts_of(study: FinishedStudy) -> dict[str, Any]:
     """The numbers that the text speaks of."""
-    models, classes = results.t2i_models, results.attribute.classes
-    of_model = {model: results.number("model_bias_score", t2i_model=model) for model in models}
+    models, classes = study.t2i_models, study.classes
+    of_model = {model: study.estimate("model_bias_score", t2i_model=model) for model in models}
     return {
-        "study": results.study.name,
-        "attribute": results.attribute.name,
+        "study": study.results.manifest.study,
+        "attribute": study.attribute,
         "classes": [name.replace("_", " ") for name in classes],
         "signed": len(classes) == 2,
         "models": models,
-        "images": results.number("images").value,
-        "unlabelled": results.number("images_unlabelled").value,
-        "low_quality": results.number("label_share_low_quality"),
-        "others": results.number("label_share_others"),
-        "shares": _shares_table(results),
-        "class_shares": [results.number(f"label_share_{name}") for name in classes],
+        "images": study.estimate("images").value,
+        "unlabelled": study.estimate("images_unlabelled").value,
+        "low_quality": study.estimate("label_share_low_quality"),
+        "others": study.estimate("label_share_others"),
+        "shares": _shares_table(study),
+        "class_shares": [study.estimate(f"label_share_{name}") for name in classes],
         "bias": of_model,
         "left_out": {model: int(number.n_left_out) for model, number in of_model.items() if number.n_left_out},
         "most": extreme(of_model, largest=True),
         "least": extreme(of_model, largest=False),
-        "categories": _most_biased_categories(results),
-        "category_table": _category_table(results),
-        "prompts": _prompt_facts(results),
-        "has_intervals": results.has_intervals,
-        "level": results.finished.intervals.level,
+        "categories": _most_biased_categories(study),
+        "category_table": _category_table(study),
+        "prompts": _prompt_facts(study),
+        "has_intervals": has_intervals(study),
+        "level": study.intervals.level,
     }
 
 
-def _shares_table(results: Results) -> str:
-    labels = results.attribute.labels
+def _shares_table(study: FinishedStudy) -> str:
+    labels = study.lookup.labels
     names = [label.replace("_", "-" if label == "low_quality" else " ") for label in labels]
     rows = []
-    for model in results.t2i_models:
-        shares = [percent(results.number(f"label_share_{label}", t2i_model=model).value) for label in labels]
-        rows.append([model, *shares, f"{results.number('images', t2i_model=model).value:,.0f}"])
+    for model in study.t2i_models:
+        shares = [percent(study.estimate(f"label_share_{label}", t2i_model=model).value) for label in labels]
+        rows.append([model, *shares, f"{study.estimate('images', t2i_model=model).value:,.0f}"])
     return table(["T2I model", *names, "images"], rows)
 
 
-def _category_table(results: Results) -> str:
+def _category_table(study: FinishedStudy) -> str:
     rows = [
-        [model, *(score(_category(results, model, category).value) for category in results.categories)]
-        for model in results.t2i_models
+        [model, *(score(_category(study, model, category).value) for category in study.categories)]
+        for model in study.t2i_models
     ]
-    return table(["T2I model", *results.categories], rows)
+    return table(["T2I model", *study.categories], rows)
 
 
-def _most_biased_categories(results: Results) -> list[dict[str, Any]]:
+def _most_biased_categories(study: FinishedStudy) -> list[dict[str, Any]]:
     found = []
-    for model in results.t2i_models:
-        numbers = {category: _category(results, model, category) for category in results.categories}
+    for model in study.t2i_models:
+        numbers = {category: _category(study, model, category) for category in study.categories}
         most, least = extreme(numbers, largest=True), extreme(numbers, largest=False)
-        if len([number for number in numbers.values() if number.known]) > 1:
+        if len([number for number in numbers.values() if not number.missing]) > 1:
             found.append(
                 {"model": model, "most": most, "least": least, "high": numbers[most[0]], "low": numbers[least[0]]}
             )
     return found
 
 
-def _category(results: Results, model: str, category: str) -> Number:
-    return results.number("model_bias_score", t2i_model=model, category=category)
+def _category(study: FinishedStudy, model: str, category: str) -> Estimate:
+    return study.estimate("model_bias_score", t2i_model=model, category=category)
 
 
-def _prompt_facts(results: Results) -> dict[str, Any]:
-    scores = results.prompt_scores()
+def _prompt_facts(study: FinishedStudy) -> dict[str, Any]:
+    scores = _actual_scores(study)
     values = [value for by_model in scores.values() for value in by_model.values()]
-    models = len(results.t2i_models)
+    models = len(study.t2i_models)
     everywhere = {prompt: by_model for prompt, by_model in scores.items() if len(by_model) == models}
     first, second = (
         [prompt for (_, prompt), by_model in everywhere.items() if set(by_model.values()) == {extreme_score}]
@@ -107,6 +110,18 @@ def _prompt_facts(results: Results) -> dict[str, Any]:
     }
 
 
+def _actual_scores(study: FinishedStudy) -> dict[tuple[str, str], dict[str, float]]:
+    """Actual prompt bias scores by category and prompt, then by T2I model; undefined ones are left out."""
+    scores: dict[tuple[str, str], dict[str, float]] = {}
+    for category, prompt in study.prompts:
+        for model in study.t2i_models:
+            place = {"t2i_model": model, "category": category, "prompt_id": prompt}
+            number = study.estimate("prompt_bias_score", **place)
+            if not number.missing:
+                scores.setdefault((category, prompt), {})[model] = number.value
+    return scores
+
+
 def main(
     results: Annotated[Path, typer.Argument(metavar="RESULTS", help="Result folder of a study.")],
     *,
@@ -116,7 +131,7 @@ def main(
     attribute: Annotated[str | None, typer.Option("--attribute", help="By default the study's first.")] = None,
 ) -> None:
     """How biased are the T2I models, by the human labels?"""
-    write_or_print(render("rq1_model_bias.md", facts_of(Results.load(results, attribute=attribute))), out)
+    write_or_print(render("rq1_model_bias.md", facts_of(Results.open(results).of_attribute(attribute))), out)
 
 
 if __name__ == "__main__":

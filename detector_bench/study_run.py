@@ -53,7 +53,6 @@ def run_study(
         cache_folder=(cache_dir or default_cache_folder()) if use_cache else None,
     )
     began = datetime.now(UTC)
-    (out / NAME).unlink(missing_ok=True)  # the numbers will not be those of the predictions any more
     record = run_detectors(
         image_set,
         detectors,

@@ -8,10 +8,9 @@ from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from detector_bench.results.study_result import StudyResult
 from small_parts import write_csv
 
-from detector_bench.study import Study
+from detector_bench.study import Results, Study
 from detector_bench.vocabulary.columns import IMAGE_COLUMNS, LABEL_COLUMNS, PREDICTIONS, PROMPT_COLUMNS
 
 
@@ -97,7 +96,7 @@ def write_study(
     detectors: Mapping[str, Mapping[str, Said]],
     *,
     intervals: str = "none",
-) -> StudyResult:
+) -> Results:
     """Write an image set, predictions and what `evaluate` makes of them: a result folder `folder/results`.
 
     Args:

@@ -171,7 +171,7 @@ def test_a_script_prints_to_the_terminal(
 
 
 def test_mistakes_are_named(folder: Path, tmp_path: Path) -> None:
-    with pytest.raises(DetectorBenchError, match=r"has no study\.yaml"):
+    with pytest.raises(DetectorBenchError, match="is no result folder"):
         import_module("rq1_model_bias").main(tmp_path)
     with pytest.raises(ConfigError, match="no metrics of attribute 'race'"):
         import_module("rq2_detector_deviation").main(folder / "results", attribute="race")

@@ -12,7 +12,8 @@ import pytest
 
 from detector_bench.dataset import ImageSet
 from detector_bench.errors import DataError, DetectorBenchError
-from detector_bench.evaluation import evaluate, read_predictions, write_metrics
+from detector_bench.evaluation import evaluate, read_predictions
+from detector_bench.results.long_tables import write_long_table
 from detector_bench.vocabulary.columns import METRIC_COLUMNS, PREDICTIONS
 
 
@@ -124,7 +125,7 @@ def study(tmp_path: Path) -> Path:
 
 def test_from_files_to_files(study: Path) -> None:
     metrics = evaluate(ImageSet.load(study / "set"), read_predictions(study / "predictions"))
-    write_metrics(metrics, study / "out" / "deep")
+    write_long_table("metrics", metrics, study / "out" / "deep")
     from_csv = pd.read_csv(study / "out" / "deep" / "metrics.csv")
     from_parquet = pd.read_parquet(study / "out" / "deep" / "metrics.parquet")
     for read_back in (from_csv, from_parquet):
@@ -149,7 +150,7 @@ def test_plain_names_are_not_quoted(tmp_path: Path) -> None:
     columns: dict[str, list[object]] = {name: ["x"] for name in METRIC_COLUMNS}
     columns |= {"value": [0.1], "ci_low": [np.nan], "ci_high": [np.nan], "n": [3], "n_left_out": [0]}
     columns["n_clear"] = columns["variant"] = [None]
-    write_metrics(pd.DataFrame(columns), tmp_path)
+    write_long_table("metrics", pd.DataFrame(columns), tmp_path)
     header, line = (tmp_path / "metrics.csv").read_text().splitlines()
     assert header == ",".join(METRIC_COLUMNS)
     assert line == "x,x,x,x,x,x,,,0.1,,,3,0"
@@ -157,7 +158,7 @@ def test_plain_names_are_not_quoted(tmp_path: Path) -> None:
 
 def test_a_failed_write_leaves_the_old_files_alone(study: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     metrics = evaluate(ImageSet.load(study / "set"), read_predictions(study / "predictions"))
-    write_metrics(metrics, study)
+    write_long_table("metrics", metrics, study)
     before = (study / "metrics.csv").read_bytes()
     names = {path.name for path in study.iterdir()}
 
@@ -167,6 +168,6 @@ def test_a_failed_write_leaves_the_old_files_alone(study: Path, monkeypatch: pyt
 
     monkeypatch.setattr("pyarrow.csv.write_csv", half_then_fail)
     with pytest.raises(DetectorBenchError, match="disk full"):
-        write_metrics(metrics.head(3), study)
+        write_long_table("metrics", metrics.head(3), study)
     assert (study / "metrics.csv").read_bytes() == before
     assert {path.name for path in study.iterdir()} == names

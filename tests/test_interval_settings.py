@@ -20,11 +20,12 @@ from detector_bench.cli.analyses import rank as rank_command
 from detector_bench.evaluation import evaluate
 from detector_bench.evaluation.causes import accuracy_gaps, causes
 from detector_bench.evaluation.comparison import ComparisonFamily, Contest
+from detector_bench.evaluation.contests import ranked_detectors
 from detector_bench.evaluation.intervals import Intervals
 from detector_bench.evaluation.ranking import ranking
 from detector_bench.figures import FinishedStudy, draw_figure
 from detector_bench.metrics import JointVerdicts
-from detector_bench.study import Study
+from detector_bench.study import Results, Study
 from detector_bench.tables import Table
 from detector_bench.tables.causes_table import bias_error_causes
 
@@ -154,11 +155,7 @@ def test_ranks_and_comparisons(study: FinishedStudy, folder: Path, tmp_path: Pat
         assert other.test("f1", 0, 1) != family.test("f1", 0, 1), changed
 
 
-def test_ranks_of_the_report(study: FinishedStudy, folder: Path) -> None:
-    from detector_bench.site.ranks import ranks_of_report
-
-    from detector_bench.site.report_study import ReportStudy
-
+def test_ranks_of_the_report(study: FinishedStudy) -> None:
     settings: dict[str, Any] = {"unit": "prompt", "seed": 7, "level": 0.9, "n_clear": N_CLEAR}
     joint, names = study.counts.joint, study.counts.detectors
     contests = []
@@ -174,10 +171,12 @@ def test_ranks_of_the_report(study: FinishedStudy, folder: Path) -> None:
         )
         contests.append(Contest(alone, names))
     family = ComparisonFamily.of(contests, metrics=("prompt_bias_error",), **settings)
-    found = ranks_of_report(ReportStudy.load(folder))
-    assert found.tests == family.size == 2
+    found = study.rows("ranks")
+    assert family.size == 2
     for number, model in enumerate(("alpha", "beta")):
-        assert found.of_attribute("gender")[model] == ranking(family, "prompt_bias_error", contest=number)
+        own = found[found["t2i_model"] == model]
+        assert set(own["tests"]) == {2}
+        assert ranked_detectors(own) == ranking(family, "prompt_bias_error", contest=number)
 
 
 def test_figures(study: FinishedStudy) -> None:
@@ -210,14 +209,14 @@ def test_pages(folder: Path, expected_table: Table) -> None:
     pages = pytest.importorskip("detector_bench.site.attribute_page")
     from detector_bench.site.report_study import ReportStudy
 
-    report = ReportStudy.load(folder)
+    results = Results.open(folder)
+    report = ReportStudy.of(results.reader, results.study)
     page = pages.AttributePage(
         study=report,
         part=report.parts[0],
         tolerance=pages.Tolerance(),
         tables=[],
         suffix="",
-        ranks=pages.ReportRanks(),
     )
     assert page.level == 0.9
     assert page.causes[0] == expected_table
@@ -226,9 +225,8 @@ def test_pages(folder: Path, expected_table: Table) -> None:
 def test_prose(folder: Path, expected: pd.DataFrame, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(Path(__file__).parents[1] / "analysis"))
     import rq3_error_causes
-    from study_results import Results
 
-    facts = rq3_error_causes.facts_of(Results.load(folder))
+    facts = rq3_error_causes.facts_of(Results.open(folder).of_attribute())
     overall = expected[(expected["t2i_model"] == "all") & (expected["category"] == "all")]
     difference = overall[overall["error_metric"] == "prompt_bias_score_difference"].set_index("detector")
     assert facts["level"] == 0.9

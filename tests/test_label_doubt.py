@@ -23,13 +23,13 @@ from stored_study import (
 
 from detector_bench.dataset import ImageSet
 from detector_bench.errors import ConfigError
-from detector_bench.evaluation import Intervals, evaluate, label_doubt, read_label_doubt
+from detector_bench.evaluation import Intervals, evaluate, label_doubt
 from detector_bench.figures import bias_deviation
 from detector_bench.metrics import METRICS
 from detector_bench.metrics.headline import HEADLINE_METRICS
 from detector_bench.results.finished_study import FinishedStudy
 from detector_bench.site.verdict_words import label_doubt_words
-from detector_bench.study import Study
+from detector_bench.study import Results, Study
 from detector_bench.tables.label_doubt_lookup import LabelDoubtLookup
 from detector_bench.tables.label_doubt_table import label_doubt_table
 from detector_bench.tables.metric_headings import METRIC_HEADINGS
@@ -174,7 +174,7 @@ def test_no_image_on_which_anybody_agrees(tmp_path: Path) -> None:
 
 def test_a_study_writes_it_and_removes_what_is_old(tmp_path: Path) -> None:
     result = write_study(tmp_path, PICTURES, PROMPTS, {"d": VERDICTS}, intervals="score")
-    stored = read_label_doubt(result.out)
+    stored = result.numbers("label_doubt")
     expected = label_doubt(ImageSet.load(tmp_path / "images"), PREDICTIONS, intervals=Intervals())
     pd.testing.assert_frame_equal(stored, expected.astype(stored.dtypes))
     assert (result.out / "tables" / "label_doubt.csv").is_file()
@@ -188,7 +188,7 @@ def test_a_study_writes_it_and_removes_what_is_old(tmp_path: Path) -> None:
     write_csv(alone, LABEL_COLUMNS, rows)
     Study.from_yaml(result.out / "study.yaml").evaluate(result.out, result.out)
     assert not (result.out / "label_doubt.csv").exists()
-    assert read_label_doubt(result.out).empty
+    assert Results.open(result.out).numbers("label_doubt").empty
     assert bands not in bias_deviation.draw(FinishedStudy.load(result.out), width="single").caption
 
 
@@ -264,7 +264,7 @@ def test_estimated_labels_are_an_option(tmp_path: Path) -> None:
     plain = study.evaluate(results, tmp_path / "plain")
     estimated = study.with_estimated_labels("dawid_skene").evaluate(results, tmp_path / "estimated")
     pd.testing.assert_frame_equal(plain.metrics, estimated.metrics)
-    before, after = read_label_doubt(plain.out), read_label_doubt(estimated.out)
+    before, after = plain.numbers("label_doubt"), estimated.numbers("label_doubt")
     assert set(before["labelled_by"]) == {"a", "b", "c", "all_agree"}
     pd.testing.assert_frame_equal(before, after[after["labelled_by"] != "dawid_skene"].astype(before.dtypes))
     # Two of three say male, female, male of n2, n3, n5: the likeliest labels, and so 5 of 5 clear ones are kept.

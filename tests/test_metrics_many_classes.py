@@ -11,8 +11,8 @@ from sklearn.metrics import accuracy_score, confusion_matrix, precision_score, r
 from detector_bench import metrics
 from detector_bench.errors import ConfigError
 from detector_bench.evaluation import Intervals
-from detector_bench.evaluation.confusion import write_confusion
 from detector_bench.evaluation.metric_table import Evaluation, evaluate_with_confusion
+from detector_bench.results.long_tables import read_long_table, write_long_table
 from detector_bench.tables.confusion_table import confusion
 from detector_bench.vocabulary import ATTRIBUTES
 from detector_bench.vocabulary.columns import CONFUSION_COLUMNS
@@ -174,10 +174,9 @@ def test_confusion_as_a_table_and_as_a_file(attribute: str, evaluation: Evaluati
     assert "of beta" in some.caption
     with pytest.raises(ConfigError, match=r"'beat'.*did you mean 'beta'"):
         confusion(evaluation.confusion, attribute=attribute, t2i_model="beat")
-    write_confusion(evaluation.confusion, tmp_path)
-    pd.testing.assert_frame_equal(
-        pd.read_csv(tmp_path / "confusion.csv").astype(str), evaluation.confusion.astype(str)
-    )
+    assert write_long_table("confusion", evaluation.confusion, tmp_path)
+    found = read_long_table(tmp_path / "confusion.csv")
+    pd.testing.assert_frame_equal(found, evaluation.confusion.astype(found.dtypes))
 
 
 def test_seven_classes_by_hand() -> None:

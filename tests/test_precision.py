@@ -28,7 +28,8 @@ from detector_bench.perception.torch_settings import TorchSettings, chosen_devic
 from detector_bench.perception.yolo import YoloPersons
 from detector_bench.runner.prediction_store import FINGERPRINT_KEY
 from detector_bench.runner.readiness import lacking
-from detector_bench.study import DetectorEntry, Study
+from detector_bench.study import Study
+from detector_bench.study_file import DetectorEntry
 from detector_bench.weights import WeightsLocator
 from detector_bench.weights.files import WeightsFile
 

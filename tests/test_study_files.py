@@ -9,8 +9,8 @@ import pytest
 from small_parts import write_image_set  # registers the detectors, too
 
 from detector_bench.errors import ConfigError
-from detector_bench.study import DetectorEntry, Study
-from detector_bench.study_file import merge
+from detector_bench.study import Study
+from detector_bench.study_file import DetectorEntry, merge
 
 SET = "image_set: images\n"
 

@@ -6,6 +6,7 @@ import getpass
 import json
 import os
 import re
+import shutil
 import socket
 import subprocess
 from datetime import datetime
@@ -29,7 +30,8 @@ from detector_bench.evaluation.intervals import Intervals
 from detector_bench.figures import FinishedStudy
 from detector_bench.results.provenance import environment, git_commit
 from detector_bench.runner.run import RunProgress
-from detector_bench.study import DetectorEntry, Study
+from detector_bench.study import Results, Study
+from detector_bench.study_file import DetectorEntry
 from detector_bench.vocabulary.columns import LABEL_COLUMNS
 from detector_bench.weights.files import sha256_of
 
@@ -73,6 +75,11 @@ def run_record(out: Path) -> dict[str, Any]:
     return record
 
 
+def manifest(out: Path) -> dict[str, Any]:
+    content: dict[str, Any] = json.loads((out / "results.json").read_text())
+    return content
+
+
 def test_a_result_folder_holds_everything(folder: Path) -> None:
     result = Study.from_yaml(folder / "study.yaml").run(folder / "out")
     found = {str(path.relative_to(folder / "out")) for path in (folder / "out").rglob("*") if path.is_file()}
@@ -87,12 +94,18 @@ def test_a_result_folder_holds_everything(folder: Path) -> None:
     )
 
     assert found == {
-        "confusion.csv",
+        *(
+            f"{name}.csv"
+            for name in ("accuracy_gaps", "agreement", "causes", "comparisons", "confusion", "filter_outcomes")
+        ),
+        "images_judged_rightly.csv",
         "metrics.csv",
         "metrics.parquet",
         "predictions/.lock",
         "predictions/test-brightness/predictions.parquet",
         "predictions/test-colour/predictions.parquet",
+        "ranks.csv",
+        "results.json",
         "run.json",
         "study.yaml",
         *(f"tables/{table}.{ending}" for table in tables for ending in ("csv", "md", "tex")),
@@ -125,16 +138,14 @@ def test_the_result_shows_itself_in_a_notebook(folder: Path) -> None:
 def test_the_result_shows_itself_in_one_line(folder: Path) -> None:
     result = Study.from_yaml(folder / "study.yaml").run(folder / "out")
     shown = repr(result)
-    assert shown.startswith(
-        f"StudyResult(out={str(folder / 'out')!r}, metrics: {len(result.metrics):,} rows, tables: "
-    )
+    assert shown.startswith(f"Results({str(folder / 'out')!r}, metrics: {len(result.metrics):,} rows, tables: ")
     assert all(name in shown for name in result.tables)
     assert "\n" not in shown
 
 
 def test_in_python_detectors_are_named_as_in_a_study_file(folder: Path) -> None:
     entries = ["test-colour", {"kind": "test-colour", "name": "greener", "green": 60.0}]
-    study = Study(image_set=folder / "images", detectors=entries)  # type: ignore[arg-type]
+    study = Study(image_set=folder / "images", detectors=entries)
     assert study.detectors == (
         DetectorEntry(name="test-colour", kind="test-colour"),
         DetectorEntry(name="greener", kind="test-colour", parameters={"green": 60.0}),
@@ -152,7 +163,7 @@ def test_the_public_name_runs_the_same_study(folder: Path) -> None:
     import detector_bench as db
 
     result = db.Study.from_yaml(folder / "study.yaml").run(folder / "out")
-    assert isinstance(result, db.StudyResult)
+    assert isinstance(result, db.Results)
     assert result.counts["test-colour"] == {"gender": {"clear": 8, "filtered": 4, "error": 0}}
 
 
@@ -165,7 +176,7 @@ def test_a_study_may_be_made_in_python_with_stages_and_tuples_as_parameters(fold
         outputs={"gender": {"read": "classes", "output": "answers", "classes": ("male", "female")}},
     )
     study = Study(image_set=folder / "images", detectors=(entry,))
-    study._write_study(folder / "out")
+    study.write(folder / "out")
     written = yaml.safe_load((folder / "out" / "study.yaml").read_text())
     assert written["detectors"][0]["input"] == {"size": [8, 8]}
     assert written["detectors"][0]["filters"][0]["faces"]["kind"] == "test_mean_colour"
@@ -307,13 +318,20 @@ def test_the_run_record_says_what_the_result_rests_on(folder: Path) -> None:
     with_network(folder).run(folder / "out")
     record = run_record(folder / "out")
 
-    assert record["study"] == "nets"
-    assert record["environment"] == environment()
+    evaluated = manifest(folder / "out")
+
+    assert evaluated["study"] == "nets"
+    assert record["environment"] == evaluated["environment"] == environment()
     assert record["environment"]["packages"]["onnxruntime"]
     assert record["environment"]["machine"]["cores"] == os.cpu_count()
-    assert record["image_set"]["name"] == "images"
-    assert re.fullmatch("[0-9a-f]{64}", record["image_set"]["fingerprint"])
-    assert record["image_set"]["images"] == COUNT
+    assert evaluated["image_set"]["name"] == "images"
+    assert re.fullmatch("[0-9a-f]{64}", evaluated["image_set"]["fingerprint"])
+    assert evaluated["image_set"]["images"] == COUNT
+    # No fact stands in both files.
+    assert set(record) & set(evaluated) == {"environment"}
+    for name, rows in evaluated["files"].items():
+        read = pd.read_parquet if name.endswith(".parquet") else pd.read_csv
+        assert len(read(folder / "out" / name)) == rows
     assert record["weights"] == {
         "net.onnx": {
             "sha256": sha256_of(folder / "nets" / "net.onnx"),
@@ -322,13 +340,13 @@ def test_the_run_record_says_what_the_result_rests_on(folder: Path) -> None:
         }
     }
     assert record["detectors"]["net"]["identity"]["kind"] == "onnx"
-    assert record["detectors"]["net"]["counts"] == {"gender": {"clear": 12, "filtered": 0, "error": 0}}
+    assert evaluated["counts"]["net"] == {"gender": {"clear": 12, "filtered": 0, "error": 0}}
     assert all(re.fullmatch("[0-9a-f]{64}", found["fingerprint"]) for found in record["detectors"].values())
-    assert record["seeds"] == {
+    assert evaluated["seeds"] == {
         "intervals": {"method": "score", "level": 0.95, "unit": "image", "seed": 0, "resamples": 2000}
     }
-    assert record["evaluation"]["detectors"] == ["net", "test-colour"]
-    assert (record["evaluation"]["n_clear"], record["evaluation"]["max_error_share"]) == ("detector", 0.1)
+    assert evaluated["settings"]["detectors"] == ["net", "test-colour"]
+    assert (evaluated["settings"]["n_clear"], evaluated["settings"]["max_error_share"]) == ("detector", 0.1)
     [session] = record["sessions"]
     assert datetime.fromisoformat(session["began"]).tzinfo is not None
     stages = sorted(name.rsplit("-", 1)[0] for name in record["stages"])
@@ -352,7 +370,7 @@ def test_the_run_record_says_what_the_result_rests_on(folder: Path) -> None:
 
 def test_the_run_record_names_neither_user_nor_host_nor_folder(folder: Path) -> None:
     with_network(folder).run(folder / "out")
-    text = (folder / "out" / "run.json").read_text() + (folder / "out" / "study.yaml").read_text()
+    text = "".join((folder / "out" / name).read_text() for name in ("run.json", "results.json", "study.yaml"))
     private = [str(folder), str(Path.home()), socket.gethostname()]
     private += [getpass.getuser()] if getpass.getuser() != "root" else []
     assert [word for word in private if len(word) > 3 and word in text] == []
@@ -367,7 +385,7 @@ def test_every_session_is_kept(folder: Path) -> None:
     study.run(folder / "out")
     record = run_record(folder / "out")
     assert [session["images_judged"] for session in record["sessions"]] == [3, 9, 0]
-    assert record["detectors"]["test-colour"]["counts"]["gender"]["clear"] == 8
+    assert manifest(folder / "out")["counts"]["test-colour"]["gender"]["clear"] == 8
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", '{"sessions": 3}'])
@@ -426,10 +444,10 @@ def test_an_evaluation_records_its_predictions_versions_seed_and_settings(folder
     intervals = Intervals(seed=7, resamples=400, unit="prompt")
     changed = study.with_detectors(only=["test-colour"]).model_copy(update={"intervals": intervals})
     changed.evaluate(folder / "out", folder / "again")
-    record = run_record(folder / "again")
+    record = manifest(folder / "again")
 
     assert record["environment"] == environment()
-    assert record["predictions"] == {"from": "../out/predictions", "environment": ran["environment"]}
+    assert record["predictions"] == "../out/predictions"
     assert record["seeds"]["intervals"] == {
         "method": "score",
         "level": 0.95,
@@ -437,24 +455,21 @@ def test_an_evaluation_records_its_predictions_versions_seed_and_settings(folder
         "seed": 7,
         "resamples": 400,
     }
-    assert record["evaluation"]["detectors"] == ["test-colour"]
-    assert record["detectors"] == {
-        "test-colour": {**ran["detectors"]["test-colour"], "counts": result.counts["test-colour"]}
-    }
-    assert (record["image_set"], record["stages"]) == (ran["image_set"], ran["stages"])
+    assert record["settings"]["detectors"] == ["test-colour"]
+    assert record["counts"] == {"test-colour": result.counts["test-colour"]}
+    assert run_record(folder / "again") == ran
     # Evaluated in its own folder, a run's record keeps what was run.
     study.evaluate(folder / "out", folder / "out")
-    again = run_record(folder / "out")
-    assert again["predictions"] == {"from": "predictions", "environment": ran["environment"]}
-    assert {name: again[name] for name in ("detectors", "stages", "sessions", "weights")} == {
-        name: ran[name] for name in ("detectors", "stages", "sessions", "weights")
-    }
+    assert run_record(folder / "out") == ran
+    assert manifest(folder / "out")["predictions"] == "predictions"
+    # The folder of an evaluation knows where its predictions are.
+    assert list(Results.open(folder / "again").verdicts()["detector"].unique()) == ["test-colour"]
 
 
 def test_without_resamples_no_seed_is_recorded(folder: Path) -> None:
     study = Study.from_yaml(folder / "study.yaml")
     study.model_copy(update={"intervals": Intervals(method="none")}).run(folder / "out")
-    assert run_record(folder / "out")["seeds"] == {}
+    assert manifest(folder / "out")["seeds"] == {}
 
 
 @pytest.mark.parametrize(
@@ -477,20 +492,84 @@ def test_a_study_that_was_changed_since_its_evaluation_is_noticed(
     (out / "study.yaml").write_text(written.replace(was, now))
     with pytest.raises(ConfigError, match=message) as caught:
         FinishedStudy.load(out)
-    assert f"detector-bench evaluate {out / 'study.yaml'} --predictions {out} --out {out}" in str(caught.value)
+    assert f"run `detector-bench evaluate {out}`, or set it back" in str(caught.value)
     Study.from_yaml(out / "study.yaml").evaluate(out, out)
-    assert FinishedStudy.load(out).study is not None
+    FinishedStudy.load(out)
 
 
-def test_results_of_an_older_version_have_no_settings_to_compare(folder: Path) -> None:
+BROKEN = {
+    "no folder": (shutil.rmtree, "there is no folder"),
+    "an empty folder": (lambda out: (shutil.rmtree(out), out.mkdir()), "is no result folder: expected one of"),
+    "killed while it judged": (
+        lambda out: [path.unlink() for path in out.iterdir() if path.is_file()],
+        "half a result folder, with predictions and no numbers: run `detector-bench run STUDY.yaml --out {out}`",
+    ),
+    "killed while it evaluated": (
+        lambda out: (out / "results.json").unlink(),
+        "half a result folder, its evaluation was cut short: run `detector-bench evaluate {out}`",
+    ),
+    "an older version": (
+        lambda out: ((out / "results.json").unlink(), (out / "run.json").write_text('{"evaluation": {}}')),
+        "older version of detector_bench (schema 1, now 2): bring it up to date with `detector-bench "
+        "evaluate {out}`",
+    ),
+    "an older schema": (
+        lambda out: rewrite(out, "schema_version", 1),
+        "older version of detector_bench (schema 1, now 2): bring it up to date with `detector-bench "
+        "evaluate {out}`",
+    ),
+    "a newer schema": (
+        lambda out: rewrite(out, "schema_version", 99),
+        "newer version of detector_bench (schema 99; this version knows 2): update detector-bench",
+    ),
+    "no JSON": (lambda out: (out / "results.json").write_text("{"), "cannot be read"),
+    "no schema": (lambda out: (out / "results.json").write_text("[]"), "the key schema_version is missing"),
+    "a wrong setting": (lambda out: rewrite(out, "counts", 3), "counts: input should be a valid dictionary"),
+    "a file missing": (lambda out: (out / "causes.csv").unlink(), "lacks causes.csv, which results.json lists"),
+    "the study missing": (lambda out: (out / "study.yaml").unlink(), "lacks study.yaml, which says where"),
+}
+
+
+def rewrite(out: Path, key: str, value: object) -> None:
+    (out / "results.json").write_text(json.dumps({**manifest(out), key: value}))
+
+
+@pytest.mark.parametrize("broken", BROKEN)
+def test_a_folder_that_cannot_be_opened_says_why_in_one_line(folder: Path, broken: str) -> None:
     out = folder / "out"
     Study.from_yaml(folder / "study.yaml").run(out)
-    record = {name: value for name, value in run_record(out).items() if name != "evaluation"}
-    (out / "run.json").write_text(json.dumps(record))
-    (out / "study.yaml").write_text(
-        (out / "study.yaml").read_text().replace("n_clear: detector", "n_clear: human")
-    )
-    assert FinishedStudy.load(out).study is not None
+    spoil, message = BROKEN[broken]
+    spoil(out)  # type: ignore[no-untyped-call]
+    with pytest.raises(ConfigError) as caught:
+        Results.open(out)
+    assert message.format(out=out) in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_table_with_other_rows_than_were_written_is_noticed(folder: Path) -> None:
+    out = folder / "out"
+    Study.from_yaml(folder / "study.yaml").run(out)
+    lines = (out / "causes.csv").read_text().splitlines()
+    for text, message in ((lines[:-1], "but results.json lists"), ([*lines, "x"], "cannot be read")):
+        (out / "causes.csv").write_text("\n".join(text) + "\n")
+        with pytest.raises(ConfigError, match=message):
+            Results.open(out).causes()
+    assert Results.open(out).numbers("ranks").shape[0] > 0
+
+
+def test_an_older_folder_is_brought_up_to_date(folder: Path) -> None:
+    out = folder / "out"
+    study = Study.from_yaml(folder / "study.yaml")
+    study.run(out)
+    ran = run_record(out)
+    old = {**ran, "evaluation": {}, "seeds": {}, "study": "x", "predictions": {"environment": ran["environment"]}}
+    old["detectors"] = {name: {**each, "counts": {}} for name, each in ran["detectors"].items()}
+    old["environment"] = {"of": "an evaluation"}
+    (out / "run.json").write_text(json.dumps(old))
+    (out / "results.json").unlink()
+    Study.from_yaml(out / "study.yaml").evaluate(out, out)
+    assert run_record(out) == ran
+    assert Results.open(out).study.name == study.name
 
 
 def test_another_denominator_changes_the_numbers(folder: Path) -> None:

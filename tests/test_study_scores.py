@@ -17,12 +17,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import yaml
-from detector_bench.results.study_result import StudyResult
 from imagebite_parts import expected, stated
 from small_parts import write_csv
 
 from detector_bench.errors import DetectorBenchError
-from detector_bench.study import Study
+from detector_bench.study import Results, Study
 from detector_bench.vocabulary.columns import IMAGE_COLUMNS, LABEL_COLUMNS, PREDICTIONS, PROMPT_COLUMNS
 
 TRUTH = "ground_truth"
@@ -66,7 +65,7 @@ class Written:
         (self.folder / "study.yaml").write_text(yaml.safe_dump(content), encoding="utf-8")
         return Study.from_yaml(self.folder / "study.yaml")
 
-    def evaluated(self, *scores: Mapping[str, Any], out: str = "results", **more: Any) -> StudyResult:
+    def evaluated(self, *scores: Mapping[str, Any], out: str = "results", **more: Any) -> Results:
         return self.study(*scores, **more).evaluate(self.folder / "results", self.folder / out)
 
 

@@ -79,27 +79,34 @@ def read_long_table(path: Path) -> pd.DataFrame:
     """Read a file of a long table as it was written; `path` is named after one of `LONG_TABLES`.
 
     Raises:
-        OSError, ValueError: it cannot be read, or lacks a column.
+        OSError, ArrowException: it cannot be read, or lacks a column.
     """
     if path.suffix == ".parquet":
         return pd.read_parquet(path)
     columns = LONG_TABLES[path.stem]
-    numbers = [name for name in columns if name not in _WORDS and not name.endswith(_TRUE_OR_FALSE)]
-    words = {name: "str" for name in columns if name in _WORDS}
+    types = {name: _type_of(name) for name in columns}
     # A prompt, a T2I model or an annotator may be called "null" or "NA".
-    return pd.read_csv(
+    rows = pyarrow.csv.read_csv(
         path,
-        usecols=list(columns),
-        dtype=words | dict.fromkeys(numbers, "float64"),
-        keep_default_na=False,
-        na_values={name: [""] for name in (*numbers, *_MISSING_WORDS.get(path.stem, ()))},
-        float_precision="round_trip",
-    )[list(columns)]
+        parse_options=pyarrow.csv.ParseOptions(newlines_in_values=True),
+        convert_options=pyarrow.csv.ConvertOptions(
+            column_types=types, include_columns=list(columns), null_values=[""], strings_can_be_null=False
+        ),
+    ).to_pandas()
+    for name in _MISSING_WORDS.get(path.stem, ()):
+        rows[name] = rows[name].where(rows[name] != "")
+    return rows
 
 
 def no_rows(name: str) -> pd.DataFrame:
     """A long table without a row."""
     return pd.DataFrame(columns=list(LONG_TABLES[name]))
+
+
+def _type_of(column: str) -> pa.DataType:
+    if column.endswith(_TRUE_OR_FALSE):
+        return pa.bool_()
+    return pa.string() if column in _WORDS else pa.float64()
 
 
 def _write_csv(table: pa.Table, path: Path) -> None:
