@@ -227,6 +227,7 @@ def test_compare_refuses(tmp_path: Path) -> None:
     with pytest.raises(DetectorBenchError, match="level: "):
         invoke(*arguments, "good", "poor", "--level", 2)
     write_study(tmp_path, changed="poor")
+    invoke("evaluate", tmp_path)
     with pytest.raises(DetectorBenchError, match="other contents"):
         invoke(*arguments, "good", "poor")
 

@@ -104,7 +104,7 @@ def causes(
     Example: `detector-bench causes results/one --out results/one`
     """
     results = opened(folder, image_set=image_set, n_clear=n_clear)
-    _show(results.causes(attribute=attribute, resamples=resamples), out)
+    _show(results.causes(attribute=attribute, resamples=resamples), out, excerpt=True)
 
 
 @command
@@ -132,7 +132,7 @@ def sweep(
     """
     results = opened(folder, image_set=image_set, n_clear=n_clear)
     found = results.sweep(detector, attribute=attribute, first=first, last=last, steps=steps)
-    _show(found, out, ending=f"_{detector}")
+    _show(found, out, ending=f"_{detector}", excerpt=True)
 
 
 @command
@@ -160,7 +160,7 @@ def agreement(
         found = annotators_agreement(folder, attribute=attribute, min_shared=min_shared)
     else:
         found = opened(folder, image_set=image_set).agreement(attribute=attribute, min_shared=min_shared)
-    _show(found, out)
+    _show(found, out, excerpt=True)
 
 
 def _is_image_set(folder: Path) -> bool:
@@ -180,19 +180,25 @@ def opened(folder: Path, *, image_set: Path | None, n_clear: str | None = None) 
     return results if n_clear is None else results.with_n_clear(n_clear)
 
 
-def _show(found: ResultTables, out: Path | None, *, ending: str = "") -> None:
+def _show(found: ResultTables, out: Path | None, *, ending: str = "", excerpt: bool = False) -> None:
+    """Print what was found, and write it; long tables that a result folder has of its own stay as they are."""
     from detector_bench.atomic_files import write_text
+    from detector_bench.results.long_tables import LONG_TABLES
+    from detector_bench.results.manifest import NAME
     from detector_bench.tables import write_tables
 
-    output.answer(found)
-    if out is not None and found.numbers and out.suffix == ".csv" and not out.is_dir():
+    output.answer(found, excerpt=excerpt)
+    if out is None:
+        return
+    if out.suffix == ".csv" and not out.is_dir() and found.numbers:
         first = next(iter(found.numbers))
-        for name, numbers in found.numbers.items():
-            write_text(out.with_stem(name.replace(first, out.stem, 1)), numbers.to_csv(index=False))
-    elif out is not None:
+        files = {out.with_stem(name.replace(first, out.stem, 1)): name for name in found.numbers}
+    else:
         tables = {
             f"{name}{ending}": replace(table, name=f"{name}{ending}") for name, table in found.tables.items()
         }
         write_tables(tables, out / "tables")
-        for name, numbers in found.numbers.items():
-            write_text(out / f"{name}{ending}.csv", numbers.to_csv(index=False))
+        own = LONG_TABLES if (out / NAME).is_file() else ()
+        files = {out / f"{name}{ending}.csv": name for name in found.numbers if name not in own}
+    for file, name in files.items():
+        write_text(file, found.numbers[name].to_csv(index=False))

@@ -88,12 +88,17 @@ class Printout:
         self.rows(table.name, (table.to_pandas() if rows is None else rows).to_dict("records"))
         self._note(table.all_notes)
 
-    def answer(self, found: ResultTables) -> None:
-        """Print the tables that a study was asked for; `--json` takes the long numbers behind them, if any."""
+    def answer(self, found: ResultTables, *, excerpt: bool = False) -> None:
+        """Print the tables that a study was asked for.
+
+        Args:
+            found: the tables, and the long numbers behind them.
+            excerpt: for `--json`, the numbers behind the tables, of which they show a part.
+        """
         for table in found.tables.values():
-            if table.rows and not (self._as_json and found.numbers):
+            if table.rows and not (self._as_json and excerpt):
                 self.table(table)
-        if self._as_json:
+        if self._as_json and excerpt:
             for name, numbers in found.numbers.items():
                 self.rows(name, numbers.to_dict("records"))
             self._note(note for table in found.tables.values() for note in table.all_notes)
