@@ -284,6 +284,21 @@ def test_a_folder_is_evaluated_in_place_but_not_cut_down(call: Call, folder: Pat
     assert (status, "say with --out where the smaller study goes" in errors) == (1, True)
     assert call("evaluate", folder / "results", "--only", "right", "--out", tmp_path)[0] == 0
     assert set(pd.read_csv(tmp_path / "metrics.csv")["detector"]) == {"right", "ground_truth"}
+    assert call("sweep", tmp_path, "--detector", "right")[0] == 0, "the predictions are where they were"
+    assert call("causes", tmp_path, "--out", tmp_path)[0] == 0
+    assert call("causes", tmp_path)[0] == 0, "its own tables are as they were"
+
+
+def test_another_denominator_is_asked_for_without_evaluating(call: Call, folder: Path, tmp_path: Path) -> None:
+    results = folder / "results"
+    assert call("evaluate", results, "--n-clear", "human", "--allow-incomplete", "--out", tmp_path)[0] == 0
+    for name in ("compare", "rank", "causes", "sweep"):
+        own, asked, evaluated = (
+            json.loads(call(name, place, *CALLS[name](folder, folder)[1:], *more, "--json")[1])["rows"]
+            for place, more in ((results, []), (results, ["--n-clear", "human"]), (tmp_path, []))
+        )
+        assert asked == evaluated
+        assert asked != own or name in ("compare", "rank"), "both metrics of these two rank equally"
 
 
 def test_an_image_set_that_was_moved(call: Call, folder: Path, tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import typer
 from detector_bench.cli import options
 from detector_bench.cli.console import command, output
 from detector_bench.errors import ConfigError
+from detector_bench.plugins import load_plugins
 
 if TYPE_CHECKING:
     from detector_bench.metrics.bootstrap import Unit as BootstrapUnit
@@ -27,6 +28,7 @@ def compare(
     baseline: options.Baseline = None,
     out: options.OptionalOut = None,
     image_set: options.ImageSetOption = None,
+    plugin: options.Plugins = None,
     attribute: options.AttributeOption = None,
     n_clear: options.NClear = None,
     unit: options.Unit = None,
@@ -47,7 +49,7 @@ def compare(
     one = first or baseline
     if one is None or (first and baseline):
         raise ConfigError("name the detector that is compared: A (with B, or with all others), or --baseline A")
-    results = opened(folder, image_set=image_set, n_clear=n_clear)
+    results = opened(folder, image_set=image_set, n_clear=n_clear, plugin=plugin)
     _show(
         results.compare(
             one, second, attribute=attribute, unit=cast("BootstrapUnit | None", unit), seed=seed, level=level
@@ -63,6 +65,7 @@ def rank(
     by: options.By = None,
     out: options.OptionalOut = None,
     image_set: options.ImageSetOption = None,
+    plugin: options.Plugins = None,
     attribute: options.AttributeOption = None,
     n_clear: options.NClear = None,
     unit: options.Unit = None,
@@ -77,7 +80,7 @@ def rank(
     Examples: `detector-bench rank results/one`,
     `detector-bench rank results/one --by prompt_bias_error --out results/one`
     """
-    results = opened(folder, image_set=image_set, n_clear=n_clear)
+    results = opened(folder, image_set=image_set, n_clear=n_clear, plugin=plugin)
     _show(
         results.rank(by, attribute=attribute, unit=cast("BootstrapUnit | None", unit), seed=seed, level=level), out
     )
@@ -89,6 +92,7 @@ def causes(
     *,
     out: options.OptionalOut = None,
     image_set: options.ImageSetOption = None,
+    plugin: options.Plugins = None,
     attribute: options.AttributeOption = None,
     n_clear: options.NClear = None,
     resamples: Annotated[
@@ -103,7 +107,7 @@ def causes(
 
     Example: `detector-bench causes results/one --out results/one`
     """
-    results = opened(folder, image_set=image_set, n_clear=n_clear)
+    results = opened(folder, image_set=image_set, n_clear=n_clear, plugin=plugin)
     _show(results.causes(attribute=attribute, resamples=resamples), out, excerpt=True)
 
 
@@ -119,6 +123,7 @@ def sweep(
     steps: Annotated[int, typer.Option("--steps", help="Steps from the lowest to the highest.")] = 100,
     out: options.OptionalOut = None,
     image_set: options.ImageSetOption = None,
+    plugin: options.Plugins = None,
     attribute: options.AttributeOption = None,
     n_clear: options.NClear = None,
 ) -> None:
@@ -130,7 +135,7 @@ def sweep(
 
     Example: `detector-bench sweep results/one --detector clip --out results/one`
     """
-    results = opened(folder, image_set=image_set, n_clear=n_clear)
+    results = opened(folder, image_set=image_set, n_clear=n_clear, plugin=plugin)
     found = results.sweep(detector, attribute=attribute, first=first, last=last, steps=steps)
     _show(found, out, ending=f"_{detector}", excerpt=True)
 
@@ -141,6 +146,7 @@ def agreement(
     *,
     out: options.OptionalOut = None,
     image_set: options.ImageSetOption = None,
+    plugin: options.Plugins = None,
     attribute: options.AttributeOption = None,
     min_shared: Annotated[
         int, typer.Option("--min-shared", help="Leave out pairs with fewer images in common.")
@@ -159,7 +165,9 @@ def agreement(
     if _is_image_set(folder):
         found = annotators_agreement(folder, attribute=attribute, min_shared=min_shared)
     else:
-        found = opened(folder, image_set=image_set).agreement(attribute=attribute, min_shared=min_shared)
+        found = opened(folder, image_set=image_set, plugin=plugin).agreement(
+            attribute=attribute, min_shared=min_shared
+        )
     _show(found, out, excerpt=True)
 
 
@@ -167,10 +175,13 @@ def _is_image_set(folder: Path) -> bool:
     return not (folder / "study.yaml").is_file() and any(folder.glob("images.*"))
 
 
-def opened(folder: Path, *, image_set: Path | None, n_clear: str | None = None) -> Results:
+def opened(
+    folder: Path, *, image_set: Path | None, n_clear: str | None = None, plugin: list[Path] | None = None
+) -> Results:
     """Open a result folder, with what was asked for in the place of the study's own."""
     from detector_bench.study import Results
 
+    load_plugins(plugin or [])
     results = Results.open(folder, image_set=image_set)
     if image_set is None and not results.study.image_set.is_dir():
         raise ConfigError(

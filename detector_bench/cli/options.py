@@ -201,7 +201,7 @@ NoCache = Annotated[bool, typer.Option("--no-cache", help="Keep no stage results
 Plugins = Annotated[
     list[Path] | None,
     typer.Option(
-        "--plugin", metavar="FILE.py", help="Python file of your own, such as a detector; may be repeated."
+        "--plugin", metavar="FILE.py", help="Python file with detectors or metrics of your own; may be repeated."
     ),
 ]
 _TASK = typer.Option("--task", help="One picture, or a seed and its edit; each has a store of its own.")

@@ -9,6 +9,7 @@ import typer
 
 from detector_bench.cli import options
 from detector_bench.cli.console import command, errors, output
+from detector_bench.plugins import load_plugins
 
 if TYPE_CHECKING:
     from detector_bench.evaluation.tolerance import Tolerance
@@ -25,6 +26,7 @@ def figures(
     folder: options.Folder,
     *,
     only: options.OnlyFigures = None,
+    plugin: options.Plugins = None,
     formats: Annotated[
         str, typer.Option("--format", metavar="FORMATS", help="pdf, png, svg; several with commas.")
     ] = "pdf,png",
@@ -45,6 +47,7 @@ def figures(
     from detector_bench.figures import WIDTHS
     from detector_bench.study import Results
 
+    load_plugins(plugin or [])
     folder_out = folder / "figures" if out is None else out
     written = Results.open(folder).figures(
         folder_out,
@@ -99,6 +102,7 @@ def report(
     image_set: options.ImageSetOption = None,
     cache_dir: options.CacheDir = None,
     weights_dir: options.WeightsDir = None,
+    plugin: options.Plugins = None,
 ) -> None:
     """Write a report that opens from a disk: the verdict, tables, figures, and every error with its image.
 
@@ -111,6 +115,7 @@ def report(
     from detector_bench.site import ReportSettings
     from detector_bench.study import Results
 
+    load_plugins(plugin or [])
     results = Results.open(folder, image_set=image_set)
     settings = ReportSettings(
         pictures=cast("PictureMode", images),
