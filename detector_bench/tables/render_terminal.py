@@ -21,7 +21,7 @@ _WIDEST_NAME = 30
 
 
 class _Spacing(NamedTuple):
-    """How roomy a table is drawn: the distance between columns, and how wide unbroken headings and names may be."""
+    """How roomy a table is drawn: the distance between columns, and how wide headings and names may be."""
 
     gap: int
     heading: int
