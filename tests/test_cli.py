@@ -18,7 +18,7 @@ from small_parts import write_image_set, write_tables
 
 from detector_bench import __version__
 from detector_bench.cli import studies
-from detector_bench.cli.app import COMMANDS, Group, main
+from detector_bench.cli.app import COMMANDS, CommandGroup, main
 
 PLUGIN = Path(__file__).with_name("small_parts.py")
 COUNT = 8
@@ -82,10 +82,10 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def all_commands() -> list[list[str]]:
-    def below(commands: Mapping[str, str | Group], path: list[str]) -> Iterator[list[str]]:
+    def below(commands: Mapping[str, str | CommandGroup], path: list[str]) -> Iterator[list[str]]:
         for name, declared in commands.items():
             yield [*path, name]
-            if isinstance(declared, Group):
+            if isinstance(declared, CommandGroup):
                 yield from below(declared.commands, [*path, name])
 
     return list(below(COMMANDS, []))

@@ -25,8 +25,8 @@ from small_parts import picture, write_csv, write_image_set
 from stored_study import FAILED, filtered, kept, portraits, write_study
 
 from detector_bench import __version__
-from detector_bench.cli import EXIT_INTERRUPTED, options
-from detector_bench.cli.app import EXIT_STATUS, app, main
+from detector_bench.cli import options
+from detector_bench.cli.app import EXIT_INTERRUPTED, EXIT_STATUS, app, main
 from detector_bench.labelling import LabelStore
 
 Call = Callable[..., tuple[int, str, str]]

@@ -13,11 +13,11 @@ import typer
 from typer.core import TyperGroup
 
 from detector_bench import __version__
-from detector_bench.cli import EXIT_INTERRUPTED
 from detector_bench.cli.console import complain
 from detector_bench.errors import DetectorBenchError, RunInterruptedError
 
 EXIT_MISTAKE = 1
+EXIT_INTERRUPTED = 128 + signal.SIGINT
 EXIT_STATUS = (
     "Exit status: 0 if all went well; 1 for a mistake that one line tells, or if a check finds something wrong; "
     "2 for a wrong call; 130 if interrupted, with everything kept that was done."
@@ -25,7 +25,7 @@ EXIT_STATUS = (
 
 
 @dataclass(frozen=True)
-class Group:
+class CommandGroup:
     """Commands below a word of their own."""
 
     help: str
@@ -33,7 +33,7 @@ class Group:
     """Where the function of each is: `module:function`, seen from `detector_bench`."""
 
 
-COMMANDS: dict[str, str | Group] = {
+COMMANDS: dict[str, str | CommandGroup] = {
     "run": "cli.studies:run",
     "evaluate": "cli.studies:evaluate",
     "compare": "cli.analyses:compare",
@@ -43,7 +43,7 @@ COMMANDS: dict[str, str | Group] = {
     "agreement": "cli.analyses:agreement",
     "figures": "cli.publishing:figures",
     "report": "cli.publishing:report",
-    "reproduce": Group(
+    "reproduce": CommandGroup(
         "Recompute a paper's numbers, and print them beside the published ones.",
         {"lyu2025": "others.lyu2025.command:lyu2025"},
     ),
@@ -51,7 +51,7 @@ COMMANDS: dict[str, str | Group] = {
     "check": "cli.image_sets:check",
     "import": "cli.image_sets:import_",
     "label": "cli.label:label",
-    "labels": Group(
+    "labels": CommandGroup(
         "Labels of the labelling desk: export, import, agreement of its annotators.",
         {
             "export": "cli.labels:export",
@@ -63,20 +63,20 @@ COMMANDS: dict[str, str | Group] = {
     "taxonomies": "cli.detectors:taxonomies",
     "detectors": "cli.detectors:detectors",
     "conformance": "cli.detectors:conformance",
-    "weights": Group(
+    "weights": CommandGroup(
         "Weights files: list them, verify their sha256, download them.",
         {"list": "cli.weights:list_", "verify": "cli.weights:verify", "fetch": "cli.weights:fetch"},
     ),
-    "biaspainter": Group(
+    "biaspainter": CommandGroup(
         "BiasPainter: what editing a photo does to gender, age and skin tone. What it calls race is skin tone, "
         "which is not race. The scores of a study come with `scores: [{system: biaspainter}]` in its study file.",
         {name: f"others.biaspainter.command:{name}" for name in ("sheets", "sample", "validity", "mitigation")},
     ),
-    "bigbench": Group(
+    "bigbench": CommandGroup(
         "BIGbench's reference files: check them, write them as tables.",
         {name: f"others.bigbench.command:{name}" for name in ("check", "convert")},
     ),
-    "imagebite": Group("ImageBiTe's requirements.", {"check": "others.imagebite.command:check"}),
+    "imagebite": CommandGroup("ImageBiTe's requirements.", {"check": "others.imagebite.command:check"}),
 }
 
 
@@ -86,7 +86,7 @@ _HELP = {"help_option_names": ["-h", "--help"]}
 class _LazyGroup(TyperGroup):
     """A group of commands whose modules are imported when they are asked for."""
 
-    def __init__(self, *, declared: Mapping[str, str | Group] = COMMANDS, **settings: Any) -> None:
+    def __init__(self, *, declared: Mapping[str, str | CommandGroup] = COMMANDS, **settings: Any) -> None:
         super().__init__(**settings)
         self.declared = declared
         # Typer looks for the nearest names here.
@@ -101,9 +101,9 @@ class _LazyGroup(TyperGroup):
         return self.commands.get(cmd_name)
 
 
-def _made(name: str, declared: str | Group) -> Any:
+def _made(name: str, declared: str | CommandGroup) -> Any:
     """The command that a place or a group stands for."""
-    if isinstance(declared, Group):
+    if isinstance(declared, CommandGroup):
         example = f"detector-bench {name} {next(iter(declared.commands))} --help"
         return _LazyGroup(
             name=name,
