@@ -9,7 +9,8 @@ from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from detector_bench.results.finished_study import Estimate, FinishedStudy
+from detector_bench.results.finished_study import FinishedStudy
+from detector_bench.results.metric_lookup import Number
 
 _UNDEFINED = "undefined"
 
@@ -41,17 +42,17 @@ def listing(names: Iterable[str]) -> str:
     return f"{', '.join(before)} and {last}" if before else last
 
 
-def percent(value: float | Estimate, *, decimals: int = 1) -> str:
+def percent(value: float | Number, *, decimals: int = 1) -> str:
     """A fraction in per cent, with its interval."""
     return _with_interval(value, lambda number: f"{100 * number:.{decimals}f}", unit=" %")
 
 
-def score(value: float | Estimate) -> str:
+def score(value: float | Number) -> str:
     """A score with three decimals, with its interval."""
     return _with_interval(value, lambda number: f"{number:.3f}", unit="")
 
 
-def points(value: float | Estimate) -> str:
+def points(value: float | Number) -> str:
     """A signed fraction in percentage points."""
     return _with_interval(value, lambda number: f"{100 * number:+.1f}", unit=" points")
 
@@ -61,15 +62,15 @@ def images(count: float) -> str:
     return "1 image" if count == 1 else f"{count:,.0f} images"
 
 
-def _with_interval(value: float | Estimate, write: Any, *, unit: str) -> str:
-    number = value if isinstance(value, Estimate) else Estimate(value)
+def _with_interval(value: float | Number, write: Any, *, unit: str) -> str:
+    number = value if isinstance(value, Number) else Number(value)
     if number.missing:
         return _UNDEFINED
     text = f"{write(number.value)}{unit}"
-    return text if not number.has_interval else f"{text} [{write(number.low)} to {write(number.high)}]"
+    return text if not number.has_interval else f"{text} [{write(number.ci_low)} to {write(number.ci_high)}]"
 
 
-def extreme(numbers: dict[str, Estimate], *, largest: bool, of_size: bool = False) -> list[str]:
+def extreme(numbers: dict[str, Number], *, largest: bool, of_size: bool = False) -> list[str]:
     """Who has the largest or smallest number (or size of it), ties included; empty where nobody has one."""
     known = {name: number.value for name, number in numbers.items() if not number.missing}
     values = {name: abs(value) for name, value in known.items()} if of_size else known
@@ -84,7 +85,7 @@ def count_phrase(count: int, total: int) -> str:
     return f"{count} of {total} ({100 * count / total:.1f} %)" if total else "none"
 
 
-def ranking(numbers: dict[str, Estimate]) -> list[str]:
+def ranking(numbers: dict[str, Number]) -> list[str]:
     """Names from the largest number to the smallest; those without one are left out."""
     return sorted((name for name in numbers if not numbers[name].missing), key=lambda name: -numbers[name].value)
 

@@ -12,7 +12,8 @@ import typer
 from prose import count_phrase, extreme, has_intervals, percent, render, score, table, write_or_print
 
 from detector_bench import Results
-from detector_bench.results.finished_study import Estimate, FinishedStudy
+from detector_bench.results.finished_study import FinishedStudy
+from detector_bench.results.metric_lookup import Number
 
 _STRONG = 0.2
 """Beyond it Lyu 2025 calls a prompt bias score strong."""
@@ -76,7 +77,7 @@ def _most_biased_categories(study: FinishedStudy) -> list[dict[str, Any]]:
     return found
 
 
-def _category(study: FinishedStudy, model: str, category: str) -> Estimate:
+def _category(study: FinishedStudy, model: str, category: str) -> Number:
     return study.estimate("model_bias_score", t2i_model=model, category=category)
 
 

@@ -12,7 +12,8 @@ import typer
 from prose import extreme, has_intervals, percent, ranking, render, score, table, write_or_print
 
 from detector_bench import Results
-from detector_bench.results.finished_study import Estimate, FinishedStudy
+from detector_bench.results.finished_study import FinishedStudy
+from detector_bench.results.metric_lookup import Number
 
 _DEVIATION = "model_bias_score_deviation"
 _DIFFERENCE = "prompt_bias_score_difference"
@@ -41,7 +42,7 @@ def facts_of(study: FinishedStudy) -> dict[str, Any]:
     }
 
 
-def _of_detectors(study: FinishedStudy, metric: str, model: str) -> dict[str, Estimate]:
+def _of_detectors(study: FinishedStudy, metric: str, model: str) -> dict[str, Number]:
     return {name: study.estimate(metric, detector=name, t2i_model=model) for name in study.detectors}
 
 

@@ -13,7 +13,8 @@ import typer
 from prose import extreme, has_intervals, percent, render, score, table, write_or_print
 
 from detector_bench import Results
-from detector_bench.results.finished_study import Estimate, FinishedStudy
+from detector_bench.results.finished_study import FinishedStudy
+from detector_bench.results.metric_lookup import Number
 from detector_bench.study_questions import causes
 from detector_bench.vocabulary import ALL, LOW_QUALITY, OTHERS, Status
 
@@ -51,11 +52,11 @@ def facts_of(study: FinishedStudy, *, resamples: int | None = None) -> dict[str,
     }
 
 
-def _of_detectors(study: FinishedStudy, metric: str) -> dict[str, Estimate]:
+def _of_detectors(study: FinishedStudy, metric: str) -> dict[str, Number]:
     return {name: study.estimate(metric, detector=name) for name in study.detectors}
 
 
-def _table(study: FinishedStudy, metrics: dict[str, dict[str, Estimate]]) -> str:
+def _table(study: FinishedStudy, metrics: dict[str, dict[str, Number]]) -> str:
     rows = [[name, *(percent(numbers[name].value) for numbers in metrics.values())] for name in study.detectors]
     return table(["Detector", *(metric.replace("_", " ") for metric in metrics)], rows)
 
@@ -73,12 +74,12 @@ def _recall_gaps(study: FinishedStudy) -> dict[str, dict[str, Any]]:
     return found
 
 
-def _overall(rows: pd.DataFrame, value: str) -> dict[str, Estimate]:
+def _overall(rows: pd.DataFrame, value: str) -> dict[str, Number]:
     """One number for each detector, over all T2I models and categories."""
     prefix = "" if value == "value" else f"{value}_"
     chosen = rows[(rows["t2i_model"] == ALL) & (rows["category"] == ALL)]
     return {
-        row["detector"]: Estimate(row[value], row[f"{prefix}ci_low"], row[f"{prefix}ci_high"])
+        row["detector"]: Number(row[value], ci_low=row[f"{prefix}ci_low"], ci_high=row[f"{prefix}ci_high"])
         for row in chosen.to_dict("records")
     }
 
@@ -101,10 +102,10 @@ def _causes_of(split: pd.DataFrame, detector: str) -> dict[str, Any]:
     return parts
 
 
-def _overlap(one: Estimate, other: Estimate) -> bool:
+def _overlap(one: Number, other: Number) -> bool:
     """Whether two intervals overlap, so that the larger part may be the larger by chance; False without
     intervals."""
-    return one.low <= other.high and other.low <= one.high
+    return one.ci_low <= other.ci_high and other.ci_low <= one.ci_high
 
 
 def _cause_table(split: pd.DataFrame, study: FinishedStudy) -> str:

@@ -124,10 +124,11 @@ def _write_study(folder: Path, images: int) -> Path:
 
 
 def _write_report(study: Path) -> Path:
-    from detector_bench.site import ReportSettings, write_report
+    from detector_bench.site import ReportSettings
+    from detector_bench.study import Results
 
     began = time.perf_counter()
-    written = write_report(study, settings=ReportSettings(figures=False, large_side=0))
+    written = Results.open(study).report(settings=ReportSettings(figures=False, large_side=0))
     print(f"report written, without figures and large pictures, s: {time.perf_counter() - began:.1f}")
     return written.page.parent
 

@@ -21,13 +21,14 @@ if TYPE_CHECKING:
     from detector_bench.runner.prediction_files import read_predictions
     from detector_bench.study import Results, Study
     from detector_bench.study_questions import ResultTables
-    from detector_bench.tables import study_tables
+    from detector_bench.tables import Column, Table, TableNumbers, declare_table, makes_table, study_tables
 
 __version__ = "0.1.0"
 
 _HOMES = {
     "Batch": "perception.stage",
     "Card": "detectors",
+    "Column": "tables",
     "DetectorBenchError": "errors",
     "Frame": "perception.stage",
     "ImageSet": "dataset",
@@ -36,15 +37,19 @@ _HOMES = {
     "Results": "study",
     "Stage": "perception.stage",
     "Study": "study",
+    "Table": "tables",
+    "TableNumbers": "tables",
     "build_detector": "detectors",
     "build_image_set": "quickstart",
     "check": "dataset",
     "check_detector": "conformance",
     "check_stage": "conformance",
     "consensus": "dataset",
+    "declare_table": "tables",
     "detector": "detectors",
     "evaluate": "evaluation",
     "import_folder": "dataset",
+    "makes_table": "tables",
     "read_predictions": "runner.prediction_files",
     "study_tables": "tables",
 }
@@ -52,6 +57,7 @@ _HOMES = {
 __all__ = [
     "Batch",
     "Card",
+    "Column",
     "DetectorBenchError",
     "Frame",
     "ImageSet",
@@ -60,15 +66,19 @@ __all__ = [
     "Results",
     "Stage",
     "Study",
+    "Table",
+    "TableNumbers",
     "build_detector",
     "build_image_set",
     "check",
     "check_detector",
     "check_stage",
     "consensus",
+    "declare_table",
     "detector",
     "evaluate",
     "import_folder",
+    "makes_table",
     "read_predictions",
     "study_tables",
 ]

@@ -17,13 +17,13 @@ from detector_bench.evaluation.agreement import DEFAULT_MIN_SHARED
 from detector_bench.evaluation.intervals import Intervals
 from detector_bench.results.finished_study import STUDY_FILE, FinishedStudy, ResultFolder
 from detector_bench.results.manifest import Counts
+from detector_bench.results.metric_lookup import Number
 from detector_bench.results.run_record import read_run_record
 from detector_bench.study_configuration import StudyConfiguration
 from detector_bench.study_file import DetectorEntry
 from detector_bench.study_questions import ResultTables
 from detector_bench.study_run import evaluate_study, run_study, stored_tables
 from detector_bench.tables import Table, to_html
-from detector_bench.tables.metric_lookup import Number
 from detector_bench.vocabulary import ALL, GROUND_TRUTH
 
 if TYPE_CHECKING:

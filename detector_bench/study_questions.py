@@ -38,10 +38,15 @@ from detector_bench.evaluation.sweeps import (
 from detector_bench.results.finished_study import FinishedStudy
 from detector_bench.results.further_tables import further_tables
 from detector_bench.tables import Table, to_html
-from detector_bench.tables.agreement_tables import annotator_agreement, pair_agreement
-from detector_bench.tables.causes_table import bias_error_causes, filter_errors
-from detector_bench.tables.comparison_tables import comparison, images_judged_rightly, ranking_table
-from detector_bench.tables.sweep_tables import chosen_thresholds, threshold_sweep
+from detector_bench.tables.comparison_tables import (
+    chosen_thresholds,
+    comparison,
+    images_judged_rightly,
+    ranking_table,
+    threshold_sweep,
+)
+from detector_bench.tables.error_tables import bias_error_causes, filter_errors
+from detector_bench.tables.label_tables import annotator_agreement, pair_agreement
 from detector_bench.vocabulary import ALL
 
 _OF_A_VERDICT = ("status", "label", "reason", "score", "value")

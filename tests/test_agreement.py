@@ -25,7 +25,7 @@ from detector_bench.metrics.agreement import (
     one_against_rest,
     percent_agreement,
 )
-from detector_bench.tables.agreement_tables import annotator_agreement, pair_agreement
+from detector_bench.tables.label_tables import annotator_agreement, pair_agreement
 
 
 def label_counts(*raters: str) -> np.ndarray:

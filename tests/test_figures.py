@@ -8,7 +8,6 @@ import re
 import shutil
 import subprocess
 import sys
-from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from result_folders import write_result_folder
 from synthetic_study import DETECTORS, write_study
 from typer.testing import CliRunner
 
@@ -27,6 +27,7 @@ from detector_bench.figures import FIGURES, WIDTHS, FinishedStudy, draw_figure, 
 from detector_bench.figures.drawing import GREEN, caption
 from detector_bench.figures.filter_plane import Box, place_labels, recall_for
 from detector_bench.figures.prompt_bias_histogram import histogram
+from detector_bench.results.finished_study import ResultFolder
 from detector_bench.tables import filtering_and_accuracy
 from detector_bench.vocabulary import GROUND_TRUTH
 from detector_bench.vocabulary.columns import METRIC_COLUMNS
@@ -164,8 +165,8 @@ class TestNumbers:
             rows.assign(prompt_id=rows["prompt_id"].astype(str) + f"_{number}", value=-rows["value"].abs())
             for number in range(100)
         ]
-        pd.concat([others, *copies]).to_csv(tmp_path / "metrics.csv", index=False)
-        drawing = draw_figure(FinishedStudy.load(tmp_path), "prompt_heat_map", width="single")
+        folder = write_result_folder(tmp_path, pd.concat([others, *copies]))
+        drawing = draw_figure(FinishedStudy.load(folder), "prompt_heat_map", width="single")
         assert drawing.figure.get_size_inches()[1] <= 9.2
         assert "postman_1" not in texts(drawing.figure)
         assert "stripes mark negative scores" in drawing.caption
@@ -236,8 +237,7 @@ class TestLabels:
     def test_a_dollar_sign_in_a_name_is_no_formula(self, three: Path, tmp_path: Path) -> None:
         study = FinishedStudy.load(three)
         metrics = study.metrics.assign(detector=study.metrics["detector"].astype(str).replace("mivolo", "$a_b$"))
-        metrics.to_csv(tmp_path / "metrics.csv", index=False)
-        renamed = FinishedStudy.load(tmp_path)
+        renamed = FinishedStudy.load(write_result_folder(tmp_path, metrics))
         assert "$a_b$" in texts(draw_figure(renamed, "bias_deviation", width="single").figure)
 
 
@@ -321,9 +321,8 @@ class TestFiles:
             assert path.read_bytes() == (tmp_path / "two" / path.name).read_bytes()
 
     def test_what_needs_the_image_set_is_named_when_it_is_gone(self, three: Path, tmp_path: Path) -> None:
-        for name in ("metrics.parquet", "study.yaml"):
-            shutil.copy(three / name, tmp_path / name)
-        study = FinishedStudy.load(tmp_path)
+        metrics = FinishedStudy.load(three).metrics_of_all_attributes
+        study = FinishedStudy.load(write_result_folder(tmp_path, metrics))
         written = write_figures(
             study, tmp_path / "out", names=["filter_plane", "confusion"], formats=("png",), widths=("single",)
         )
@@ -332,10 +331,9 @@ class TestFiles:
         with pytest.raises(DetectorBenchError):
             write_figures(study, tmp_path / "out", names=["confusion"])
 
-    def test_prompts_called_null_are_read_from_csv(self, study: FinishedStudy, tmp_path: Path) -> None:
+    def test_prompts_may_be_called_null(self, study: FinishedStudy, tmp_path: Path) -> None:
         metrics = study.metrics.assign(prompt_id=study.metrics["prompt_id"].astype(str).replace("postman", "null"))
-        metrics.to_csv(tmp_path / "metrics.csv", index=False)
-        assert ("profession", "null") in FinishedStudy.load(tmp_path).prompts
+        assert ("profession", "null") in FinishedStudy.load(write_result_folder(tmp_path, metrics)).prompts
 
     def test_mistakes_are_told(self, study: FinishedStudy, tmp_path: Path) -> None:
         with pytest.raises(ConfigError, match="did you mean 'filter_plane'"):
@@ -344,7 +342,7 @@ class TestFiles:
             write_figures(study, tmp_path, formats=("gif",))  # type: ignore[arg-type]
         with pytest.raises(ConfigError, match="unknown width 'wide'"):
             write_figures(study, tmp_path, widths=("wide",))  # type: ignore[arg-type]
-        with pytest.raises(ConfigError, match=r"no metrics\.csv"):
+        with pytest.raises(ConfigError, match="is no result folder"):
             FinishedStudy.load(tmp_path)
 
     def test_the_command_writes_beside_the_study(self, three: Path, tmp_path: Path) -> None:
@@ -401,9 +399,9 @@ def test_figures_look_as_they_did(study: FinishedStudy, name: str, tmp_path: Pat
 
     # Fixed intervals, so that pictures do not hang on how resamples are drawn.
     fixed = study.metrics.assign(ci_low=study.metrics["value"] - 0.1, ci_high=study.metrics["value"] + 0.05)
-    steady = replace(study, metrics=fixed)
-    vars(steady)["metrics_of_all_attributes"] = fixed
-    figure = draw_figure(steady, name, width="single").figure
+    results = ResultFolder.open(study.folder)
+    results._tables["metrics"] = fixed
+    figure = draw_figure(results.of_attribute(), name, width="single").figure
     reference, drawn = REFERENCES / f"{name}.png", tmp_path / f"{name}.png"
     figure.savefig(drawn, dpi=80, metadata={"Software": None})
     if os.environ.get("UPDATE_FIGURES"):
@@ -418,8 +416,9 @@ def test_figures_look_as_they_did(study: FinishedStudy, name: str, tmp_path: Pat
 def test_captions_say_attributes_in_words(tmp_path: Path) -> None:
     said = caption("Skin.", attribute="skin_tone")
     assert said == "Skin. Perceived skin tone, as seen in synthetic images; not an identity.\n"
-    metrics = pd.DataFrame(columns=list(METRIC_COLUMNS))
-    assert FinishedStudy(tmp_path, "skin_tone", metrics, None).perceived == "perceived skin tone"
+    metrics = pd.DataFrame([dict.fromkeys(METRIC_COLUMNS) | {"detector": "net", "attribute": "skin_tone"}])
+    folder = write_result_folder(tmp_path, metrics.astype({"value": float}))
+    assert FinishedStudy.load(folder).perceived == "perceived skin tone"
 
 
 def _renderer() -> str:

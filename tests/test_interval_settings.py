@@ -27,7 +27,7 @@ from detector_bench.figures import FinishedStudy, draw_figure
 from detector_bench.metrics import JointVerdicts
 from detector_bench.study import Results, Study
 from detector_bench.tables import Table
-from detector_bench.tables.causes_table import bias_error_causes
+from detector_bench.tables.error_tables import bias_error_causes
 
 matplotlib = pytest.importorskip("matplotlib")
 
@@ -194,7 +194,7 @@ def test_figures(study: FinishedStudy) -> None:
     ]
     for detector in study.detectors:
         known = study.estimate("prompt_bias_score_difference", detector=detector)
-        assert any(np.allclose(each, [known.low, known.high], atol=1e-12) for each in drawn)
+        assert any(np.allclose(each, [known.ci_low, known.ci_high], atol=1e-12) for each in drawn)
 
 
 def test_a_detector_that_could_not_run_is_not_split(study: FinishedStudy, expected: pd.DataFrame) -> None:
@@ -233,7 +233,7 @@ def test_prose(folder: Path, expected: pd.DataFrame, monkeypatch: pytest.MonkeyP
     for each in facts["causes"]:
         row = difference.loc[each["detector"]]
         found = each["difference"]["filtering"]
-        assert (found.low, found.high) == pytest.approx(
+        assert (found.ci_low, found.ci_high) == pytest.approx(
             (row["filtering_ci_low"], row["filtering_ci_high"]), abs=1e-12
         )
         assert each["difference"]["with_both"].value == pytest.approx(row["with_both"])

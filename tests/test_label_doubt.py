@@ -28,12 +28,11 @@ from detector_bench.figures import bias_deviation
 from detector_bench.metrics import METRICS
 from detector_bench.metrics.headline import HEADLINE_METRICS
 from detector_bench.results.finished_study import FinishedStudy
+from detector_bench.results.metric_lookup import NOT_EVALUATED, LabelDoubtLookup, MetricLookup, Number
 from detector_bench.site.verdict_words import label_doubt_words
 from detector_bench.study import Results, Study
-from detector_bench.tables.label_doubt_lookup import LabelDoubtLookup
-from detector_bench.tables.label_doubt_table import label_doubt_table
-from detector_bench.tables.metric_headings import METRIC_HEADINGS
-from detector_bench.tables.metric_lookup import NOT_EVALUATED, MetricLookup, Number
+from detector_bench.tables import TableNumbers
+from detector_bench.tables.label_tables import label_doubt_table
 from detector_bench.vocabulary.columns import LABEL_COLUMNS, LABEL_DOUBT_COLUMNS
 
 PROMPTS = {"nurse": "job", "chef": "job"}
@@ -115,7 +114,6 @@ def test_each_annotator_is_a_study_of_his_own(tmp_path: Path) -> None:
 
 def test_every_headline_metric_of_the_metric_table_is_there(tmp_path: Path) -> None:
     assert set(HEADLINE_METRICS) <= set(METRICS)
-    assert set(HEADLINE_METRICS) <= set(METRIC_HEADINGS)
     doubt = label_doubt(image_set_of(tmp_path / "images", PICTURES), PREDICTIONS)
     assert set(HEADLINE_METRICS) <= set(values(doubt, "all_agree"))
 
@@ -154,7 +152,8 @@ def test_one_annotator_leaves_the_doubt_unknown(tmp_path: Path) -> None:
     image_set = image_set_of(tmp_path / "alone", alone)
     assert label_doubt(image_set, PREDICTIONS).empty
     metrics = evaluate(image_set, PREDICTIONS)
-    assert label_doubt_table(metrics, label_doubt(image_set, PREDICTIONS)) is None
+    doubt = label_doubt(image_set, PREDICTIONS)
+    assert label_doubt_table(TableNumbers.of_table(metrics, label_doubt=doubt)) is None
     # Nor do two who shared no image, or one with an adjudicator.
     parted = [
         each._replace(labels=(each.labels[0], "") if number % 2 else ("", each.labels[1]))
@@ -195,7 +194,7 @@ def test_a_study_writes_it_and_removes_what_is_old(tmp_path: Path) -> None:
 def test_the_table(tmp_path: Path) -> None:
     image_set = image_set_of(tmp_path / "images", PICTURES)
     metrics, doubt = evaluate(image_set, PREDICTIONS), label_doubt(image_set, PREDICTIONS)
-    table = label_doubt_table(metrics, doubt)
+    table = label_doubt_table(TableNumbers.of_table(metrics, label_doubt=doubt))
     assert table is not None
     assert [column.heading for column in table.columns[2:]] == ["Consensus", "a", "b", "All agree", "from", "to"]
     of = {row.cells[0].key: [cell.text for cell in row.cells[2:]] for row in table.rows}
@@ -208,7 +207,7 @@ def test_a_detector_that_could_not_run_has_dashes(tmp_path: Path) -> None:
     image_set = image_set_of(tmp_path / "images", PICTURES)
     predictions = {"d": predictions_of(VERDICTS | {"n1": Said("error", None, "broken")}, detector="d")}
     metrics, doubt = evaluate(image_set, predictions), label_doubt(image_set, predictions)
-    table = label_doubt_table(metrics, doubt)
+    table = label_doubt_table(TableNumbers.of_table(metrics, label_doubt=doubt))
     assert table is not None
     assert {cell.text for row in table.rows for cell in row.cells[2:]} == {"-"}
     assert "d: not scored on alpha (error on 1 of 9 images)" in table.all_notes

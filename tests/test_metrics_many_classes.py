@@ -13,7 +13,7 @@ from detector_bench.errors import ConfigError
 from detector_bench.evaluation import Intervals
 from detector_bench.evaluation.metric_table import Evaluation, evaluate_with_confusion
 from detector_bench.results.long_tables import read_long_table, write_long_table
-from detector_bench.tables.confusion_table import confusion
+from detector_bench.tables.error_tables import confusion
 from detector_bench.vocabulary import ATTRIBUTES
 from detector_bench.vocabulary.columns import CONFUSION_COLUMNS
 

@@ -15,7 +15,7 @@ from detector_bench.evaluation.swept_metrics import SWEPT, SweptMetric, distance
 from detector_bench.evaluation.threshold_chooser import ThresholdChooser
 from detector_bench.metrics import METRICS, Scopes
 from detector_bench.metrics.prompt_subsets import PromptSubsets
-from detector_bench.tables.sweep_tables import chosen_thresholds, threshold_sweep
+from detector_bench.tables.comparison_tables import chosen_thresholds, threshold_sweep
 from detector_bench.vocabulary import attribute_named
 
 EVERYTHING = Scopes(("",), np.zeros(1, dtype=np.intp))

@@ -25,6 +25,7 @@ TABLES = [
     "bias_errors",
     "prompt_bias_scores",
     "label_shares",
+    "filtering_and_accuracy_by_t2i_model",
 ]
 NASTY = "a_b & c% <script>|"
 
@@ -183,8 +184,8 @@ def test_further_attributes_get_a_suffix_and_their_own_label(metrics: pd.DataFra
     )
     both = pd.concat([metrics.astype({"detector": str}), age.astype({"detector": str})], ignore_index=True)
     names = [path.name for path in write_tables(study_tables(both, attributes=["gender", "age"]), tmp_path)]
-    assert names[:1] + names[18:19] == ["filtering_and_accuracy.csv", "filtering_and_accuracy_age.csv"]
-    assert names[36:] == [f"alignment_accuracy.{ending}" for ending in ("csv", "md", "tex")]
+    assert names[:1] + names[21:22] == ["filtering_and_accuracy.csv", "filtering_and_accuracy_age.csv"]
+    assert names[42:] == [f"alignment_accuracy.{ending}" for ending in ("csv", "md", "tex")]
     assert "\\label{tab:label_shares_age}" in (tmp_path / "label_shares_age.tex").read_text()
     assert rows_of_markdown((tmp_path / "filtering_and_accuracy_age.md").read_text())[0] == [
         *("Detector", "Precision", "Recall", "F1", "Filter rate"),

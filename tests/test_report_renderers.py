@@ -153,11 +153,15 @@ class TestLatex:
     def test_special_characters(self, name: str, escaped: str) -> None:
         assert f"    {escaped} & \\textbf{{0.686" in to_latex(small_table(name))
 
-    def test_a_long_table_goes_on_in_further_floats(self) -> None:
+    def test_a_long_table_breaks_over_pages_with_its_header_on_each(self) -> None:
         text = to_latex(many_columns(1, rows=90))
-        assert text.count("\\begin{table}") == text.count("\\end{table}") == 3
+        assert text.startswith("% Needs \\usepackage{booktabs} and \\usepackage{longtable}.\n")
+        assert text.count("\\begin{longtable}") == text.count("\\end{longtable}") == 1
         assert text.count("\\caption{A wide table.}") == text.count("\\label{tab:wide}") == 1
-        assert text.count("\\addtocounter{table}{-1}\n  \\caption{(continued)}") == 2
+        assert text.count("\\toprule") == 2
+        first, _, below = text.split("\\end{longtable}")[0].partition("\\endfirsthead")
+        assert "stable-diffusion" not in first
+        assert "\\caption[]{(continued)} \\\\" in below.partition("\\endhead")[0]
         assert text.count("0.686") == 90
         assert text.count("Perceived gender") == 1
 
@@ -169,10 +173,11 @@ class TestLatex:
         assert [f"& model {index}" in text for index in range(8)] == [True] * 8
 
     def test_long_and_wide_at_once(self) -> None:
-        # 2 blocks of columns x 40 and 10 rows: a float for each long piece, one for both short ones.
         text = to_latex(many_columns(6, rows=50, name="short"))
-        assert text.count("\\begin{tabular}") == 4
-        assert text.count("\\begin{table}") == 3
+        # Two blocks of columns, one number.
+        assert text.count("\\begin{longtable}") == 2
+        assert text.count("\\addtocounter{table}{-1}") == text.count("\\label") == 1
+        assert "\\begin{table}" not in text
         assert text.count("0.686") == 6 * 50
 
     def test_headings_of_several_parts_take_several_lines(self) -> None:

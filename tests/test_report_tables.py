@@ -14,6 +14,7 @@ from detector_bench.tables import (
     Table,
     bias_errors,
     filtering_and_accuracy,
+    filtering_and_accuracy_by_t2i_model,
     label_shares,
     model_bias_scores,
     prompt_bias_score_difference,
@@ -363,7 +364,7 @@ class TestFilteringAndAccuracy:
 
     def test_per_t2i_model_there_is_one_best_in_each_block(self) -> None:
         values = {("a", "sdxl"): 0.5, ("b", "sdxl"): 0.6, ("a", "sd3"): 0.9, ("b", "sd3"): 0.8}
-        table = filtering_and_accuracy(
+        table = filtering_and_accuracy_by_t2i_model(
             metric_table(
                 [
                     entry
@@ -373,8 +374,7 @@ class TestFilteringAndAccuracy:
                         *filtering(detector, [value] * 9, t2i_model=model),
                     )
                 ]
-            ),
-            per_t2i_model=True,
+            )
         )
         assert [row[:3] for row in written(table)] == [
             ["sdxl", "a", "50.00"],

@@ -9,6 +9,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
+from result_folders import write_result_folder
 
 from detector_bench.errors import ConfigError
 from detector_bench.figures import FinishedStudy, draw_figure
@@ -182,9 +183,7 @@ class TestTable:
 
 
 def study_of(folder: Path, metrics: pd.DataFrame) -> FinishedStudy:
-    folder.mkdir(parents=True, exist_ok=True)
-    metrics.to_csv(folder / "metrics.csv", index=False)
-    return FinishedStudy.load(folder, attribute="gender")
+    return FinishedStudy.load(write_result_folder(folder, metrics), attribute="gender")
 
 
 @pytest.fixture(scope="module")

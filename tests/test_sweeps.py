@@ -25,7 +25,7 @@ from detector_bench.evaluation.sweeps import (
     sweep_counts,
     sweep_table,
 )
-from detector_bench.tables.sweep_tables import threshold_sweep
+from detector_bench.tables.comparison_tables import threshold_sweep
 
 PICTURES = [
     *portraits({"male": 2, "female": 2, "low_quality": 2}),

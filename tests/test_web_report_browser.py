@@ -12,7 +12,8 @@ import pytest
 from browser import chromium
 from web_report_study import BAD, IMAGES, Shown, write_study
 
-from detector_bench.site import ReportSettings, write_report
+from detector_bench.site import ReportSettings
+from detector_bench.study import Results
 
 pytest.importorskip("playwright")
 from playwright.sync_api import Browser, Page, expect
@@ -31,7 +32,7 @@ def browser() -> Iterator[Browser]:
 @pytest.fixture(scope="module")
 def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     results = write_study(tmp_path_factory.mktemp("study"), raw="He looks like a chef.")
-    return write_report(results, settings=ReportSettings(figures=False)).page.parent
+    return Results.open(results).report(settings=ReportSettings(figures=False)).page.parent
 
 
 @pytest.fixture
@@ -218,7 +219,7 @@ def test_hostile_text_is_only_text(tmp_path: Path, open_page: Open) -> None:
         for number in range(3)
     ]
     results = write_study(tmp_path, images=shown, words={f"p{BAD}": BAD}, raw=BAD, name=BAD, intervals="none")
-    folder = write_report(results, settings=ReportSettings(figures=False, note=BAD)).page.parent
+    folder = Results.open(results).report(settings=ReportSettings(figures=False, note=BAD)).page.parent
     page = open_page(folder)
     expect(page.get_by_text(BAD).first).to_be_visible()
     page.get_by_role("link", name="Look at all images").click()
@@ -307,7 +308,7 @@ def test_only_visible_cells_are_in_the_document(tmp_path: Path, open_page: Open)
         Shown(f"i{number:04d}", "alpha", "nurse", ("female", "female"), "female", "male") for number in range(2000)
     ]
     results = write_study(tmp_path, images=shown, intervals="none")
-    written = write_report(results, settings=ReportSettings(pictures="none", figures=False))
+    written = Results.open(results).report(settings=ReportSettings(pictures="none", figures=False))
     page = open_page(written.page.parent, "images.html", viewport={"width": 1440, "height": 900})
     expect(page.locator(".found")).to_have_text("2,000 images")
     assert page.locator(".card").count() < 100
@@ -323,7 +324,7 @@ def test_blurred_and_linked_pictures(tmp_path: Path, browser: Browser) -> None:
     results = write_study(tmp_path, intervals="none")
     for mode, place in (("blur", "thumbnails/blur-200"), ("link", "../../images/files")):
         settings = ReportSettings(pictures=mode, figures=False)  # type: ignore[arg-type]
-        folder = write_report(results, settings=settings).page.parent
+        folder = Results.open(results).report(settings=settings).page.parent
         page = browser.new_page()
         page.goto(f"{folder.as_uri()}/images.html#image=a1")
         image = page.locator(".frame img")
@@ -335,7 +336,7 @@ def test_blurred_and_linked_pictures(tmp_path: Path, browser: Browser) -> None:
 def test_a_broken_picture_says_why(tmp_path: Path, open_page: Open) -> None:
     results = write_study(tmp_path, intervals="none")
     (tmp_path / "images/files/00000.png").write_bytes(b"words instead of a picture, and more of them")
-    folder = write_report(results, settings=ReportSettings(figures=False)).page.parent
+    folder = Results.open(results).report(settings=ReportSettings(figures=False)).page.parent
     page = open_page(folder, "images.html#picture=problem")
     expect(page.locator(".card")).to_have_count(1)
     expect(page.locator(".placeholder")).to_contain_text("not_an_image")
@@ -356,7 +357,7 @@ def test_stored_boxes_are_drawn_and_can_be_switched_off(tmp_path: Path, open_pag
     cache.put(own, {content: boxes([[1, 2, 5, 6], [10, 12, 40, 44]], [0.5, 1.5])})
     cache.close()
     settings = ReportSettings(figures=False, cache_folder=tmp_path / "cache")
-    page = open_page(write_report(results, settings=settings).page.parent, "images.html#image=a1")
+    page = open_page(Results.open(results).report(settings=settings).page.parent, "images.html#image=a1")
     drawn = page.locator(".boxes rect")
     expect(drawn).to_have_count(2)
     largest = page.locator(".boxes rect.largest")

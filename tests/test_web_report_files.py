@@ -15,8 +15,9 @@ import pytest
 from web_report_study import BAD, IMAGES, Shown, write_study
 
 from detector_bench.errors import ConfigError, DetectorBenchError
-from detector_bench.site import ReportSettings, Tolerance, table_sets, write_report
+from detector_bench.site import ReportSettings, Tolerance, table_sets
 from detector_bench.site.browser_data import box_columns, stored_boxes
+from detector_bench.study import Results, Study
 
 QUICK = ReportSettings(figures=False)
 
@@ -50,7 +51,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def report(results: Path) -> Path:
-    return write_report(results, settings=QUICK).page.parent
+    return Results.open(results).report(settings=QUICK).page.parent
 
 
 def test_the_verdict_comes_first(report: Path) -> None:
@@ -104,7 +105,7 @@ def test_hostile_text_is_text_in_every_page(tmp_path: Path) -> None:
     ]
     results = write_study(tmp_path, images=shown, words={f"p{BAD}": BAD}, raw=BAD, name=BAD, intervals="none")
     settings = ReportSettings(figures=False, note=BAD)
-    page = Page(write_report(results, settings=settings).page)
+    page = Page(Results.open(results).report(settings=settings).page)
     assert all(each.get("src", "").startswith(("assets/", "data/")) for each in page.named("script"))  # type: ignore[union-attr]
     assert not any("onerror" in attributes for _, attributes in page.tags)
     assert page.text.count(BAD) >= 4
@@ -113,17 +114,17 @@ def test_hostile_text_is_text_in_every_page(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_a_repeated_report_removes_what_only_the_earlier_one_had(results: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
-    write_report(results, out, settings=ReportSettings(workers=1))
+    Results.open(results).report(out, settings=ReportSettings(workers=1))
     assert list((out / "figures/gender").glob("*.svg"))
     (out / "mine.txt").write_text("somebody's own notes")
-    write_report(results, out, settings=QUICK)
+    Results.open(results).report(out, settings=QUICK)
     assert not (out / "figures").exists()
     assert (out / "mine.txt").is_file()
 
 
 @pytest.mark.slow
 def test_figures_have_captions_and_say_why_others_are_missing(results: Path, tmp_path: Path) -> None:
-    written = write_report(results, tmp_path / "out")
+    written = Results.open(results).report(tmp_path / "out")
     page = Page(written.page)
     sources = [each["src"] for each in page.named("img") if str(each["src"]).startswith("figures/")]
     assert "figures/gender/confusion_double.svg" in sources
@@ -140,7 +141,7 @@ def test_without_matplotlib_there_are_no_figures_and_the_report_says_so(
         raise MissingExtraError("the package 'matplotlib' is not installed; pip install 'detector-bench[figures]'")
 
     monkeypatch.setattr(table_sets, "write_figures", missing)
-    written = write_report(results, tmp_path / "out")
+    written = Results.open(results).report(tmp_path / "out")
     assert "pip install 'detector-bench[figures]'" in Page(written.page).text
     assert written.not_shown[0].startswith("There are no figures:")
 
@@ -148,7 +149,7 @@ def test_without_matplotlib_there_are_no_figures_and_the_report_says_so(
 def test_a_folder_of_something_else_is_left_alone(results: Path, tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").write_text("years of work")
     with pytest.raises(ConfigError, match="is no report"):
-        write_report(results, tmp_path, settings=QUICK)
+        Results.open(results).report(tmp_path, settings=QUICK)
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
 
 
@@ -158,43 +159,43 @@ def test_a_manifest_cannot_name_files_outside(results: Path, tmp_path: Path) -> 
     (tmp_path / "precious.txt").write_text("keep")
     (out / "old.txt").write_text("of an earlier report")
     (out / "report.json").write_text(json.dumps({"files": ["../precious.txt", "/etc/hostname", "old.txt", 7]}))
-    write_report(results, out, settings=QUICK)
+    Results.open(results).report(out, settings=QUICK)
     assert (tmp_path / "precious.txt").is_file()
     assert not (out / "old.txt").exists()
 
 
 def test_the_image_set_is_no_place_for_a_report(results: Path) -> None:
     with pytest.raises(ConfigError, match="cannot be written into the image set"):
-        write_report(results, results.parent / "images", settings=QUICK)
+        Results.open(results).report(results.parent / "images", settings=QUICK)
 
 
 def test_without_the_image_set_the_numbers_still_have_a_report(tmp_path: Path) -> None:
     results = write_study(tmp_path / "study", intervals="none")
     (tmp_path / "study/images").rename(tmp_path / "moved")
-    written = write_report(results, tmp_path / "out", settings=QUICK)
+    written = Results.open(results).report(tmp_path / "out", settings=QUICK)
     page = Page(written.page)
     assert "There are no images:" in page.text
     assert not (tmp_path / "out/images.html").exists()
     assert page.named("table")
-    moved = write_report(results, tmp_path / "out", image_set=tmp_path / "moved", settings=QUICK)
+    moved = Results.open(results, image_set=tmp_path / "moved").report(tmp_path / "out", settings=QUICK)
     assert moved.not_shown == ("The figures were left out.",)
     assert (tmp_path / "out/images.html").is_file()
 
 
 def test_a_named_image_set_has_to_be_there(results: Path, tmp_path: Path) -> None:
     with pytest.raises(DetectorBenchError, match="no such folder"):
-        write_report(results, tmp_path / "out", image_set=tmp_path / "gone", settings=QUICK)
+        Results.open(results, image_set=tmp_path / "gone").report(tmp_path / "out", settings=QUICK)
 
 
 def test_wrong_settings_are_refused_before_anything_is_written(results: Path, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="copy, blur, link, none"):
-        write_report(results, tmp_path / "out", settings=ReportSettings(pictures="sharp"))  # type: ignore[arg-type]
+        Results.open(results).report(tmp_path / "out", settings=ReportSettings(pictures="sharp"))  # type: ignore[arg-type]
     assert not (tmp_path / "out").exists()
 
 
 def test_a_folder_without_results_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"no metrics\.csv"):
-        write_report(tmp_path, tmp_path / "out")
+    with pytest.raises(ConfigError, match="is no result folder"):
+        Results.open(tmp_path).report(tmp_path / "out")
 
 
 def test_changed_and_broken_images_are_said_to_be(tmp_path: Path) -> None:
@@ -202,7 +203,7 @@ def test_changed_and_broken_images_are_said_to_be(tmp_path: Path) -> None:
     files = sorted((tmp_path / "study/images/files").iterdir())
     shutil.copy(files[2], files[0])
     files[1].write_bytes(b"words instead of a picture")
-    text = Page(write_report(results, tmp_path / "out", settings=QUICK).page).text
+    text = Page(Results.open(results).report(tmp_path / "out", settings=QUICK).page).text
     assert "2 images changed after being judged" in text
     assert "1 image cannot be shown: not an image." in text
 
@@ -218,7 +219,7 @@ def test_what_is_left_out_is_listed(report: Path) -> None:
 def test_the_tolerance_is_said(results: Path, tmp_path: Path) -> None:
     tolerance = Tolerance(prompt_bias_error=0.5, model_bias_score_error=0.25)
     settings = ReportSettings(figures=False, tolerance=tolerance)
-    text = Page(write_report(results, tmp_path / "out", settings=settings).page).text
+    text = Page(Results.open(results).report(tmp_path / "out", settings=settings).page).text
     assert "at most 0.5 for the prompt bias error, and at most 0.25 to either side" in text
 
 
@@ -226,7 +227,7 @@ def test_a_manifest_of_an_unfinished_report_is_taken_up(results: Path, tmp_path:
     out = tmp_path / "out"
     out.mkdir()
     (out / "report.json").write_text('{"report": "unfinished", "files": []}')
-    assert write_report(results, out, settings=QUICK).page.is_file()
+    assert Results.open(results).report(out, settings=QUICK).page.is_file()
 
 
 def test_every_attribute_has_a_page(tmp_path: Path) -> None:
@@ -235,11 +236,8 @@ def test_every_attribute_has_a_page(tmp_path: Path) -> None:
     labels.write_text(labels.read_text() + "".join(f"{each.image_id},ann,age,young,\n" for each in IMAGES))
     study = results / "study.yaml"
     study.write_text(study.read_text().replace("- gender", "- gender\n- age"))
-    (results / "run.json").unlink()  # which says that age was not evaluated
-    metrics = results / "metrics.parquet"
-    table = pd.read_parquet(metrics).astype({"attribute": "str"})
-    pd.concat([table, table.assign(attribute="age")]).to_parquet(metrics)
-    out = write_report(results, tmp_path / "out", settings=QUICK).page.parent
+    Study.from_yaml(study).evaluate(results, results)
+    out = Results.open(results).report(tmp_path / "out", settings=QUICK).page.parent
     assert "Which detectors of perceived age can be trusted?" in Page(out / "attribute-age.html").text
     assert any(each["href"] == "attribute-age.html" for each in Page(out / "index.html").named("a"))
     assert (out / "data/attribute-age.js").is_file()
@@ -248,7 +246,7 @@ def test_every_attribute_has_a_page(tmp_path: Path) -> None:
 def test_scores_of_other_benchmarks_have_their_tables(tmp_path: Path) -> None:
     equal = {"system": "bigbench", "references": "equal", "attribute_weights": {"gender": 1}}
     results = write_study(tmp_path, intervals="none", scores=[equal])
-    page = Page(write_report(results, settings=QUICK).page)
+    page = Page(Results.open(results).report(settings=QUICK).page)
     assert "Scores of other benchmarks" in page.text
     assert (page.path.parent / "tables/score_deviations.csv").is_file()
     assert "table-score_deviations" in {attributes.get("id") for _, attributes in page.tags}
@@ -262,7 +260,7 @@ def test_edited_photos_belong_to_no_t2i_model_and_name_their_seed(tmp_path: Path
     (folder / "images.csv").write_text("\n".join([*rows, "photo,files/00001.png,,,"]) + "\n")
     labels = folder / "labels.csv"
     labels.write_text(labels.read_text() + "photo,ann,gender,female,\n")
-    page = Page(write_report(results, settings=QUICK).page)
+    page = Page(Results.open(results).report(settings=QUICK).page)
     data = (page.path.parent / "data/images.js").read_text()
     columns = json.loads(json.loads(data.partition(", ")[2].removesuffix(");\n")))
     assert columns["image_id"][-1] == "photo"
@@ -274,8 +272,8 @@ def test_results_of_an_older_version_are_named(tmp_path: Path) -> None:
     results = write_study(tmp_path, intervals="none")
     metrics = results / "metrics.parquet"
     pd.read_parquet(metrics).drop(columns="n_clear").to_parquet(metrics)
-    with pytest.raises(ConfigError, match=r"lacks the columns n_clear; evaluate the study again"):
-        write_report(results, tmp_path / "out", settings=QUICK)
+    with pytest.raises(ConfigError, match=r"lacks the columns n_clear\): run `detector-bench evaluate"):
+        Results.open(results).report(tmp_path / "out", settings=QUICK)
 
 
 def test_boxes_come_from_stored_results_only(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from detector_bench.cli.app import app
 from detector_bench.evaluation.more_labels import MoreLabels
 from detector_bench.evaluation.ranking import RankedDetector
 from detector_bench.evaluation.tolerance import Tolerance
+from detector_bench.results.metric_lookup import LabelDoubtLookup, MetricLookup, Number
 from detector_bench.site.verdict import (
     MODEL_ERROR,
     PROMPT_ERROR,
@@ -26,8 +27,6 @@ from detector_bench.site.verdict import (
     standing,
 )
 from detector_bench.site.verdict_words import headline, points, points_between, rule, sentences
-from detector_bench.tables.label_doubt_lookup import LabelDoubtLookup
-from detector_bench.tables.metric_lookup import MetricLookup, Number
 from detector_bench.vocabulary.columns import METRIC_COLUMNS
 
 NAN = math.nan
@@ -265,7 +264,7 @@ def test_where_no_prompt_has_two_clear_images_nothing_is_said_of_errors() -> Non
     verdict = judged(lookup({"x": (nothing, nothing)}), {})
     assert verdict.by_model[0].outcome is Standing.NO_SCORE
     rows = lookup({"x": GOOD})
-    silent = {key: Number(NAN, 0, 2) for key in rows._numbers if key[2] in (PROMPT_ERROR, MODEL_ERROR)}
+    silent = {key: Number(NAN, 0, 2) for key in rows._numbers if key[3] in (PROMPT_ERROR, MODEL_ERROR)}
     verdict = judged(dataclasses.replace(rows, _numbers={**rows._numbers, **silent}), {})
     assert one(verdict).endswith("that takes prompts with two clear images.")
     said = " ".join(sentences(verdict.by_model[0], tolerance=verdict.tolerance))

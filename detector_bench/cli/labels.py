@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from detector_bench.labelling import LabelStore
     from detector_bench.labelling.agreement_numbers import Agreement, LabelsSideBySide
     from detector_bench.labelling.incoming import Imported
-    from detector_bench.tables.agreement_tables import DeskAgreement
+    from detector_bench.tables.label_tables import DeskAgreement
 
 
 class ExportFormat(StrEnum):
@@ -161,7 +161,7 @@ def agreement(
 
     from detector_bench.atomic_files import write_text
     from detector_bench.labelling.agreement_numbers import LabelsSideBySide
-    from detector_bench.tables.agreement_tables import desk_agreement
+    from detector_bench.tables.label_tables import desk_agreement
 
     rows: list[dict[str, object]] = []
     with _opened(where, image_set, task, read_only=True) as store:
@@ -220,7 +220,7 @@ def _measured(labels: LabelsSideBySide) -> Iterator[DeskAgreement]:
 
 
 def _row(annotators: str, t2i_model: str, category: str, agreement: Agreement) -> DeskAgreement:
-    from detector_bench.tables.agreement_tables import DeskAgreement
+    from detector_bench.tables.label_tables import DeskAgreement
 
     return DeskAgreement(
         annotators,

@@ -24,7 +24,8 @@ from detector_bench.figures.drawing import (
     text_width,
 )
 from detector_bench.figures.panels import display_name, draw_cell, write_in_cell
-from detector_bench.results.finished_study import NO_ESTIMATE, Estimate, FinishedStudy
+from detector_bench.results.finished_study import FinishedStudy
+from detector_bench.results.metric_lookup import NOT_EVALUATED, Number
 from detector_bench.vocabulary import ALL, GROUND_TRUTH
 
 if TYPE_CHECKING:
@@ -81,7 +82,7 @@ def draw(study: FinishedStudy, *, width: Width) -> Drawing:
     return Drawing(figure, _caption(study, kappas, hidden))
 
 
-def _kappas(table: pd.DataFrame) -> dict[tuple[str, str], Estimate]:
+def _kappas(table: pd.DataFrame) -> dict[tuple[str, str], Number]:
     """By the two raters, detectors first; annotators in both orders."""
     rows = table[
         (table["statistic"] == _STATISTIC)
@@ -91,7 +92,7 @@ def _kappas(table: pd.DataFrame) -> dict[tuple[str, str], Estimate]:
     ]
     found = {}
     for row in rows.to_dict("records"):
-        number = Estimate(value=row["value"], n=row["n"], n_left_out=row["n_left_out"])
+        number = Number(value=row["value"], n=row["n"], n_left_out=row["n_left_out"])
         found[row["first"], row["second"]] = number
         if row["raters"] != DETECTOR_AND_HUMAN:
             found[row["second"], row["first"]] = number
@@ -99,7 +100,7 @@ def _kappas(table: pd.DataFrame) -> dict[tuple[str, str], Estimate]:
 
 
 def _annotators(
-    kappas: dict[tuple[str, str], Estimate], study: FinishedStudy, *, room: int
+    kappas: dict[tuple[str, str], Number], study: FinishedStudy, *, room: int
 ) -> tuple[list[str], int]:
     """The annotators to show, and how many there is no room for."""
     images: dict[str, float] = {}
@@ -118,7 +119,7 @@ def _shown_name(name: str, width: Width) -> str:
 
 
 def _draw_cells(
-    axes: Axes, rows: list[str], columns: list[str], kappas: dict[tuple[str, str], Estimate], names: dict[str, str]
+    axes: Axes, rows: list[str], columns: list[str], kappas: dict[tuple[str, str], Number], names: dict[str, str]
 ) -> None:
     colours = sequential_colours()
     axes.set_xlim(-0.5, len(columns) - 0.5)
@@ -129,7 +130,7 @@ def _draw_cells(
     axes.set_yticks(range(len(rows)), [names[name] for name in rows])
     for row, first in enumerate(rows):
         for column, second in enumerate(columns):
-            value = kappas.get((first, second), NO_ESTIMATE).value
+            value = kappas.get((first, second), NOT_EVALUATED).value
             # Nobody is compared with oneself, nor an annotator with the consensus that it is part of.
             compared = first != second and not (second == GROUND_TRUTH and first in columns)
             colour = PALE if math.isnan(value) else colours(0.9 * max(value, 0.0))
@@ -140,7 +141,7 @@ def _draw_cells(
             )
 
 
-def _caption(study: FinishedStudy, kappas: dict[tuple[str, str], Estimate], hidden: int) -> str:
+def _caption(study: FinishedStudy, kappas: dict[tuple[str, str], Number], hidden: int) -> str:
     sizes = sorted({round(number.n) for number in kappas.values()})
     n = f"n = {sizes[0]:,}" if sizes else ""
     n += f" to {sizes[-1]:,} images" if len(sizes) > 1 else " images" if sizes else ""

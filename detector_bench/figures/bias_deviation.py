@@ -33,7 +33,8 @@ from detector_bench.figures.panels import (
     t2i_model_legend,
     why_missing,
 )
-from detector_bench.results.finished_study import Estimate, FinishedStudy
+from detector_bench.results.finished_study import FinishedStudy
+from detector_bench.results.metric_lookup import Number
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -49,7 +50,7 @@ def draw(study: FinishedStudy, *, width: Width) -> Drawing:
     models, detectors = study.t2i_models, study.detectors
     figure = new_figure(width, height=max(1, len(detectors)) * max(0.16, 0.085 * len(models) + 0.02) + 0.75)
     axes = figure.subplots()
-    numbers: list[tuple[str, Estimate]] = []
+    numbers: list[tuple[str, Number]] = []
     light_grid(axes)
     name_rows(axes, detectors, width=width)
     axes.axvline(0, color="black", linewidth=0.6, zorder=1)
@@ -107,16 +108,16 @@ def _reason(study: FinishedStudy, detector: str, model: str) -> str:
     return "actual score is 0" if actual == 0 else why_missing(study, detector, model)
 
 
-def _in_words(number: Estimate, *, width: Width) -> str:
+def _in_words(number: Number, *, width: Width) -> str:
     if number.missing:
         return MISSING
     value = signed(100 * number.value, decimals=1)
     if width == "single" or not number.has_interval:
         return value
-    return f"{value} ({signed(100 * number.low, decimals=1)} to {signed(100 * number.high, decimals=1)})"
+    return f"{value} ({signed(100 * number.ci_low, decimals=1)} to {signed(100 * number.ci_high, decimals=1)})"
 
 
-def _caption(study: FinishedStudy, numbers: list[tuple[str, Estimate]]) -> str:
+def _caption(study: FinishedStudy, numbers: list[tuple[str, Number]]) -> str:
     return caption(
         f"Deviation of each detector's model bias score of {study.perceived} from the score by "
         "the human "

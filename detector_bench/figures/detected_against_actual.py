@@ -25,7 +25,8 @@ from detector_bench.figures.drawing import (
     verdict_notes,
 )
 from detector_bench.figures.panels import name_axes, panel_grid
-from detector_bench.results.finished_study import Estimate, FinishedStudy
+from detector_bench.results.finished_study import FinishedStudy
+from detector_bench.results.metric_lookup import Number
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -61,7 +62,7 @@ def draw(study: FinishedStudy, *, width: Width) -> Drawing:
     figure, grid = panel_grid(width, max(1, len(pairs)), columns=columns, panel_height=panel)
     reach = max([1.0, *(abs(score) for each in pairs.values() for score in each.detected)]) + _BIN / 2
     most = max([2, *(int(_histogram(each, reach).max()) for each in pairs.values())])
-    numbers: list[tuple[str, Estimate]] = []
+    numbers: list[tuple[str, Number]] = []
     for axes, (detector, each) in zip(grid, pairs.items(), strict=False):
         number = study.estimate(_METRIC, detector=detector)
         numbers.append((detector, number))
@@ -127,10 +128,10 @@ def _draw_panel(axes: Axes, pairs: _Pairs, *, reach: float, most: int) -> None:
         say_instead(axes, "no output\nhas both scores")
 
 
-def _title(axes: Axes, detector: str, number: Estimate, *, inches: float) -> None:
+def _title(axes: Axes, detector: str, number: Number, *, inches: float) -> None:
     text = MISSING if number.missing else f"{number.value:.3f}"
     if number.has_interval:
-        text += f" ({number.low:.3f}{MISSING}{number.high:.3f})"
+        text += f" ({number.ci_low:.3f}{MISSING}{number.ci_high:.3f})"
     axes.set_title(f"{shortened(detector, inches=inches)}\n{text}", size=SMALL_TEXT_SIZE, linespacing=1.1)
 
 
@@ -159,7 +160,7 @@ def _draw_colour_bar(grid: list[Axes], most: int, *, width: Width) -> None:
     bar.outline.set_linewidth(0.4)
 
 
-def _caption(study: FinishedStudy, numbers: list[tuple[str, Estimate]], pairs: dict[str, _Pairs]) -> str:
+def _caption(study: FinishedStudy, numbers: list[tuple[str, Number]], pairs: dict[str, _Pairs]) -> str:
     outputs = len(study.prompts) * len(study.t2i_models)
     keeps = {"detector": "the images that the detector keeps", "human": "the images that the humans call clear"}
     return caption(

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, get_args
 from detector_bench.atomic_files import replacing
 from detector_bench.installation import require
 from detector_bench.metrics.bootstrap import Unit
-from detector_bench.results.finished_study import Estimate, FinishedStudy
+from detector_bench.results.finished_study import FinishedStudy
+from detector_bench.results.metric_lookup import Number
 from detector_bench.tables.table import ethics_note
 
 if TYPE_CHECKING:
@@ -271,7 +272,7 @@ def caption(*sentences: str, attribute: str, notes: Iterable[tuple[str, str]] = 
 
 
 def interval_sentence(
-    study: FinishedStudy, shown: Iterable[Estimate], *, drawn_as: str = "Bars", of_scores: bool = False
+    study: FinishedStudy, shown: Iterable[Number], *, drawn_as: str = "Bars", of_scores: bool = False
 ) -> str:
     """Say what the intervals are, and on how many numbers they are missing.
 
@@ -327,7 +328,7 @@ def verdict_notes(study: FinishedStudy, detectors: Sequence[str]) -> list[tuple[
     ]
 
 
-def left_out_notes(numbers: Iterable[tuple[str, Estimate]], *, what: str) -> list[tuple[str, str]]:
+def left_out_notes(numbers: Iterable[tuple[str, Number]], *, what: str) -> list[tuple[str, str]]:
     """How much each named number leaves out; nothing about those that leave nothing out."""
     return [
         (name, f"{number.n_left_out:.0f} of {number.n + number.n_left_out:.0f} {what}")

@@ -28,7 +28,8 @@ from detector_bench.figures.panels import (
     panel_title,
     why_missing,
 )
-from detector_bench.results.finished_study import NO_ESTIMATE, Estimate, FinishedStudy
+from detector_bench.results.finished_study import FinishedStudy
+from detector_bench.results.metric_lookup import NOT_EVALUATED, Number
 from detector_bench.vocabulary import ALL
 
 if TYPE_CHECKING:
@@ -46,10 +47,10 @@ class _Split(NamedTuple):
     filtering: float
     classification: float
     no_verdict: float
-    error: Estimate
+    error: Number
 
 
-_NO_SPLIT = _Split(float("nan"), float("nan"), float("nan"), NO_ESTIMATE)
+_NO_SPLIT = _Split(float("nan"), float("nan"), float("nan"), NOT_EVALUATED)
 
 
 def draw(study: FinishedStudy, *, width: Width) -> Drawing:
@@ -127,7 +128,7 @@ def _draw_panel(axes: Axes, study: FinishedStudy, splits: dict[tuple[str, str], 
             ends[size >= 0] += size
         error = split.error
         if error.has_interval:
-            axes.plot([error.low, error.high], [row, row], color=BLACK, linewidth=0.8, zorder=3)
+            axes.plot([error.ci_low, error.ci_high], [row, row], color=BLACK, linewidth=0.8, zorder=3)
         axes.plot(
             [error.value],
             [row],

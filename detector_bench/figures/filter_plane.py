@@ -29,7 +29,8 @@ from detector_bench.figures.drawing import (
     text_width,
     verdict_notes,
 )
-from detector_bench.results.finished_study import Estimate, FinishedStudy
+from detector_bench.results.finished_study import FinishedStudy
+from detector_bench.results.metric_lookup import Number
 from detector_bench.vocabulary import LOW_QUALITY
 
 if TYPE_CHECKING:
@@ -152,8 +153,8 @@ class _Point(NamedTuple):
     number: int
     """As in the legend, 1 first."""
     detector: str
-    recall: Estimate
-    filter_rate: Estimate
+    recall: Number
+    filter_rate: Number
 
     @property
     def missing(self) -> str:
@@ -265,11 +266,21 @@ def _draw_points(axes: Axes, points: list[_Point], *, side: float) -> None:
         across, up = point.filter_rate, point.recall
         if across.has_interval:
             axes.plot(
-                [across.low, across.high], [up.value, up.value], color=BLUE, linewidth=0.6, alpha=0.6, zorder=2
+                [across.ci_low, across.ci_high],
+                [up.value, up.value],
+                color=BLUE,
+                linewidth=0.6,
+                alpha=0.6,
+                zorder=2,
             )
         if up.has_interval:
             axes.plot(
-                [across.value, across.value], [up.low, up.high], color=BLUE, linewidth=0.6, alpha=0.6, zorder=2
+                [across.value, across.value],
+                [up.ci_low, up.ci_high],
+                color=BLUE,
+                linewidth=0.6,
+                alpha=0.6,
+                zorder=2,
             )
         axes.plot(
             [across.value],

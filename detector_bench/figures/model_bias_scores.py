@@ -30,7 +30,8 @@ from detector_bench.figures.panels import (
     t2i_model_legend,
     why_missing,
 )
-from detector_bench.results.finished_study import Estimate, FinishedStudy
+from detector_bench.results.finished_study import FinishedStudy
+from detector_bench.results.metric_lookup import Number
 from detector_bench.tables.wording import in_words
 from detector_bench.vocabulary import ALL, GROUND_TRUTH
 
@@ -57,7 +58,7 @@ def draw(study: FinishedStudy, *, width: Width) -> Drawing:
     fitting = panel_rows * columns
     shown = scopes[:fitting]
     figure, panels = panel_grid(width, len(shown), columns=columns, panel_height=height)
-    numbers: list[tuple[str, Estimate]] = []
+    numbers: list[tuple[str, Number]] = []
     for axes, category in zip(panels, shown, strict=True):
         numbers += _draw_panel(axes, study, raters, category)
         if len(shown) > 1:
@@ -74,7 +75,7 @@ def draw(study: FinishedStudy, *, width: Width) -> Drawing:
 
 def _draw_panel(
     axes: Axes, study: FinishedStudy, raters: tuple[str, ...], category: str
-) -> list[tuple[str, Estimate]]:
+) -> list[tuple[str, Number]]:
     axes.set_xlim(0, 1)
     axes.set_xticks([0, 0.5, 1], ["0", "0.5", "1"])
     light_grid(axes)
@@ -108,7 +109,7 @@ def _reason(study: FinishedStudy, rater: str, model: str) -> str:
     return "no clear image" if rater == GROUND_TRUTH else why_missing(study, rater, model)
 
 
-def _caption(study: FinishedStudy, numbers: list[tuple[str, Estimate]], hidden: list[str]) -> str:
+def _caption(study: FinishedStudy, numbers: list[tuple[str, Number]], hidden: list[str]) -> str:
     overall = [(name, number) for name, number in numbers if name]
     return caption(
         f"Model bias score of {study.perceived}: mean over prompts of the distance from equal classes, "

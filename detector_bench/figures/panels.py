@@ -20,14 +20,15 @@ from detector_bench.figures.drawing import (
     text_colour,
     text_width,
 )
-from detector_bench.results.finished_study import Estimate, FinishedStudy
+from detector_bench.results.finished_study import FinishedStudy
+from detector_bench.results.metric_lookup import Number
 from detector_bench.vocabulary import GROUND_TRUTH
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from detector_bench.tables.label_doubt_lookup import Band
+    from detector_bench.results.metric_lookup import Band
 
 _BAND = "#F4F4F4"
 """Behind every other row."""
@@ -106,13 +107,13 @@ def places_in_row(series: int) -> list[float]:
     return [(index - (series - 1) / 2) * min(step, 0.25) for index in range(series)]
 
 
-def draw_mark(axes: Axes, number: Estimate, *, y: float, style: SeriesStyle, scale: float = 1.0) -> None:
+def draw_mark(axes: Axes, number: Number, *, y: float, style: SeriesStyle, scale: float = 1.0) -> None:
     """Draw a number with its interval; nothing where there is none."""
     if number.missing:
         return
     if number.has_interval:
         axes.plot(
-            [number.low * scale, number.high * scale],
+            [number.ci_low * scale, number.ci_high * scale],
             [y, y],
             color=style.colour,
             linewidth=0.8,

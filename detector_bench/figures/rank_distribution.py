@@ -22,7 +22,7 @@ from detector_bench.figures.drawing import (
 )
 from detector_bench.figures.panels import light_grid, name_rows
 from detector_bench.results.finished_study import FinishedStudy
-from detector_bench.tables.metric_headings import METRIC_HEADINGS
+from detector_bench.tables.wording import metric_in_words
 from detector_bench.vocabulary import ALL
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def draw(study: FinishedStudy, *, width: Width) -> Drawing:
     figure = new_figure(width, height=rows * (len(names) * _HEIGHT_OF_ROW + _HEIGHT_OF_REST))
     panels = figure.subplots(rows, columns, squeeze=False, sharex=True).ravel()
     for number, (axes, metric) in enumerate(zip(panels, shown, strict=True)):
-        _draw_panel(axes, ranked[metric], names, title=METRIC_HEADINGS[metric].removesuffix(" (%)"))
+        _draw_panel(axes, ranked[metric], names, title=metric_in_words(metric))
         name_rows(axes, names, width=width)
         axes.tick_params(labelleft=width == "single" or number == 0)
     for axes in panels if width == "double" else panels[-1:]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -31,8 +32,8 @@ from detector_bench.figures.drawing import (
 )
 from detector_bench.figures.panels import draw_cell
 from detector_bench.others.score_lookup import AGREEMENT, SCORES, Score, ScoreLookup
-from detector_bench.results.finished_study import Estimate, FinishedStudy
-from detector_bench.tables.metric_lookup import Number
+from detector_bench.results.finished_study import FinishedStudy
+from detector_bench.results.metric_lookup import Number
 from detector_bench.tables.table import DASH
 from detector_bench.tables.wording import attribute_in_words, fixed
 from detector_bench.vocabulary import ALL, GROUND_TRUTH
@@ -83,7 +84,7 @@ class _Layout(NamedTuple):
     """Of the numbers; None: there is no room for numbers."""
 
 
-_Numbers = Mapping[tuple[Score, str], Estimate]
+_Numbers = Mapping[tuple[Score, str], Number]
 """By score and detector: the deviation, or the share of differing verdicts."""
 
 
@@ -133,20 +134,16 @@ def _heading(metric: str, definition: str) -> str:
     return ", ".join(word for word in (info.name, definition) if word) + _DIRECTIONS[info.more_bias]
 
 
-def _missed(lookup: ScoreLookup, score: Score, detector: str) -> Estimate:
+def _missed(lookup: ScoreLookup, score: Score, detector: str) -> Number:
     """0 where the detector is right."""
     if not score.is_agreement:
-        return Estimate(*_in_order(lookup.deviation(score, detector)))
-    value, low, high, n, left_out = _in_order(lookup.reported(score, detector))
-    return Estimate(1 - value, 1 - high, 1 - low, n, left_out)
-
-
-def _in_order(number: Number) -> tuple[float, float, float, float, float]:
-    return number.value, number.ci_low, number.ci_high, number.n, number.n_left_out
+        return lookup.deviation(score, detector)
+    same = lookup.reported(score, detector)
+    return replace(same, value=1 - same.value, ci_low=1 - same.ci_high, ci_high=1 - same.ci_low)
 
 
 def _layout(
-    lines: Sequence[_Line], detectors: Sequence[str], numbers: Sequence[Estimate], *, width: Width
+    lines: Sequence[_Line], detectors: Sequence[str], numbers: Sequence[Number], *, width: Width
 ) -> _Layout:
     page = INCHES[width] - 2 * _MARGIN
     longest = max(text_width(line.text) for line in lines if line.score) + 0.08
@@ -177,10 +174,10 @@ def _in_words(value: float, decimals: int, *, plus: str = "+") -> str:
     return f"{plus}{text}" if value > 0 and float(text) > 0 else text
 
 
-def _range_in_words(number: Estimate, *, plus: str = "+") -> str:
+def _range_in_words(number: Number, *, plus: str = "+") -> str:
     if number.missing or not number.has_interval:
         return ""
-    return f"{_in_words(number.low, 1, plus=plus)} to {_in_words(number.high, 1, plus=plus)}"
+    return f"{_in_words(number.ci_low, 1, plus=plus)} to {_in_words(number.ci_high, 1, plus=plus)}"
 
 
 def _draw_map(axes: Axes, lines: Sequence[_Line], lookup: ScoreLookup, numbers: _Numbers, layout: _Layout) -> None:
@@ -222,7 +219,7 @@ def _name_columns(axes: Axes, detectors: Sequence[str], layout: _Layout) -> None
         write(name, (column, -0.5), xytext=(0, 2), ha="center", rotation=0 if layout.flat else 90)
 
 
-def _draw_number(axes: Axes, place: tuple[int, int], score: Score, number: Estimate, layout: _Layout) -> None:
+def _draw_number(axes: Axes, place: tuple[int, int], score: Score, number: Number, layout: _Layout) -> None:
     """Colour the cell at (column, row), and write into it as much as there is room for."""
     column, row = place
     colour = _colour(score, number)
@@ -249,11 +246,11 @@ def _draw_number(axes: Axes, place: tuple[int, int], score: Score, number: Estim
         write(row + 0.26, shown, size=DENSE_TEXT_SIZE)
 
 
-def _is_beyond_chance(score: Score, number: Estimate) -> bool:
-    return not score.is_agreement and number.has_interval and (number.low > 0 or number.high < 0)
+def _is_beyond_chance(score: Score, number: Number) -> bool:
+    return not score.is_agreement and number.has_interval and (number.ci_low > 0 or number.ci_high < 0)
 
 
-def _colour(score: Score, number: Estimate) -> Any:
+def _colour(score: Score, number: Number) -> Any:
     if number.missing:
         return PALE
     strength = _strength(number.value)

@@ -8,7 +8,7 @@ import pandas as pd
 
 from detector_bench.errors import ConfigError
 from detector_bench.others.score_lookup import AGREEMENT, DEVIATION, SCORES, Score, ScoreLookup
-from detector_bench.tables.metric_lookup import DEFAULT_MAX_ERROR_SHARE
+from detector_bench.results.metric_lookup import DEFAULT_MAX_ERROR_SHARE
 from detector_bench.tables.table import Cell, Column, Row, Table
 from detector_bench.tables.wording import (
     attribute_in_words,

@@ -10,8 +10,8 @@ from typing import NamedTuple, Self
 
 import pandas as pd
 
+from detector_bench.results.metric_lookup import DEFAULT_MAX_ERROR_SHARE, NOT_EVALUATED, Number
 from detector_bench.tables.failed_images import FailedImages
-from detector_bench.tables.metric_lookup import DEFAULT_MAX_ERROR_SHARE, NOT_EVALUATED, Number
 from detector_bench.tables.wording import attribute_in_words
 from detector_bench.vocabulary import ALL, GROUND_TRUTH
 

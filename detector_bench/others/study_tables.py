@@ -12,7 +12,7 @@ from detector_bench.others.bigbench.tables import bigbench_tables
 from detector_bench.others.imagebite.tables import imagebite_tables
 from detector_bench.others.imagebite.verdict_table import surviving_findings
 from detector_bench.others.score_deviations_table import score_deviations
-from detector_bench.tables.metric_lookup import DEFAULT_MAX_ERROR_SHARE
+from detector_bench.results.metric_lookup import DEFAULT_MAX_ERROR_SHARE
 from detector_bench.tables.table import Table
 from detector_bench.vocabulary import GROUND_TRUTH
 

@@ -21,42 +21,21 @@ from detector_bench.evaluation.intervals import Intervals
 from detector_bench.results.further_tables import COLUMNS_NEEDED, FURTHER_TABLES, MOST_IMAGES, further_tables
 from detector_bench.results.long_tables import LONG_TABLES, no_rows, read_long_table
 from detector_bench.results.manifest import EvaluationSettings, Manifest, changed_table
+from detector_bench.results.metric_lookup import (
+    NOT_EVALUATED,
+    Band,
+    LabelDoubtLookup,
+    MetricLookup,
+    Number,
+    number_of,
+    rows_of_attribute,
+)
 from detector_bench.runner.prediction_files import read_predictions
 from detector_bench.study_file import read_mapping
-from detector_bench.tables.label_doubt_lookup import Band, LabelDoubtLookup
-from detector_bench.tables.metric_lookup import MetricLookup, Number, rows_of_attribute
-from detector_bench.tables.wording import attribute_in_words
 from detector_bench.vocabulary import ALL, GROUND_TRUTH
 
 STUDY_FILE = "study.yaml"
 
-_NUMBERS = ("value", "ci_low", "ci_high", "n", "n_left_out")
-
-
-@dataclass(frozen=True, slots=True)
-class Estimate:
-    """One row of a metric table: the value, its interval, what it rests on and what it leaves out."""
-
-    value: float = math.nan
-    low: float = math.nan
-    high: float = math.nan
-    n: float = 0
-    n_left_out: float = 0
-
-    @property
-    def missing(self) -> bool:
-        """Whether the value is NaN: its denominator is empty, or there is no such row."""
-        return math.isnan(self.value)
-
-    @property
-    def has_interval(self) -> bool:
-        """Whether both ends of the interval are numbers."""
-        return math.isfinite(self.low) and math.isfinite(self.high)
-
-
-NO_ESTIMATE = Estimate()
-
-_Place = tuple[str, str, str, str]
 _Result = TypeVar("_Result")
 
 
@@ -241,7 +220,7 @@ class FinishedStudy:
     @property
     def perceived(self) -> str:
         """What the figures are about, inside a sentence: `perceived skin tone`."""
-        return f"perceived {attribute_in_words(self.attribute)}"
+        return f"perceived {self.attribute.replace('_', ' ')}"
 
     @property
     def metrics_of_all_attributes(self) -> pd.DataFrame:
@@ -285,16 +264,15 @@ class FinishedStudy:
         """The attribute's classes."""
         return self.lookup.classes
 
-    @cached_property
+    @property
     def categories(self) -> tuple[str, ...]:
         """Of prompts, in the order of the metric table."""
-        return tuple(str(name) for name in pd.unique(self.metrics["category"]) if name != ALL)
+        return self.lookup.categories
 
-    @cached_property
+    @property
     def prompts(self) -> tuple[tuple[str, str], ...]:
         """Category and id of every prompt, in the order of the metric table."""
-        rows = self.metrics[self.metrics["prompt_id"] != ALL][["category", "prompt_id"]].drop_duplicates()
-        return tuple((str(category), str(prompt)) for category, prompt in rows.itertuples(index=False))
+        return self.lookup.prompts
 
     def need_signed_scores(self) -> None:
         """Check that the attribute's prompt bias scores have a sign.
@@ -315,12 +293,14 @@ class FinishedStudy:
         t2i_model: str = ALL,
         category: str = ALL,
         prompt_id: str = ALL,
-    ) -> Estimate:
-        """The metric's row; `NO_ESTIMATE` if there is none, or if the detector could not run on the T2I model."""
+    ) -> Number:
+        """The number that tables and figures show: `NOT_EVALUATED` if there is none, or if the detector could not
+        run on the T2I model."""
         if detector != GROUND_TRUTH and t2i_model != ALL and self.lookup.could_not_run(detector, t2i_model):
-            return NO_ESTIMATE
-        found = self._estimates_of(metric).get((detector, t2i_model, category, prompt_id), {"": NO_ESTIMATE})
-        return next(reversed(found.values()))
+            return NOT_EVALUATED
+        place = {"t2i_model": t2i_model, "category": category, "prompt_id": prompt_id}
+        # Of two denominators the one that the tables show.
+        return self.lookup.number(metric, detector=detector, n_clear=self.lookup.n_clear, **place)
 
     def number(
         self,
@@ -334,22 +314,21 @@ class FinishedStudy:
     ) -> Number:
         """The metric's row as it stands in the metric table; see `Results.number`."""
         asked = {"detector": detector, "t2i_model": t2i_model, "category": category, "prompt_id": prompt_id}
+        rows = self.metrics
         for column, name in {"metric": metric, **asked}.items():
-            known = self._names(column)
+            known = dict.fromkeys(str(each) for each in pd.unique(self.metrics[column]))
+            known |= dict.fromkeys(self.results.settings.detectors if column == "detector" else ())
             if name not in known:
                 raise ConfigError(f"no {column} {name!r} in this study: {nearest_hint(name, known)}")
-        found = self._estimates_of(metric).get((detector, t2i_model, category, prompt_id), {})
-        if variant is None and len(found) > 1:
-            raise ConfigError(f"{metric} has several variants: name one of {', '.join(found)}")
-        if variant is not None and found and variant not in found:
-            raise ConfigError(f"no variant {variant!r} of {metric}: {nearest_hint(variant, found)}")
-        row = found.get(variant, NO_ESTIMATE) if variant is not None else next(iter(found.values()), NO_ESTIMATE)
-        return Number(row.value, row.n, row.n_left_out, row.low, row.high)
-
-    def _names(self, column: str) -> list[str]:
-        """What may be asked for in a column of the metric table."""
-        known = dict.fromkeys(str(name) for name in pd.unique(self.metrics[column]))
-        return list(known | dict.fromkeys(self.results.settings.detectors if column == "detector" else ()))
+            rows = rows[rows[column] == name]
+        variants = rows["variant"].astype(object).fillna("")
+        known = dict.fromkeys(variants)
+        if variant is None and len(known) > 1:
+            raise ConfigError(f"{metric} has several variants: name one of {', '.join(known)}")
+        if variant is not None and known and variant not in known:
+            raise ConfigError(f"no variant {variant!r} of {metric}: {nearest_hint(variant, known)}")
+        rows = rows if variant is None else rows[variants == variant]
+        return number_of(rows.iloc[0]) if len(rows) else NOT_EVALUATED
 
     def label_doubt_band(self, metric: str, *, detector: str, t2i_model: str = ALL) -> Band:
         """From the lowest to the highest value by consensus, each annotator, and where all agree; NaN where nobody
@@ -406,19 +385,3 @@ class FinishedStudy:
     @cached_property
     def _computed(self) -> dict[str, Any]:
         return {}
-
-    def _estimates_of(self, metric: str) -> dict[_Place, dict[str, Estimate]]:
-        """By place and variant."""
-        if metric not in self._computed:
-            rows = self.metrics[self.metrics["metric"] == metric]
-            # Of two denominators the one that the tables show.
-            rows = rows[rows["n_clear"].astype(object).fillna("").isin(["", self.lookup.n_clear])]
-            places = zip(*(rows[name] for name in ("detector", "t2i_model", "category", "prompt_id")), strict=True)
-            numbers = zip(*(rows[name].astype(float) for name in _NUMBERS), strict=True)
-            found: dict[_Place, dict[str, Estimate]] = {}
-            variants = rows["variant"].astype(object).fillna("")
-            for place, variant, number in zip(places, variants, numbers, strict=True):
-                found.setdefault(place, {})[variant] = Estimate(*number)
-            self._computed[metric] = found
-        estimates: dict[_Place, dict[str, Estimate]] = self._computed[metric]
-        return estimates

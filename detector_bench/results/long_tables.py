@@ -79,14 +79,17 @@ def read_long_table(path: Path) -> pd.DataFrame:
     """Read a file of a long table as it was written; `path` is named after one of `LONG_TABLES`.
 
     Raises:
-        OSError, ArrowException: it cannot be read, or lacks a column.
+        OSError, ArrowException, ValueError: it cannot be read, or lacks a column.
     """
     if path.suffix == ".parquet":
-        return pd.read_parquet(path)
+        whole = pd.read_parquet(path)
+        if lacking := [name for name in LONG_TABLES[path.stem] if name not in whole]:
+            raise ValueError(f"it lacks the columns {', '.join(lacking)}")
+        return whole
     columns = LONG_TABLES[path.stem]
     types = {name: _type_of(name) for name in columns}
     # A prompt, a T2I model or an annotator may be called "null" or "NA".
-    rows = pyarrow.csv.read_csv(
+    rows: pd.DataFrame = pyarrow.csv.read_csv(
         path,
         parse_options=pyarrow.csv.ParseOptions(newlines_in_values=True),
         convert_options=pyarrow.csv.ConvertOptions(

@@ -18,6 +18,7 @@ from detector_bench.evaluation.more_labels import MoreLabels, more_labels
 from detector_bench.evaluation.tolerance import Tolerance
 from detector_bench.metrics.intervals import Interval
 from detector_bench.results.long_tables import no_rows
+from detector_bench.results.metric_lookup import MetricLookup, Number
 from detector_bench.site.error_counts import (
     CountTable,
     all_error_tables,
@@ -33,7 +34,6 @@ from detector_bench.site.verdict import DIFFERENCE, Verdict, judge_detectors
 from detector_bench.site.verdict_words import headline, label_doubt_words, rule, sentences
 from detector_bench.study_questions import agreement, causes
 from detector_bench.tables import Table
-from detector_bench.tables.metric_lookup import MetricLookup, Number
 from detector_bench.vocabulary import ALL, GROUND_TRUTH
 
 _PICTURES = {

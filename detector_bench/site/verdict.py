@@ -12,8 +12,7 @@ from detector_bench.evaluation.more_labels import MoreLabels
 from detector_bench.evaluation.ranking import RankedDetector
 from detector_bench.evaluation.tolerance import Tolerance
 from detector_bench.metrics.bias import SIGNED_CLASSES
-from detector_bench.tables.label_doubt_lookup import LabelDoubtLookup
-from detector_bench.tables.metric_lookup import NOT_EVALUATED, MetricLookup, Number
+from detector_bench.results.metric_lookup import NOT_EVALUATED, LabelDoubtLookup, MetricLookup, Number
 from detector_bench.vocabulary import GROUND_TRUTH
 
 PROMPT_ERROR = "prompt_bias_error"

@@ -10,9 +10,8 @@ from detector_bench.dataset.consensus import ALL_AGREE
 from detector_bench.evaluation.more_labels import MoreLabels
 from detector_bench.evaluation.tolerance import Tolerance
 from detector_bench.metrics import metric_info
+from detector_bench.results.metric_lookup import Band, LabelDoubtLookup, MetricLookup, Number
 from detector_bench.site.verdict import Evidence, ModelVerdict, Standing, Verdict, bounded
-from detector_bench.tables.label_doubt_lookup import Band, LabelDoubtLookup
-from detector_bench.tables.metric_lookup import MetricLookup, Number
 from detector_bench.vocabulary import ALL
 
 _MOST_PROMPTS_NAMED = 5

@@ -8,7 +8,7 @@ from typing import Self
 
 import pandas as pd
 
-from detector_bench.tables.metric_lookup import DEFAULT_MAX_ERROR_SHARE, MetricLookup
+from detector_bench.results.metric_lookup import DEFAULT_MAX_ERROR_SHARE, MetricLookup
 from detector_bench.tables.wording import attribute_in_words, whole
 from detector_bench.vocabulary import ALL, GROUND_TRUTH
 
@@ -36,7 +36,7 @@ class FailedImages:
 
     @classmethod
     def of_table(cls, metrics: pd.DataFrame, *, max_error_share: float = DEFAULT_MAX_ERROR_SHARE) -> Self:
-        """Read a metric table (`schema.METRIC_COLUMNS`).
+        """Read a metric table (`vocabulary.columns.METRIC_COLUMNS`).
 
         Raises:
             ConfigError: the share is no fraction.

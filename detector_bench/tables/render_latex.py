@@ -6,7 +6,6 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple
 
 from detector_bench.tables.layout import column_blocks, heading_lines
 from detector_bench.tables.table import DASH, Cell, Column, Row, Table, group_headings, is_missing, printable
@@ -55,41 +54,42 @@ class _Size:
 _SIZES = (_Size(r"\small", character=4.45, gap=8.0), _Size(r"\footnotesize", character=4.0, gap=6.0))
 
 _ROWS_PER_FLOAT = 40
-"""As many as fit on a page with caption and notes."""
+"""As many as fit on a page with caption and notes; longer tables break over pages."""
 
 _ROWS_OF_A_HEADER = 6
 """How many rows the headings of a tabular, and its distance to the next one, take."""
 
-_FLOATS_PER_FLUSH = 10
-"""LaTeX holds a limited number of unplaced floats."""
-
 
 def to_latex(table: Table, *, text_width: float = _TEXT_WIDTH) -> str:
-    """Write a table as LaTeX that a paper can `\\input`; it needs the package booktabs and nothing else.
+    """Write a table as LaTeX that a paper can `\\input`.
 
-    Rows that do not fit on a page go into further floats, marked as continued; columns that do not fit beside each
-    other go below each other with the row names repeated. Characters beyond LaTeX's own input encoding (Chinese
-    names, say) need a Unicode engine such as LuaLaTeX.
+    It needs the package booktabs; with more than 40 rows longtable, too, which breaks it over pages (and wants a
+    page of one column: `\\onecolumn` before it in a paper of two); shaded the package xcolor with the option
+    table. Its first line names them. Columns that do not fit beside each other go below each other with the row
+    names repeated. Characters beyond LaTeX's own input encoding (Chinese names, say) need a Unicode engine such as
+    LuaLaTeX.
 
     Args:
         table: what to write.
         text_width: how many points wide the text is, to choose the font size and where to break the columns.
     """
     size, blocks = _size_and_blocks(table, text_width=text_width)
-    pieces = [
-        _Piece(block, range(start, min(start + _ROWS_PER_FLOAT, len(table.rows))))
-        for start in range(0, max(len(table.rows), 1), _ROWS_PER_FLOAT)
-        for block in blocks
-    ]
-    floats = []
-    packed = _packed(pieces)
-    for number, together in enumerate(packed, start=1):
-        tabulars = [_tabular(table, piece) for piece in together]
-        last = number == len(packed)
-        floats.append(_float(table, tabulars, size=size, continued=number > 1, with_notes=last))
-        if number % _FLOATS_PER_FLUSH == 0 and not last:
-            floats.append("\\clearpage\n")
-    return "% Needs \\usepackage{booktabs}.\n" + "\n".join(floats)
+    packages = ["\\usepackage{booktabs}"]
+    if len(table.rows) > _ROWS_PER_FLOAT:
+        packages.append("\\usepackage{longtable}")
+        pieces = [_long_table(table, block, first=block == blocks[0]) for block in blocks]
+        body = "\n".join([*pieces, _notes(table)])
+        lengths = "  \\setlength{\\LTcapwidth}{\\linewidth}\n  \\setlength{\\parindent}{0pt}\n"
+        parts = [f"\\begingroup\n{_in_size(size)}{lengths}{body}\\endgroup\n"]
+    else:
+        packed = _packed(blocks, rows=len(table.rows))
+        parts = [
+            _float(table, together, size=size, continued=number > 1, with_notes=number == len(packed))
+            for number, together in enumerate(packed, start=1)
+        ]
+    if table.shaded:
+        packages.append("\\usepackage[table]{xcolor}")
+    return f"% Needs {' and '.join(packages)}.\n" + "\n".join(parts)
 
 
 def escape_latex(text: str) -> str:
@@ -99,62 +99,100 @@ def escape_latex(text: str) -> str:
     return re.sub("-(?=-)", "-{}", escaped)
 
 
-class _Piece(NamedTuple):
-    """Columns and rows that become one tabular."""
-
-    columns: tuple[int, ...]
-    rows: range
+_Columns = tuple[int, ...]
 
 
-def _packed(pieces: Sequence[_Piece]) -> list[list[_Piece]]:
-    """Put as many pieces into each float as a page has room for."""
-    floats: list[list[_Piece]] = []
+def _packed(blocks: Sequence[_Columns], *, rows: int) -> list[list[_Columns]]:
+    """Put as many blocks of columns into each float as a page has room for."""
+    floats: list[list[_Columns]] = []
     filled = 0
-    for piece in pieces:
-        if not floats or filled + len(piece.rows) > _ROWS_PER_FLOAT:
+    for block in blocks:
+        if not floats or filled + rows > _ROWS_PER_FLOAT:
             floats.append([])
             filled = 0
-        floats[-1].append(piece)
-        filled += len(piece.rows) + _ROWS_OF_A_HEADER
+        floats[-1].append(block)
+        filled += rows + _ROWS_OF_A_HEADER
     return floats
 
 
-def _float(table: Table, tabulars: Sequence[str], *, size: _Size, continued: bool, with_notes: bool) -> str:
-    caption = "(continued)" if continued else escape_latex(table.caption)
+def _float(table: Table, blocks: Sequence[_Columns], *, size: _Size, continued: bool, with_notes: bool) -> str:
     same_number = "  \\addtocounter{table}{-1}\n" if continued else ""
-    label = "" if continued else f"  \\label{{tab:{re.sub(r'[^0-9A-Za-z_-]', '-', table.name)}}}\n"
-    notes = [f"  {escape_latex(note)}" for note in table.all_notes]
-    below = (
-        "\n\n  \\smallskip\n  \\begin{minipage}{\\linewidth}\n  \\footnotesize\\raggedright\n"
-        + "\\par\n".join(notes)
-        + "\n  \\end{minipage}\n"
-        if with_notes
-        else "\n"
-    )
+    caption = "  \\caption{(continued)}\n" if continued else f"  {_caption(table)}\n  {_label(table)}\n"
     return (
         "\\begin{table}[tbp]\n  \\centering\n"
-        f"{same_number}  \\caption{{{caption}}}\n{label}"
-        f"  \\medskip\n  {size.command}\n  \\setlength{{\\tabcolsep}}{{{size.gap / 2:g}pt}}\n"
-        + "\n\n  \\medskip\n".join(tabulars)
-        + below
+        f"{same_number}{caption}  \\medskip\n{_in_size(size)}"
+        + "\n\n  \\medskip\n".join(_tabular(table, block) for block in blocks)
+        + ("\n\n" + _notes(table) if with_notes else "\n")
         + "\\end{table}\n"
     )
 
 
-def _tabular(table: Table, piece: _Piece) -> str:
-    columns, rows = piece
-    shown = [table.columns[index] for index in columns]
-    alignment = "".join(column.align[0] for column in shown)
-    lines = [f"\\begin{{tabular}}{{@{{}}{alignment}@{{}}}}", "  \\toprule"]
-    lines += [f"  {line}" for line in _group_lines(shown)]
-    lines += [f"  {_line([_heading(table, index) for index in columns])}", "  \\midrule"]
-    for index in rows:
-        opens = table.opens_group(index) or index == rows.start
-        if table.grouped and opens and index > rows.start:
-            lines.append("  \\addlinespace")
-        lines.append(f"  {_line(_cells(table.rows[index], columns, hide_group=not opens))}")
+def _in_size(size: _Size) -> str:
+    return f"  {size.command}\n  \\setlength{{\\tabcolsep}}{{{size.gap / 2:g}pt}}\n"
+
+
+def _caption(table: Table) -> str:
+    return f"\\caption{{{escape_latex(table.caption)}}}"
+
+
+def _label(table: Table) -> str:
+    return f"\\label{{tab:{re.sub(r'[^0-9A-Za-z_-]', '-', table.name)}}}"
+
+
+def _notes(table: Table) -> str:
+    notes = [f"  {escape_latex(note)}" for note in table.all_notes]
+    return (
+        "  \\smallskip\n  \\begin{minipage}{\\linewidth}\n  \\footnotesize\\raggedright\n"
+        + "\\par\n".join(notes)
+        + "\n  \\end{minipage}\n"
+    )
+
+
+def _tabular(table: Table, columns: _Columns) -> str:
+    lines = [f"\\begin{{tabular}}{{{_alignment(table, columns)}}}", *_header(table, columns)]
+    for index, row in enumerate(table.rows):
+        opens = table.opens_group(index)
+        lines += _rule_before(table, index)
+        lines.append(f"  {_line(_cells(table, row, columns, hide_group=not opens))}")
     lines += ["  \\bottomrule", "\\end{tabular}"]
     return "\n".join(f"  {line}" for line in lines)
+
+
+def _long_table(table: Table, columns: _Columns, *, first: bool) -> str:
+    """Some columns of all rows, over as many pages as they take; the header stands on every one of them."""
+    header = _header(table, columns)
+    continued = "  \\caption[]{(continued)} \\\\"
+    lines = [
+        # Each longtable takes a number of its own; all blocks of columns are one table.
+        *([] if first else ["\\addtocounter{table}{-1}"]),
+        f"\\begin{{longtable}}{{{_alignment(table, columns)}}}",
+        f"  {_caption(table)}{_label(table)} \\\\" if first else continued,
+        *header,
+        "  \\endfirsthead",
+        continued,
+        *header,
+        "  \\endhead",
+        "  \\bottomrule",
+        "  \\endfoot",
+    ]
+    for index, row in enumerate(table.rows):
+        # A page may begin with any row, so every row bears its group's name.
+        lines += [*_rule_before(table, index), f"  {_line(_cells(table, row, columns, hide_group=False))}"]
+    return "\n".join(f"  {line}" for line in [*lines, "\\end{longtable}", ""])
+
+
+def _alignment(table: Table, columns: _Columns) -> str:
+    return f"@{{}}{''.join(table.columns[index].align[0] for index in columns)}@{{}}"
+
+
+def _header(table: Table, columns: _Columns) -> list[str]:
+    groups = _group_lines([table.columns[index] for index in columns])
+    headings = _line([_heading(table, index) for index in columns])
+    return ["  \\toprule", *(f"  {line}" for line in groups), f"  {headings}", "  \\midrule"]
+
+
+def _rule_before(table: Table, index: int) -> list[str]:
+    return ["  \\addlinespace"] if table.grouped and index > 0 and table.opens_group(index) else []
 
 
 def _group_lines(columns: Sequence[Column]) -> list[str]:
@@ -184,11 +222,14 @@ def _heading_lines(table: Table, index: int) -> list[str]:
     return heading_lines(printable(column.heading), width=table.cell_widths[index])
 
 
-def _cells(row: Row, columns: Sequence[int], *, hide_group: bool) -> list[str]:
-    return ["" if hide_group and index == 0 else _cell(row.cells[index]) for index in columns]
+def _cells(table: Table, row: Row, columns: _Columns, *, hide_group: bool) -> list[str]:
+    return [
+        "" if hide_group and index == 0 else _cell(table, table.columns[index], row.cells[index])
+        for index in columns
+    ]
 
 
-def _cell(cell: Cell) -> str:
+def _cell(table: Table, column: Column, cell: Cell) -> str:
     text = cell.written(escape=escape_latex, up=r"$\uparrow$", down=r"$\downarrow$")
     if not is_missing(cell.value) and text.startswith("-"):
         text = f"$-${text[1:]}"
@@ -196,7 +237,12 @@ def _cell(cell: Cell) -> str:
         text = _MINUS_IN_INTERVAL.sub("$-$", text)
     if cell.value is not None and text == DASH:
         text = "--"
-    return f"\\textbf{{{text}}}" if cell.bold else text
+    if cell.bold:
+        text = f"\\textbf{{{text}}}"
+    elif table.is_italic(cell):
+        text = f"\\textit{{{text}}}"
+    shade = table.shade(column, cell)
+    return text if shade is None else f"\\cellcolor[HTML]{{{shade.hexadecimal}}}{text}"
 
 
 def _line(cells: Sequence[str]) -> str:

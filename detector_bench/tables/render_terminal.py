@@ -106,7 +106,7 @@ def _block(table: Table, columns: Sequence[int], *, spacing: _Spacing) -> Iterat
         drawn.add_column(heading, justify=column.align, overflow="fold", width=width)
     for position, row in enumerate(table.rows):
         repeated = not table.opens_group(position)
-        cells = [_cell(row.cells[index], hidden=repeated and index == 0) for index in columns]
+        cells = [_cell(table, row.cells[index], hidden=repeated and index == 0) for index in columns]
         drawn.add_row(*cells, end_section=_ends_group(table, position))
     yield drawn
 
@@ -121,8 +121,9 @@ def _group_line(groups: Sequence[Heading], widths: Sequence[int], *, gap: int) -
     return line
 
 
-def _cell(cell: Cell, *, hidden: bool) -> Text:
-    return Text("" if hidden else printable(cell.written()), style="bold green" if cell.bold else "")
+def _cell(table: Table, cell: Cell, *, hidden: bool) -> Text:
+    style = "bold green" if cell.bold else "italic red" if table.is_italic(cell) else ""
+    return Text("" if hidden else printable(cell.written()), style=style)
 
 
 def _ends_group(table: Table, position: int) -> bool:

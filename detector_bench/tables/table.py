@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+from detector_bench.registry import Registry
 
 if TYPE_CHECKING:
     import pandas as pd
 
 DASH = "-"
 """Printed where there is no number; a note below the table says why."""
-
 
 _NO_INTERVAL = (
     "A number without brackets has no interval: its method gives none (McNemar's test), its resamples are all "
@@ -29,6 +31,26 @@ class Arrow(StrEnum):
     UP = "up"
     DOWN = "down"
     NONE = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetricColumn:
+    """A column declared by its metric; one of `recall_<class>` stands for a column of every class."""
+
+    metric: str
+    """A name in `METRICS`."""
+    heading: str = ""
+    """Empty: the metric's name in words, or the class."""
+    group: str = ""
+    """A heading that it shares with its neighbours."""
+    full_heading: str = ""
+    """Where there is no room for the group's; empty: the heading says enough."""
+    deviation: str = ""
+    """The metric that stands behind the number, in parentheses, and decides which one is best."""
+    decimals: int | None = None
+    """Of a score; None: as the paper prints it."""
+    full_shade: float = 0
+    """See `Column.full_shade`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,11 +71,38 @@ class Column:
     """Name of the extra CSV column that holds `Cell.deviation`; empty: the column has no deviations."""
     has_intervals: bool = False
     """The CSV form has two more columns, `<key>_ci_low` and `<key>_ci_high`, after that of the value."""
+    full_shade: float = 0
+    """The number (of a column with deviations: the deviation) at which a shaded cell has its full colour, orange
+    above 0 and blue below, as in the paper's Table 7; 0: the best cell is green and the worst one red, as in its
+    Table 2."""
+
+    @staticmethod
+    def of(metric: str, **words: Any) -> MetricColumn:
+        """Declare a column by its metric; the fields of `MetricColumn` say what else there is to declare.
+
+        Args:
+            metric: a name in `METRICS`; `recall_<class>` stands for a column of every class.
+            words: `heading`, `group` and so on, see `MetricColumn`.
+        """
+        return MetricColumn(metric=metric, **words)
 
     @property
     def align(self) -> Literal["left", "right"]:
         """Left for names, and for scores followed by a deviation: so the scores stand below each other."""
         return "left" if self.kind == "name" or self.deviation_key else "right"
+
+    @property
+    def csv_names(self) -> list[str]:
+        """Its columns in the CSV form: the number, the limits of its interval, the deviation."""
+        limits = [f"{self.key}_ci_low", f"{self.key}_ci_high"] if self.has_intervals else []
+        return [self.key, *limits, *([self.deviation_key] if self.deviation_key else [])]
+
+    def csv_values(self, cell: Cell) -> list[str] | list[float | None]:
+        """What a cell holds in these columns; None or NaN where there is no number."""
+        if self.kind == "name":
+            return [cell.key or cell.text]
+        limits = [cell.ci_low, cell.ci_high] if self.has_intervals else []
+        return [cell.value, *limits, *([cell.deviation] if self.deviation_key else [])]
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +120,8 @@ class Cell:
     arrow: Arrow = Arrow.NONE
     bold: bool = False
     """The best value of its column."""
+    worst: bool = False
+    """The worst value of its column; a table shows it if it `marks_worst`."""
     key: str = ""
     """In the CSV form, the name that the cell stands for where `text` is not that name itself."""
     ci_low: float | None = None
@@ -106,6 +157,24 @@ class Row:
     """Why a cell is a dash, or what a number leaves out; without the row's name."""
 
 
+class Shade(NamedTuple):
+    """The colour behind a cell."""
+
+    colour: Literal["orange", "blue", "green", "red"]
+    strength: float
+    """0 (white) to 1 (the full colour, light enough for black text)."""
+
+    @property
+    def hexadecimal(self) -> str:
+        """Six digits, as web pages and LaTeX name colours."""
+        return "".join(f"{round(255 + self.strength * (part - 255)):02X}" for part in _FULL[self.colour])
+
+
+_FULL = {"orange": (245, 160, 76), "blue": (112, 168, 220), "green": (183, 225, 161), "red": (244, 176, 166)}
+"""Red, green and blue, 0 to 255. Orange and blue differ for colour-blind eyes, too; green cells are bold as well.
+"""
+
+
 def ethics_note(attribute: str) -> str:
     """What numbers about an attribute, or about several in words, are not."""
     return f"Perceived {attribute.replace('_', ' ')}, as seen in synthetic images; not an identity."
@@ -126,6 +195,10 @@ class Table:
     """Notes on the table as a whole; `all_notes` adds those of the rows."""
     grouped: bool = False
     """Neighbouring rows with the same first cell belong together."""
+    marks_worst: bool = False
+    """Show the worst value of a column in italics, beside the best one in bold."""
+    shaded: bool = False
+    """Colour the cells of the HTML and LaTeX forms, as the paper does; see `Column.full_shade`."""
 
     def __post_init__(self) -> None:
         for row in self.rows:
@@ -148,7 +221,27 @@ class Table:
                 names_of_note.setdefault(note, []).append(row.name)
         about_rows = [f"{_listing(names)}: {note}" for note, names in names_of_note.items()]
         about_intervals = (_NO_INTERVAL,) if self._lacks_intervals else ()
-        return (*self.notes, *about_rows, *about_intervals, self.ethics_note)
+        about_worst = ("Italic: worst value of the column.",) if self._shows_worst else ()
+        return (*self.notes, *about_worst, *about_rows, *about_intervals, self.ethics_note)
+
+    @property
+    def _shows_worst(self) -> bool:
+        return self.marks_worst and any(cell.worst for row in self.rows for cell in row.cells)
+
+    def shade(self, column: Column, cell: Cell) -> Shade | None:
+        """The colour behind a cell; None: it has none."""
+        if not self.shaded or column.kind == "name" or is_missing(cell.value):
+            return None
+        if column.full_shade:
+            size = cell.deviation if column.deviation_key else cell.value
+            if size is None or math.isnan(size) or size == 0:
+                return None
+            return Shade("orange" if size > 0 else "blue", min(1.0, abs(size) / column.full_shade))
+        return Shade("green", 1.0) if cell.bold else Shade("red", 1.0) if cell.worst else None
+
+    def is_italic(self, cell: Cell) -> bool:
+        """Whether the cell is to be marked as the worst of its column."""
+        return self.marks_worst and cell.worst
 
     @property
     def _lacks_intervals(self) -> bool:
@@ -174,38 +267,79 @@ class Table:
         return self.rows[index].cells[0].text != self.rows[index - 1].cells[0].text
 
     def to_pandas(self) -> pd.DataFrame:
-        """The numbers behind the table: the columns of its CSV form, at full precision.
+        """The numbers behind the table at full precision: the columns of its CSV form.
 
         Fractions, scores and counts, never percentages; NaN where there is no number, and the last column, `note`,
         says why.
         """
-        import io
-
         import pandas as pd
 
-        from detector_bench.tables.render_csv import to_csv
+        names = [name for column in self.columns for name in column.csv_names]
+        kinds = {column.key: "str" for column in self.columns if column.kind == "name"}
+        frame = pd.DataFrame(self.csv_rows(), columns=[*names, "note"])
+        return frame.astype({name: kinds.get(name, "float64") for name in names})
 
-        words = [column.key for column in self.columns if column.kind == "name"] + ["note"]
-        text = to_csv(self)
-        header = pd.read_csv(io.StringIO(text), nrows=0).columns
-        # A T2I model may be called "null" or "NA".
-        return pd.read_csv(
-            io.StringIO(text),
-            dtype=dict.fromkeys(words, "str"),
-            keep_default_na=False,
-            na_values={name: [""] for name in header if name not in words},
-            float_precision="round_trip",
+    def csv_rows(self) -> list[list[str | float | None]]:
+        """The rows of the CSV form, the note last."""
+        return [
+            [
+                *(
+                    value
+                    for column, cell in zip(self.columns, row.cells, strict=True)
+                    for value in column.csv_values(cell)
+                ),
+                "; ".join(row.notes),
+            ]
+            for row in self.rows
+        ]
+
+    def with_display_names(self, names: Mapping[str, str]) -> Table:
+        """The same table with other names for detectors and T2I models, for people; its CSV form keeps the plain
+        ones.
+
+        A name is replaced where it is a cell or a heading, and where it is a word in the caption or in a note.
+
+        Args:
+            names: what to write, by plain name.
+        """
+        if not names:
+            return self
+        longest_first = "|".join(re.escape(name) for name in sorted(names, key=len, reverse=True))
+        word = re.compile(rf"(?<![\w.-])(?:{longest_first})(?![\w-]|\.\w)")
+
+        def said(text: str) -> str:
+            return word.sub(lambda found: names[found[0]], text)
+
+        def shown(cell: Cell) -> Cell:
+            if cell.value is not None or cell.text not in names:
+                return cell
+            return replace(cell, text=names[cell.text], key=cell.key or cell.text)
+
+        return replace(
+            self,
+            caption=said(self.caption),
+            columns=tuple(
+                replace(
+                    each, heading=said(each.heading), group=said(each.group), full_heading=said(each.full_heading)
+                )
+                for each in self.columns
+            ),
+            rows=tuple(
+                Row(said(row.name), tuple(map(shown, row.cells)), tuple(map(said, row.notes))) for row in self.rows
+            ),
+            notes=tuple(map(said, self.notes)),
         )
 
     def _repr_html_(self) -> str:
-        from detector_bench.tables.render_html import to_html
-
-        return to_html(self)
+        return str(_FORMS.get("html")(self))
 
     def __rich__(self) -> object:
-        from detector_bench.tables.render_terminal import to_rich
+        return _FORMS.get("terminal")(self)
 
-        return to_rich(self)
+
+_FORMS: Registry[Callable[[Table], object]] = Registry("form of a table")
+_FORMS.register("html", "detector_bench.tables.renderers:to_html")
+_FORMS.register("terminal", "detector_bench.tables.render_terminal:to_rich")
 
 
 @dataclass(frozen=True, slots=True)

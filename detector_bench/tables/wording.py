@@ -5,7 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any, NamedTuple
 
+from detector_bench.metrics import metric_info
+from detector_bench.metrics.metric_info import Kind
 from detector_bench.tables.table import DASH, Arrow, Cell
 from detector_bench.vocabulary import LOW_QUALITY
 
@@ -18,39 +21,66 @@ def fixed(value: float, *, decimals: int) -> str:
     return text.removeprefix("-") if float(text) == 0 else text
 
 
+_DECIMALS: dict[Kind, int] = {"fraction": 2, "score": 3, "count": 0, "measurement": 2}
+
+
+def number_cell(
+    value: float,
+    *,
+    kind: Kind,
+    decimals: int | None = None,
+    limits: tuple[float, float] | None = None,
+    deviation: float | None = None,
+    bold: bool = False,
+    worst: bool = False,
+) -> Cell:
+    """A number as its kind of metric is written: `0.686 [0.67, 0.70] (8.78 % ↓)`.
+
+    Args:
+        value: NaN gives a dash alone.
+        kind: a fraction is printed in per cent (the column's heading bears the sign), a measurement in the
+            attribute's unit.
+        decimals: None: as the paper prints them.
+        limits: of its confidence interval, see `with_interval`.
+        deviation: from the ground truth, a fraction of it; positive means overestimated. NaN gives a dash in
+            parentheses.
+        bold: the best of its column.
+        worst: the worst of its column.
+    """
+    per_cent = kind == "fraction"
+    decimals = _DECIMALS[kind] if decimals is None else decimals
+    cell = Cell(fixed(100 * value if per_cent else value, decimals=decimals), value, bold=bold, worst=worst)
+    if deviation is not None:
+        cell = _with_deviation(cell, deviation, missing=math.isnan(value))
+    return cell if limits is None else with_interval(cell, *limits, per_cent=per_cent, decimals=decimals)
+
+
+def _with_deviation(cell: Cell, deviation: float, *, missing: bool) -> Cell:
+    if missing:
+        return replace(cell, deviation=math.nan)
+    size = DASH if math.isnan(deviation) else fixed(100 * abs(deviation), decimals=2) + " %"
+    arrow = Arrow.UP if deviation > 0 else Arrow.DOWN if deviation < 0 else Arrow.NONE
+    return replace(cell, deviation=deviation, deviation_text=size, arrow=arrow)
+
+
 def score_cell(value: float, *, decimals: int = 3, bold: bool = False) -> Cell:
     """A bias score, as it is."""
-    return Cell(fixed(value, decimals=decimals), value=value, bold=bold)
+    return number_cell(value, kind="score", decimals=decimals, bold=bold)
 
 
 def per_cent_cell(value: float, *, bold: bool = False) -> Cell:
     """A fraction, printed in per cent with two decimals; the column's heading bears the sign."""
-    return Cell(fixed(100 * value, decimals=2), value=value, bold=bold)
-
-
-def measurement_cell(value: float, *, bold: bool = False) -> Cell:
-    """A measured number or a mean error, in the attribute's unit with two decimals; the heading names the unit."""
-    return Cell(fixed(value, decimals=2), value=value, bold=bold)
+    return number_cell(value, kind="fraction", bold=bold)
 
 
 def count_cell(value: float) -> Cell:
     """A number of images."""
-    return Cell(fixed(value, decimals=0), value=value)
+    return number_cell(value, kind="count")
 
 
 def deviating_score_cell(value: float, deviation: float, *, bold: bool = False) -> Cell:
-    """A score with its deviation from the ground truth: `0.686 (8.78 % ↓)`.
-
-    Args:
-        value: the score; NaN gives a dash alone.
-        deviation: fraction of the true score; positive means overestimated. NaN gives a dash in parentheses.
-        bold: the best of its column.
-    """
-    if math.isnan(value):
-        return Cell(DASH, value=value, deviation=math.nan)
-    size = DASH if math.isnan(deviation) else fixed(100 * abs(deviation), decimals=2) + " %"
-    arrow = Arrow.UP if deviation > 0 else Arrow.DOWN if deviation < 0 else Arrow.NONE
-    return Cell(fixed(value, decimals=3), value, deviation, deviation_text=size, arrow=arrow, bold=bold)
+    """A score with its deviation from the ground truth: `0.686 (8.78 % ↓)`; see `number_cell`."""
+    return number_cell(value, kind="score", deviation=deviation, bold=bold)
 
 
 def with_interval(cell: Cell, low: float, high: float, *, per_cent: bool = False, decimals: int = 3) -> Cell:
@@ -94,3 +124,75 @@ def in_words(label: str) -> str:
     """A label for people: `low_quality` becomes `Low-quality`, `middle_aged` becomes `Middle aged`."""
     words = "low-quality" if label == LOW_QUALITY else label.replace("_", " ")
     return words[:1].upper() + words[1:]
+
+
+def metric_cell(value: float, metric: str, **shown: Any) -> Cell:
+    """A metric's number, as metrics of its kind are written; see `number_cell`."""
+    return number_cell(value, kind=metric_info(metric).kind, **shown)
+
+
+def in_per_cent(metric: str) -> bool:
+    """Whether tables print the metric in per cent."""
+    return metric_info(metric).kind == "fraction"
+
+
+def metric_in_words(metric: str) -> str:
+    """A metric for people: `filter_rate` becomes `Filter rate`."""
+    return "F1" if metric == "f1" else in_words(metric)
+
+
+def metric_heading(metric: str) -> str:
+    """What a metric is called where it heads a row or a column of its own; fractions are printed in per cent."""
+    return f"{metric_in_words(metric)} (%)" if in_per_cent(metric) else metric_in_words(metric)
+
+
+class MetricWords(NamedTuple):
+    """What the notes of a table say about a metric's numbers."""
+
+    undefined: str = ""
+    """Why there may be none; `{label}` stands for the class. Empty: what is left out says enough."""
+    left_out: str = ""
+    """What a number leaves out; empty: nothing, or what other notes tell."""
+    left_out_by_humans: str = ""
+    """The same for the number by the human labels, where it is something else."""
+    absent: str = "not evaluated"
+    """What it means that the metric table does not have the number."""
+
+
+_NOT_CLEAR_TO_BOTH = "no image is clear to both the humans and the detector"
+_NO_VALUE = "no image has a value by both the humans and the detector"
+_NONE_KEPT = "prompts left out, no image kept"
+_WORDS = {
+    "label_share_<label>": MetricWords("no labelled image"),
+    "precision": MetricWords("the detector kept no image"),
+    "recall": MetricWords("no image is clear"),
+    "recall_<class>": MetricWords("no image is {label} by the human labels"),
+    "f1": MetricWords("no image is clear to the humans or the detector"),
+    "filter_rate": MetricWords("no image is low-quality"),
+    "accuracy": MetricWords(_NOT_CLEAR_TO_BOTH),
+    "accuracy_<class>": MetricWords("no image is clear to the detector and {label} by the human labels"),
+    "balanced_accuracy": MetricWords(_NOT_CLEAR_TO_BOTH),
+    "alignment_accuracy": MetricWords("no image is clear to the humans and has a verdict"),
+    "mean_absolute_error": MetricWords(_NO_VALUE, "images without the detector's value"),
+    "mean_error": MetricWords(_NO_VALUE),
+    "cumulative_score_5": MetricWords(_NO_VALUE),
+    "model_bias_score": MetricWords("", _NONE_KEPT, "prompts left out, no clear image"),
+    "model_bias_score_corrected": MetricWords("", "prompts left out of the corrected score, no two clear images"),
+    "model_bias_score_if_fair": MetricWords(),
+    "model_bias_score_error": MetricWords(),
+    "prompt_bias_score": MetricWords("no clear image", absent="no image"),
+    "prompt_bias_score_difference": MetricWords(
+        "", "prompts left out, no clear image by the detector or the humans"
+    ),
+    "prompt_bias_error": MetricWords("", "prompts left out, fewer than two images clear to detector and humans"),
+}
+
+
+def words_of(metric: str) -> MetricWords:
+    """What notes say about a metric; of one that is no built-in of the tables what its declaration says."""
+    if metric in _WORDS:
+        return _WORDS[metric]
+    info = metric_info(metric)
+    if info.kind == "count":
+        return MetricWords()
+    return MetricWords("undefined for these images", f"left out, {info.left_out}" if info.left_out else "")

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 import pandas as pd
 
 from detector_bench.errors import ConfigError
+from detector_bench.results.metric_lookup import DEFAULT_MAX_ERROR_SHARE, NOT_EVALUATED, Number
 from detector_bench.tables.failed_images import FailedImages
-from detector_bench.tables.metric_lookup import DEFAULT_MAX_ERROR_SHARE, NOT_EVALUATED, Number
 from detector_bench.tables.table import Cell, Column, Row, Table
 from detector_bench.tables.wording import attributes_in_words, fixed, per_cent_cell, whole, with_interval
 from detector_bench.vocabulary import ALL, GROUND_TRUTH

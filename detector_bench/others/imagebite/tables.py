@@ -11,8 +11,8 @@ from typing import Any
 import pandas as pd
 
 from detector_bench.errors import ConfigError, nearest_hint
+from detector_bench.results.metric_lookup import DEFAULT_MAX_ERROR_SHARE
 from detector_bench.tables.failed_images import FailedImages
-from detector_bench.tables.metric_lookup import DEFAULT_MAX_ERROR_SHARE
 from detector_bench.tables.table import DASH, Cell, Column, Row, Table
 from detector_bench.tables.wording import count_cell, fixed, per_cent_cell, whole
 from detector_bench.vocabulary import ALL, GROUND_TRUTH
