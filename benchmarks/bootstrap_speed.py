@@ -16,10 +16,9 @@ import numpy as np
 from measuring import machine, spread
 
 from detector_bench.metrics import JointVerdicts, Scopes
-from detector_bench.metrics.bootstrap import resample
+from detector_bench.metrics.bootstrap import resample, spread_factors
 from detector_bench.metrics.intervals import percentile_interval, score_interval, standard_error_interval
 from detector_bench.metrics.resampling import LARGEST_DRAWN_ONE_BY_ONE
-from detector_bench.metrics.sampling_distribution import spread_factors
 
 PROMPTS, T2I_MODELS, CATEGORIES = 100, 3, 5
 UNBOUNDED = ("model_bias_score_deviation", "model_bias_score_corrected")

@@ -32,9 +32,8 @@ from PIL import Image
 
 from detector_bench.perception.boxes import Crop
 from detector_bench.perception.clip.stages import TransformersClip
-from detector_bench.perception.faces.yunet import YuNetFaces
-from detector_bench.perception.networks.onnx_outputs import OnnxInput
-from detector_bench.perception.networks.onnx_session import open_session
+from detector_bench.perception.faces.small_networks import YuNetFaces
+from detector_bench.perception.networks.onnx_networks import OnnxInput, open_session
 from detector_bench.perception.stage import Frame
 from detector_bench.perception.torch_settings import chosen_device, chosen_precision
 from detector_bench.weights import WeightsLocator

@@ -17,7 +17,7 @@ from detector_bench.evaluation.more_labels import more_labels
 from detector_bench.evaluation.scores import detector_scope_scores
 from detector_bench.evaluation.tolerance import Tolerance
 from detector_bench.metrics import JointVerdicts
-from detector_bench.metrics.cause_tests import beyond_chance
+from detector_bench.metrics.cause_doubt import beyond_chance
 from detector_bench.metrics.intervals import Interval
 from detector_bench.results.metric_lookup import Number
 from detector_bench.site.verdict import Standing, standing

@@ -82,7 +82,7 @@ class Registry(Generic[T]):
         return entry
 
     def names(self) -> list[str]:
-        """All registered names, sorted."""
+        """All registered names in alphabetical order, those of other packages included."""
         self._scan()
         return sorted(self._entries)
 

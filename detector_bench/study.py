@@ -301,12 +301,13 @@ class Results:
         Args:
             attribute: None: the study's first.
         """
-        from detector_bench.tables import filtering_and_accuracy
+        from detector_bench.tables import filtering_and_accuracy, in_style_of
 
         part = self.of_attribute(attribute)
-        return filtering_and_accuracy(
+        table = filtering_and_accuracy(
             self.metrics, attribute=part.attribute, max_error_share=part.max_error_share, intervals=True
         )
+        return in_style_of(self.reader.study, table)
 
     def compare(
         self,

@@ -16,9 +16,8 @@ from detector_bench.dataset import ImageSet
 from detector_bench.dataset.decoding import DEFAULT_MAX_PIXELS
 from detector_bench.detectors.base import Detector, build_detector
 from detector_bench.errors import ConfigError, DetectorBenchError, config_error_from, nearest_hint
-from detector_bench.evaluation.estimated_labels import check_identified
 from detector_bench.evaluation.intervals import Intervals
-from detector_bench.evaluation.label_doubt import Estimate
+from detector_bench.evaluation.label_doubt import Estimate, check_identified
 from detector_bench.evaluation.tolerance import Tolerance
 from detector_bench.others.study_scores import AnyScoreSystem
 from detector_bench.perception.stage import with_inputs
@@ -31,6 +30,7 @@ from detector_bench.study_file import (
     resolve_detector,
     with_texts_replaced,
 )
+from detector_bench.tables import TableStyle
 from detector_bench.vocabulary import ATTRIBUTES
 from detector_bench.weights import WeightsLocator
 
@@ -61,6 +61,11 @@ class StudyConfiguration(BaseModel):
     """Who made the study; the report says so."""
     date: str = ""
     """When; in the author's words."""
+    display_names: dict[str, str] = {}
+    """What people read in place of the names of detectors and T2I models, in tables and figures; CSV files keep
+    the plain names."""
+    table_style: TableStyle = TableStyle()
+    """How tables look."""
     estimated_labels: Estimate = "none"
     """dawid_skene: `label_doubt.csv` also says what the numbers would be by the likeliest true labels, estimated
     from three or more annotators; see docs/uncertainty.md. The consensus stays the truth of all other tables."""
@@ -108,6 +113,16 @@ class StudyConfiguration(BaseModel):
             if names[entry.name.casefold()] > 1:
                 raise ValueError(f"two detectors have the name {entry.name!r}: give each its own `name`")
         return entries
+
+    @field_validator("display_names")
+    @classmethod
+    def _display_names_differ(cls, names: dict[str, str]) -> dict[str, str]:
+        for plain, shown in names.items():
+            if not shown.strip():
+                raise ValueError(f"the display name of {plain!r} is empty")
+            if list(names.values()).count(shown) > 1:
+                raise ValueError(f"{shown!r} is the display name of two detectors or T2I models")
+        return names
 
     @classmethod
     def from_yaml(cls, path: Path | str, *, image_set: Path | str | None = None) -> Self:
@@ -192,7 +207,9 @@ class StudyConfiguration(BaseModel):
         kept = [each for each in self.detectors if (not only or each.name in only) and each.name not in without]
         if not kept:
             raise ConfigError("no detector of this study is left")
-        return self.model_copy(update={"detectors": tuple(kept)})
+        left_out = set(known) - {each.name for each in kept}
+        names = {plain: shown for plain, shown in self.display_names.items() if plain not in left_out}
+        return self.model_copy(update={"detectors": tuple(kept), "display_names": names})
 
     def build_detectors(self) -> list[Detector]:
         """The study's detectors, checked.
@@ -262,6 +279,12 @@ class StudyConfiguration(BaseModel):
                 )
         if self.estimated_labels != "none":
             check_identified(image_set, self.attributes)
+        known = [*(entry.name for entry in self.detectors), *image_set.images["t2i_model"].unique()]
+        for name in self.display_names:
+            if name not in known:
+                raise ConfigError(
+                    f"display_names: no detector or T2I model {name!r} in this study: {nearest_hint(name, known)}"
+                )
 
     def _weights_beside(self) -> Iterator[tuple[str, Path]]:
         """Weights files that are named by a path relative to the study file, and where they lie."""

@@ -26,7 +26,7 @@ from detector_bench.runner.prediction_files import predictions_folder, read_pred
 from detector_bench.runner.run import ProgressListener, RunSettings, run_detectors
 from detector_bench.runner.stage_cache import default_cache_folder
 from detector_bench.study_configuration import StudyConfiguration, path_from
-from detector_bench.tables import Table, study_tables, write_tables
+from detector_bench.tables import Table, in_style_of, study_tables, write_tables
 from detector_bench.vocabulary import ATTRIBUTES, Status
 
 
@@ -108,7 +108,7 @@ def stored_tables(results: ResultFolder, *, prompts: pd.DataFrame | None = None)
         prompts: columns `prompt_id, word`; None: prompts are shown by their ids.
     """
     metrics, confusion = results.table("metrics"), results.table("confusion")
-    return study_tables(
+    tables = study_tables(
         metrics,
         attributes=results.settings.attributes,
         n_clear=results.settings.n_clear,
@@ -118,6 +118,7 @@ def stored_tables(results: ResultFolder, *, prompts: pd.DataFrame | None = None)
         confusion=confusion,
         label_doubt=results.table("label_doubt"),
     )
+    return {name: in_style_of(results.study, table) for name, table in tables.items()}
 
 
 def has_intervals(metrics: pd.DataFrame) -> bool:
@@ -186,6 +187,9 @@ def _write_results(
                 intervals=tables_with_intervals,
             )
     files |= writing.result()
+    tables = {
+        name: study.table_style.applied(table, display_names=study.display_names) for name, table in tables.items()
+    }
     write_tables(tables, out / "tables")
     if scored is not None and scored.verdicts is not None:
         with replacing(out / "imagebite_verdicts.csv") as temporary:

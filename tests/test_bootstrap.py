@@ -11,7 +11,13 @@ from detector_bench.evaluation.counting import Counts
 from detector_bench.evaluation.intervals import Intervals, IntervalScores
 from detector_bench.evaluation.scores import detector_scope_scores, human_scope_scores
 from detector_bench.metrics import JointVerdicts
-from detector_bench.metrics.bootstrap import Resampled, leave_one_prompt_out, resample
+from detector_bench.metrics.bootstrap import (
+    Resampled,
+    leave_one_prompt_out,
+    resample,
+    sampling_distribution,
+    spread_factors,
+)
 from detector_bench.metrics.intervals import (
     bca_interval,
     percentile_interval,
@@ -21,7 +27,6 @@ from detector_bench.metrics.intervals import (
 )
 from detector_bench.metrics.jackknife import acceleration_of_images, acceleration_of_prompts
 from detector_bench.metrics.resampling import RESAMPLES_PER_BLOCK, Resampler, own_weight
-from detector_bench.metrics.sampling_distribution import sampling_distribution, spread_factors
 from detector_bench.vocabulary import ATTRIBUTES
 
 SMALL = {2: "gender", 3: "age", 7: "race"}

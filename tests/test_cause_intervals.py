@@ -15,8 +15,7 @@ from detector_bench.evaluation.causes import accuracy_gaps, causes
 from detector_bench.evaluation.intervals import Intervals
 from detector_bench.metrics import JointVerdicts
 from detector_bench.metrics.bootstrap import Unit, resample
-from detector_bench.metrics.cause_resampling import resample_causes
-from detector_bench.metrics.cause_tests import beyond_chance
+from detector_bench.metrics.cause_doubt import beyond_chance, resample_causes
 from detector_bench.metrics.causes import PARTS, ReplacedScores, replaced_scores
 from detector_bench.metrics.resampling import RESAMPLES_PER_BLOCK, Resampler, prompt_weights
 from detector_bench.tables.error_tables import bias_error_causes as causes_table

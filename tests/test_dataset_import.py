@@ -232,6 +232,18 @@ def test_missing_columns(tree: Path, tmp_path: Path) -> None:
     ]
 
 
+def test_a_table_with_semicolons_is_told_what_separates_its_cells(tree: Path, tmp_path: Path) -> None:
+    labels = write(tmp_path / "given.csv", "image_id;label\nsdxl/a_nurse/1.png;male\n")
+    prompts = write(tmp_path / "words.csv", "prompt_id;word\na_nurse;nurse\n")
+    with pytest.raises(DataError) as raised:
+        import_folder(tree, tmp_path / "set", labels=labels, prompts=prompts)
+    messages = [
+        problem.message for problem in raised.value.problems if problem.file in (labels.name, prompts.name)
+    ]
+    assert messages
+    assert all(message.endswith("(its names are not separated by commas)") for message in messages)
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

@@ -17,7 +17,8 @@ from detector_bench.cli.app import main
 from detector_bench.dataset import ImageSet, check, import_folder
 from detector_bench.errors import ConfigError, DataError, IncompletePredictionsError
 from detector_bench.evaluation import evaluate
-from detector_bench.evaluation.counting import ImageIndex, count_verdicts, human_label_codes
+from detector_bench.evaluation.counting import count_verdicts
+from detector_bench.evaluation.image_index import ImageIndex, human_label_codes
 
 # Two photos; three images edited from them; an image that a T2I model made, and another edited from that one.
 IMAGES = """\

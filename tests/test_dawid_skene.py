@@ -12,9 +12,8 @@ from stored_study import Picture, write_pictures
 
 from detector_bench.dataset import ImageSet
 from detector_bench.errors import ConfigError
-from detector_bench.evaluation.annotators import annotators_labels
-from detector_bench.evaluation.counting import ImageIndex
-from detector_bench.evaluation.estimated_labels import check_identified, estimated_labels
+from detector_bench.evaluation.image_index import ImageIndex, annotators_labels
+from detector_bench.evaluation.label_doubt import check_identified, estimated_labels
 from detector_bench.metrics.dawid_skene import AnnotatorModel, dawid_skene
 from detector_bench.vocabulary import ATTRIBUTES
 
@@ -203,5 +202,6 @@ def test_who_labelled_few_images_shares_a_matrix(shared: Path, tmp_path: Path) -
     votes = pd.crosstab(rated["image_id"], rated["label"])[["male", "female", "low_quality"]]
     unanimous = (votes.max(axis=1) == 3).to_numpy()
     assert unanimous.sum() > 400
-    assert (found.label[unanimous] == votes.to_numpy()[unanimous].argmax(axis=1)).all()
-    assert (found.probability[unanimous] > found.probability[~unanimous].mean()).mean() > 0.95
+    assert (found.model.label[unanimous] == votes.to_numpy()[unanimous].argmax(axis=1)).all()
+    probability = found.model.posterior.max(axis=-1)
+    assert (probability[unanimous] > probability[~unanimous].mean()).mean() > 0.95

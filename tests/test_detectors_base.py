@@ -13,7 +13,7 @@ from running import frames_of, judged, plain
 from detector_bench.detectors import DETECTORS, Card, Prediction, build_detector, detector
 from detector_bench.errors import ConfigError
 from detector_bench.perception.faces.dlib_faces import DlibHogFaces
-from detector_bench.perception.faces.yunet import YuNetFaces
+from detector_bench.perception.faces.small_networks import YuNetFaces
 from detector_bench.perception.stage import Batch
 from detector_bench.weights import WeightsFile, WeightsLocator
 

@@ -16,7 +16,7 @@ from running import frames_of, judged, plain, portraits
 from detector_bench.detectors import Detector, build_detector
 from detector_bench.errors import ConfigError
 from detector_bench.perception.boxes import boxes
-from detector_bench.perception.faces.yunet import YuNetFaces
+from detector_bench.perception.faces.small_networks import YuNetFaces
 from detector_bench.perception.stage import Batch
 from detector_bench.perception.yolo import YoloPersons
 from detector_bench.study_file import resolve_detector

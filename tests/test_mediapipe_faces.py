@@ -13,7 +13,7 @@ import pytest
 from running import found_by, noise, plain, portraits
 
 from detector_bench.errors import MissingExtraError, WeightsError
-from detector_bench.perception.faces.mediapipe_faces import MediapipeFaces, boxes_of
+from detector_bench.perception.faces.small_networks import MediapipeFaces, boxes_of
 from detector_bench.weights import WeightsLocator
 from detector_bench.weights.catalogue import MEDIAPIPE_FACES_FULL_RANGE, MEDIAPIPE_FACES_SHORT_RANGE
 

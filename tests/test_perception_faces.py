@@ -18,7 +18,7 @@ from running import Pixels, found_by, frames_of, noise, plain, portraits, read_i
 from detector_bench.errors import WeightsError
 from detector_bench.perception.boxes import areas
 from detector_bench.perception.faces.dlib_faces import DlibCnnFaces, DlibHogFaces
-from detector_bench.perception.faces.yunet import YuNetFaces
+from detector_bench.perception.faces.small_networks import YuNetFaces
 from detector_bench.perception.stage import Stage
 from detector_bench.weights import CATALOGUE, WeightsLocator
 

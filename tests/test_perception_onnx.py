@@ -16,7 +16,7 @@ from running import frames_of, noise, plain, run_stages
 from detector_bench.errors import ConfigError, WeightsError
 from detector_bench.perception.boxes import Crop, boxes
 from detector_bench.perception.faces.dlib_faces import DlibHogFaces
-from detector_bench.perception.networks.onnx_outputs import OnnxInput, OnnxOutputs
+from detector_bench.perception.networks.onnx_networks import OnnxInput, OnnxOutputs
 from detector_bench.weights import WeightsLocator
 
 INTERPOLATIONS = {"bilinear": cv2.INTER_LINEAR, "area": cv2.INTER_AREA, "bicubic": cv2.INTER_CUBIC}

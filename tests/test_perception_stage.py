@@ -14,9 +14,9 @@ from running import plain
 from detector_bench.errors import ConfigError, WeightsError
 from detector_bench.perception.boxes import Crop, boxes
 from detector_bench.perception.faces.dlib_faces import DlibCnnFaces, DlibHogFaces
-from detector_bench.perception.faces.yunet import YuNetFaces
+from detector_bench.perception.faces.small_networks import YuNetFaces
 from detector_bench.perception.networks.age_and_gender_networks import AgeAndGenderNetworks
-from detector_bench.perception.networks.onnx_outputs import OnnxInput, OnnxOutputs
+from detector_bench.perception.networks.onnx_networks import OnnxInput, OnnxOutputs
 from detector_bench.perception.stage import (
     Arrays,
     Batch,

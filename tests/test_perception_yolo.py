@@ -14,7 +14,7 @@ from running import Pixels, found_by, noise, plain, portraits, read_image
 
 from detector_bench.errors import ConfigError
 from detector_bench.perception.boxes import areas
-from detector_bench.perception.faces.yunet import YuNetFaces
+from detector_bench.perception.faces.small_networks import YuNetFaces
 from detector_bench.perception.stage import with_inputs
 from detector_bench.perception.yolo import YoloBoxes, YoloFaces, YoloPersons, letterbox
 from detector_bench.weights import WeightsLocator

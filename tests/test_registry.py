@@ -13,7 +13,7 @@ import pytest
 from detector_bench.detectors import DETECTORS, Prediction, detector
 from detector_bench.detectors.base import DetectorType
 from detector_bench.errors import ConfigError
-from detector_bench.perception.faces.yunet import YuNetFaces
+from detector_bench.perception.faces.small_networks import YuNetFaces
 from detector_bench.perception.stage import STAGES
 from detector_bench.registry import Registry
 

@@ -24,7 +24,7 @@ from detector_bench.detectors.skin_tone import SkinToneDetector, grey_value
 from detector_bench.errors import MissingExtraError, WeightsError
 from detector_bench.perception.boxes import boxes
 from detector_bench.perception.faces.dlib_faces import DlibHogFaces, DlibLandmarks
-from detector_bench.perception.faces.yunet import YuNetFaces
+from detector_bench.perception.faces.small_networks import YuNetFaces
 from detector_bench.perception.skin_tones import SkinTones, mean_skin_tone
 from detector_bench.perception.stage import Batch, Frame
 from detector_bench.runner.run import RunSettings, run_detectors

@@ -17,7 +17,7 @@ from detector_bench.evaluation.scores import (
     human_scope_scores,
 )
 from detector_bench.metrics import JointVerdicts, Scopes
-from detector_bench.metrics.bootstrap import resample
+from detector_bench.metrics.bootstrap import resample, sampling_distribution
 from detector_bench.metrics.intervals import (
     Interval,
     correlation_of,
@@ -27,7 +27,6 @@ from detector_bench.metrics.intervals import (
     score_interval,
     wilson_interval,
 )
-from detector_bench.metrics.sampling_distribution import sampling_distribution
 from detector_bench.tables.table import Cell, Column, Row, Table
 from detector_bench.tables.wording import with_interval
 

@@ -31,7 +31,7 @@ class StageReader:
     """Gives the same verdict on every image: what counts is the stage's result."""
 
     def predict(self, batch: Batch) -> list[Prediction]:
-        """See `Predicts.predict`."""
+        """Judge a batch: every image is filtered as `not_judged`; see `Predicts.predict`."""
         return [Prediction.filtered(image, _ATTRIBUTE, "not_judged") for image in batch]
 
 

@@ -66,7 +66,7 @@ class Conformance:
 
     @property
     def passed(self) -> bool:
-        """Whether nothing was found."""
+        """Whether everything is as it must be: there are no findings."""
         return not self.findings
 
 

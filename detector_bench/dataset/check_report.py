@@ -86,7 +86,7 @@ class CheckReport:
 
     @property
     def ok(self) -> bool:
-        """Whether nothing is wrong."""
+        """Whether tables and image files are without a mistake."""
         return not self.problems
 
     def summary(self) -> str:

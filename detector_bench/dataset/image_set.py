@@ -94,7 +94,7 @@ class ImageSet:
 
     @property
     def name(self) -> str:
-        """The folder's name."""
+        """What messages and reports call the image set: the name of its folder."""
         return self.root.name
 
     @cached_property
@@ -148,7 +148,7 @@ class ImageSet:
         return pd.DataFrame({"image_id": self.images["image_id"].array, "value": values})
 
     def stated(self, attribute: str) -> pd.Series[str] | None:
-        """What each prompt states of an attribute (see `prompt_statements.stated_by`); None: nothing is known.
+        """What each prompt states of an attribute (see `prompts.stated_by`); None: nothing is known.
 
         Raises:
             ConfigError: no such attribute in the vocabulary.

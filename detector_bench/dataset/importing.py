@@ -83,7 +83,7 @@ def import_folder(
         attribute: what the labels are about, where no column says so.
         annotator: whose labels they are, where no column says so.
         prompts: a CSV or Parquet file with `prompt_id` (the prompt folder's name, or its id) and any of
-            `category`, `word`, `prompt` and `schema.OPTIONAL_PROMPT_COLUMNS`. A folder may also bear the sentence
+            `category`, `word`, `prompt` and `columns.OPTIONAL_PROMPT_COLUMNS`. A folder may also bear the sentence
             in the column `prompt`. Base prompts come along, though they have no images. None: the word is the
             folder's name with blanks for underscores.
         category: of prompts that the prompts file gives none.

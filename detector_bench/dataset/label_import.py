@@ -11,7 +11,7 @@ import pandas as pd
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from detector_bench.dataset.table_reading import read_any_table
+from detector_bench.dataset.table_reading import read_any_table, separator_hint
 from detector_bench.dataset.text_table import Findings, TextTable
 from detector_bench.errors import ConfigError, Problem, nearest_hint
 from detector_bench.vocabulary import ATTRIBUTES, LOW_QUALITY_REASONS, attribute_named
@@ -196,7 +196,8 @@ def _has_columns(
     needed.update({column: VALUE_COLUMN for column in value_columns if column is not None})
     missing = [theirs for theirs in needed if not table.has(theirs)]
     for theirs in missing:
-        message = f"no such column to read {needed[theirs]} from; name another in the mapping"
+        hint = separator_hint(table) or "; name another in the mapping"
+        message = f"no such column to read {needed[theirs]} from{hint}"
         header = ", ".join(table.columns)
         findings.add(Problem(table.file, message, row=1, column=theirs, value=theirs, accepted=header))
     return not missing

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from detector_bench.dataset.consensus import as_numbers
 from detector_bench.dataset.image_tree import TreeImage, prompt_ids, slug
-from detector_bench.dataset.table_reading import read_any_table, report_unknown_columns
+from detector_bench.dataset.table_reading import read_any_table, report_unknown_columns, separator_hint
 from detector_bench.dataset.text_table import Findings, TextTable, in_circle, text_columns
 from detector_bench.errors import Problem, nearest_hint
 from detector_bench.vocabulary import PARTLY, Attribute, attribute_named
@@ -330,7 +330,8 @@ def _bases_without_folder(bases: list[str], known: dict[str, int], records: Iter
 def _records_by_id(table: TextTable, findings: Findings) -> dict[str, int] | None:
     if not table.has("prompt_id"):
         accepted = "prompt_id, and any of category, word, prompt"
-        findings.add(Problem(table.file, "the column is missing", 1, "prompt_id", accepted=accepted))
+        message = f"the column is missing{separator_hint(table)}"
+        findings.add(Problem(table.file, message, 1, "prompt_id", accepted=accepted))
         return None
     known: dict[str, int] = {}
     repeated = []

@@ -101,15 +101,19 @@ def report_unknown_columns(table: TextTable, prefix: str, known: Collection[str]
             findings.add(Problem(table.file, "unknown column", 1, name, name, accepted))
 
 
+def separator_hint(table: TextTable) -> str:
+    """For messages about missing columns: that the names are separated by something else, or nothing."""
+    is_other = len(table.columns) == 1 and any(separator in table.columns[0] for separator in ";\t|")
+    return " (its names are not separated by commas)" if is_other else ""
+
+
 def _check_columns(table: TextTable, required: tuple[str, ...], findings: Findings) -> bool:
     missing = [name for name in required if not table.has(name)]
     extra = [name for name in table.columns if name not in required]
     accepted = ",".join(required)
     if len(missing) == len(required):
         header = ",".join(table.columns)
-        message = "the header has none of the columns that this file needs"
-        if any(separator in header for separator in ";\t|"):
-            message += " (its names are not separated by commas)"
+        message = f"the header has none of the columns that this file needs{separator_hint(table)}"
         findings.add(Problem(table.file, message, row=1, value=shorten(header), accepted=accepted))
         return False
     for name in missing:

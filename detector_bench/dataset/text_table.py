@@ -170,7 +170,7 @@ class Findings:
         return tuple(self._problems)
 
     def add(self, problem: Problem) -> None:
-        """Keep one mistake."""
+        """Keep one mistake; it is listed in full."""
         self._problems.append(problem)
 
     def add_kind(self, problems: Sequence[Problem]) -> None:

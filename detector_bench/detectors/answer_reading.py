@@ -9,8 +9,9 @@ from functools import lru_cache
 from itertools import chain
 from typing import NamedTuple
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
+from detector_bench.declarations import Declaration
 from detector_bench.detectors.base import Prediction
 from detector_bench.perception.stage import Frame
 from detector_bench.vocabulary import ATTRIBUTES
@@ -45,7 +46,7 @@ class AnswerReading(NamedTuple):
     reason: str | None = None
 
 
-class AnswerSet(BaseModel):
+class AnswerSet(Declaration):
     """Which words of an answer mean which label, and which mean that there is none.
 
     Whole words and phrases count, whatever their case, hyphens and punctuation; longer phrases before the shorter
@@ -58,8 +59,6 @@ class AnswerSet(BaseModel):
     - a word right behind a negation ("not a man") does not count, and does not mean the other label either;
     - no word at all filters as `no_answer`.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     labels: dict[str, tuple[str, ...]] = Field(min_length=1)
     """Words and phrases by label."""
@@ -264,4 +263,4 @@ RACE_ANSWERS = AnswerSet(
 """FairFace's seven classes (Indian is `south_asian` here). "Asian" alone is no answer."""
 
 ANSWERS: dict[str, AnswerSet] = {"gender": GENDER_ANSWERS, "age": AGE_ANSWERS, "race": RACE_ANSWERS}
-"""By attribute."""
+"""By attribute: which words of an answer mean which class, unless a study says otherwise."""

@@ -101,7 +101,7 @@ class Card:
 class DetectorType:
     """A registered sort of detector: the class, and what is known without building it.
 
-    `source` is the hash of the code of a class that is plugged in, see `plugin_source`; built-in ones have none.
+    `source` is the hash of the code of a plugged-in class, see `source_fingerprint`; built-in ones have none.
     """
 
     name: str
@@ -174,7 +174,7 @@ def detector(
         stages: the stages whose results it reads.
         needs_pixels: whether it reads `frame.pixels`; a detector that does runs again for a new threshold.
         version: raised whenever the same input could give another verdict: stored predictions are then redone.
-            Of a detector that is plugged in, a change of its source does the same (see `plugin_source`).
+            Of a detector that is plugged in, a change of its source does the same (see `source_fingerprint`).
         extra: the extra of detector-bench that it needs.
         modules: what must be importable for it to run.
         card: what a user should know about it.
@@ -275,7 +275,7 @@ class Detector:
     def identity(self, *, weights: WeightsLocator) -> dict[str, Any]:
         """All that decides its verdicts, as plain data: kind, version, parameters, stages, weights' sha256.
 
-        Of a detector that is plugged in also its source, see `plugin_source`.
+        Of a detector that is plugged in also its source, see `source_fingerprint`.
         """
         parameters = self.implementation if isinstance(self.implementation, BaseModel) else dict(self.parameters)
         return {

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
+from detector_bench.declarations import Declaration
 from detector_bench.detectors.base import Card, Prediction, detector
 from detector_bench.detectors.filters import FaceFilter, Filter, first_reason
 from detector_bench.detectors.reading import UNCERTAIN, ClassReading, NetworkVerdict
@@ -22,7 +23,7 @@ from detector_bench.perception.clip.stages import (
     ClipSimilarities,
     TransformersClip,
 )
-from detector_bench.perception.faces.yunet import YuNetFaces
+from detector_bench.perception.faces.small_networks import YuNetFaces
 from detector_bench.perception.stage import Batch, Frame, Stage, StageField
 from detector_bench.vocabulary import ATTRIBUTES
 
@@ -35,10 +36,8 @@ CLIP_HARDWARE = "a GPU; on 2 CPU cores about 1.5 s per image with ViT-L/14"
 CLIP_STAGES = (ClipImageEmbeddings(), ClipSimilarities(prompts=tuple(GENDER_PROMPTS.values())))
 
 
-class PromptsOfClip(BaseModel):
+class PromptsOfClip(Declaration):
     """What all of CLIP's classifiers are told: which network, which attribute, and a prompt for each class."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     encoder: ClipEncoder = Field(default_factory=TransformersClip)
     attribute: str = "gender"
@@ -156,7 +155,7 @@ class ClipProb(PromptsOfClip):
     """
 
     faces: StageField = Field(default_factory=YuNetFaces)
-    """Any face stage."""
+    """The stage that finds faces; any one will do."""
     min_score: float = Field(default=0.9, ge=0, le=1)
     """The probability that the winner must reach."""
 
@@ -173,7 +172,7 @@ class ClipProb(PromptsOfClip):
 
     @property
     def stages(self) -> tuple[Stage, ...]:
-        """The similarities and the faces."""
+        """The stage that compares images and prompts, and the one that finds faces."""
         return self.steps.stages
 
     def predict(self, batch: Batch) -> Iterable[Prediction]:
@@ -226,7 +225,7 @@ class ClipUncertain(PromptsOfClip):
 
     @property
     def stages(self) -> tuple[Stage, ...]:
-        """The similarities."""
+        """The stage that compares images and prompts."""
         return (self.similarities,)
 
     def predict(self, batch: Batch) -> Iterator[Prediction]:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
+from detector_bench.declarations import Declaration
 from detector_bench.detectors.base import Card, Prediction, detector
 from detector_bench.detectors.clip import (
     CLIP_HARDWARE,
@@ -21,7 +22,7 @@ from detector_bench.detectors.onnx import OnnxDetector
 from detector_bench.detectors.reading import Reading
 from detector_bench.perception.boxes import Crop
 from detector_bench.perception.faces.dlib_cnn_stages import DlibCnnOnnxFaces
-from detector_bench.perception.networks.onnx_outputs import OnnxInput
+from detector_bench.perception.networks.onnx_networks import OnnxInput
 from detector_bench.perception.stage import Batch, Stage, StageField
 from detector_bench.perception.yolo import YoloPersons
 from detector_bench.weights.files import WeightsField
@@ -45,10 +46,8 @@ class ClipClassifier(PromptsOfClip):
         )
 
 
-class OnnxClassifier(BaseModel):
+class OnnxClassifier(Declaration):
     """Step 4 with any ONNX classifier in CLIP's place; the fields are those of `kind: onnx`."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     kind: Literal["onnx"] = "onnx"
     network: WeightsField
@@ -67,10 +66,8 @@ class OnnxClassifier(BaseModel):
         )
 
 
-class PersonFilter(BaseModel):
+class PersonFilter(Declaration):
     """Step 2: throws out images with a second large person."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     max_area_ratio: float = Field(default=0.5, ge=0, le=1)
     """An image goes (`several_people`) if the second-largest box has more than this share of the largest's."""
@@ -89,7 +86,7 @@ class PersonFilter(BaseModel):
         hardware=f"{CLIP_HARDWARE}; dlib's faces add up to 1.2 s at 800 pixels",
     ),
 )
-class ClipEnhance(BaseModel):
+class ClipEnhance(Declaration):
     """The detector of Lyu 2025, section 5.1, in four steps.
 
     1. `face_filter`: no face, no verdict (`no_face`). dlib's CNN on the image at 800 pixels, upsampled once, as in
@@ -105,8 +102,6 @@ class ClipEnhance(BaseModel):
     of ours. Its integers are rounded differently from processor to processor, which changes a verdict here and
     there. `configs/lyu2025.yaml` takes the largest, YOLOv8x, at ultralytics' own settings instead.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     face_filter: StageField | None = Field(default_factory=lambda: DlibCnnOnnxFaces(longest_side=800, upsample=1))
     """Any face stage; null keeps images without a face."""
@@ -143,7 +138,7 @@ class ClipEnhance(BaseModel):
 
     @property
     def attributes(self) -> tuple[str, ...]:
-        """What the classifier judges."""
+        """The attributes that the classifier of step 4 judges."""
         return self.steps.attributes
 
     @property

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
+from detector_bench.declarations import Declaration
 from detector_bench.detectors.base import Card, Prediction, detector
 from detector_bench.detectors.reading import age_group
 from detector_bench.perception.answers.facepp_answers import FaceppAnswers, answer_text, read_faces
@@ -28,21 +29,19 @@ from detector_bench.perception.stage import Batch, Stage
         hardware="network",
     ),
 )
-class Facepp(BaseModel):
+class Facepp(Declaration):
     """Judges the largest face that Face++ finds in an image, by the gender and age that it gives (Lyu 2025).
 
     A request without a proper answer is an error, never a filtered image. The API names no probability, so there
     are no scores; `raw` holds its whole answer. Age groups are cut at 30 and 60 years, as in BIGbench.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
     answers: FaceppAnswers = Field(default_factory=FaceppAnswers)
     """The endpoint, how images are sent, and how often."""
 
     @property
     def stages(self) -> tuple[Stage, ...]:
-        """The answers."""
+        """The stage that asks the API."""
         return (self.answers,)
 
     def predict(self, batch: Batch) -> Iterator[Prediction]:

@@ -5,22 +5,21 @@ from __future__ import annotations
 from typing import Annotated, Literal
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
+from detector_bench.declarations import Declaration
 from detector_bench.perception.boxes import areas
 from detector_bench.perception.stage import Frame, Stage, StageField
 
 
-class FaceFilter(BaseModel):
+class FaceFilter(Declaration):
     """Throws out images without a face: reason `no_face`."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     kind: Literal["face"] = "face"
     faces: StageField
 
     def stage(self) -> Stage:
-        """The face boxes."""
+        """The stage that finds the faces."""
         return self.faces
 
     def reason(self, frame: Frame) -> str | None:
@@ -28,14 +27,12 @@ class FaceFilter(BaseModel):
         return "no_face" if len(frame[self.faces]["scores"]) == 0 else None
 
 
-class SingleSubjectFilter(BaseModel):
+class SingleSubjectFilter(Declaration):
     """Throws out images with several people: reason `several_people`.
 
     An image goes if the second-largest box has more than `max_area_ratio` of the largest one's area: then a second
     person may influence how the main subject is perceived (Lyu 2025, section 5.1, with person boxes and 0.5).
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     kind: Literal["single_subject"] = "single_subject"
     boxes: StageField

@@ -45,11 +45,11 @@ class Mivolo(TorchSettings):
     persons: StageField = _BOXES["persons"].default
     """Person boxes; with faces from the same YOLO network, both come from one run."""
     faces: StageField = _BOXES["faces"].default
-    """Face boxes."""
+    """The stage that gives the face boxes."""
     without_person: Literal["filter", "face"] = "filter"
     """`face` judges the largest face where there is no person box; without one, too, the image is filtered."""
     hide_others: bool = True
-    """See `MivoloOutputs`."""
+    """Black out other persons and all faces in the body crop; see `MivoloOutputs`."""
     precision: Precision = "float32"
     groups: tuple[str, ...] = AgeReading.model_fields["groups"].default
     bounds: tuple[float, ...] = AgeReading.model_fields["bounds"].default
@@ -67,7 +67,7 @@ class Mivolo(TorchSettings):
 
     @property
     def stages(self) -> tuple[Stage, ...]:
-        """The network's outputs."""
+        """The stage that runs the network."""
         return (self.outputs,)
 
     def predict(self, batch: Batch) -> Iterator[Prediction]:

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
+from detector_bench.declarations import Declaration
 from detector_bench.detectors.base import Card, Prediction, detector
 from detector_bench.detectors.filters import Filter, first_reason
 from detector_bench.detectors.reading import Reading
 from detector_bench.errors import nearest_hint
 from detector_bench.perception.boxes import Crop
-from detector_bench.perception.networks.onnx_outputs import OnnxInput, OnnxOutputs
+from detector_bench.perception.networks.onnx_networks import OnnxInput, OnnxOutputs
 from detector_bench.perception.stage import Batch, Frame, Stage
 from detector_bench.vocabulary import ATTRIBUTES
 from detector_bench.weights.files import WeightsField
@@ -30,7 +31,7 @@ from detector_bench.weights.files import WeightsField
         source="the study file",
     ),
 )
-class OnnxDetector(BaseModel):
+class OnnxDetector(Declaration):
     """Filter, crop, classify, read.
 
     The image goes through `filters` in their order; the first that objects gives the reason. Then `crop` decides
@@ -39,14 +40,12 @@ class OnnxDetector(BaseModel):
     (Lyu 2025, section 5.1) with another classifier.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
     network: WeightsField
     input: OnnxInput
     crop: Crop = Field(default_factory=Crop)
     filters: tuple[Filter, ...] = ()
     outputs: dict[str, Reading] = Field(min_length=1)
-    """By attribute."""
+    """By attribute: how the network's numbers become one of its classes."""
 
     @model_validator(mode="after")
     def _labels_are_known(self) -> OnnxDetector:

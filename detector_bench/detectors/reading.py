@@ -8,8 +8,9 @@ from typing import Annotated, Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
+from detector_bench.declarations import Declaration
 from detector_bench.errors import ConfigError
 from detector_bench.vocabulary.taxonomies import Mapping, MappingField
 
@@ -48,14 +49,12 @@ class NetworkVerdict(NamedTuple):
         return UNCERTAIN if self.uncertain else None
 
 
-class ClassReading(BaseModel):
+class ClassReading(Declaration):
     """One number per class; the largest wins, the first of equals.
 
     With `taxonomy` in place of `classes`, the numbers stand for the network's own words. They are kept in `raw`;
     the label is what the mapping says, and a winner outside our classes filters the image (`other_class`).
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     read: Literal["classes"] = "classes"
     output: str
@@ -65,7 +64,7 @@ class ClassReading(BaseModel):
     """The network's own words and what they mean: a taxonomy's name, a mapping's name, or `{word: class or null}`
     in the order of the output's numbers. `detector-bench taxonomies` lists them."""
     decide: Decide = "likeliest_word"
-    """With `taxonomy`."""
+    """Which of the network's own words wins; only with `taxonomy`."""
     activation: Literal["none", "softmax"] = "none"
     """`none` if the network gives probabilities already."""
     min_score: float = Field(default=0.0, ge=0, le=1)
@@ -102,10 +101,8 @@ class ClassReading(BaseModel):
         return tuple(label for label in self.classes or () if label != UNCERTAIN)
 
 
-class BinaryReading(BaseModel):
+class BinaryReading(Declaration):
     """One number: the probability of the first class."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     read: Literal["binary"] = "binary"
     output: str
@@ -140,10 +137,8 @@ class BinaryReading(BaseModel):
         return self.classes
 
 
-class AgeReading(BaseModel):
+class AgeReading(Declaration):
     """Probabilities of ages; the expected value in years, and the age group it falls into."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     read: Literal["age"] = "age"
     output: str
@@ -189,14 +184,12 @@ class AgeReading(BaseModel):
         return self.groups
 
 
-class BinsReading(BaseModel):
+class BinsReading(Declaration):
     """Probabilities of bins of ages; the age group, and the years that they average to.
 
     The value is coarse: the sum of each bin's probability times the years that stand for it. For a bin without an
     end ("above_60") these years are a decision, and nobody can come out older than the last bin's.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     read: Literal["bins"] = "bins"
     output: str

@@ -8,8 +8,9 @@ from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
+from detector_bench.declarations import Declaration
 from detector_bench.detectors.base import Card, Prediction, detector
 from detector_bench.detectors.filters import Filter, first_reason
 from detector_bench.perception.boxes import largest
@@ -43,7 +44,7 @@ _NO_SKIN = "no_skin"
         hardware="CPU, about 0.1 s per image of 480 pixels, nearly all for the faces",
     ),
 )
-class SkinToneDetector(BaseModel):
+class SkinToneDetector(Declaration):
     """Measures the skin of one face per image, as BiasPainter does.
 
     dlib's HOG detector (image doubled once) finds faces; of the largest one, 68 landmarks give the outline, the
@@ -59,8 +60,6 @@ class SkinToneDetector(BaseModel):
     3.5 it takes away 12 % of the skin of faces labelled black and 31 % of those labelled white, and brings their
     mean brightness from 52 grey values apart to 37. `highlights_above: 255` keeps highlights.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     faces: StageField = Field(default_factory=lambda: DlibHogFaces(upsample=1))
     highlights_above: int = Field(default=HIGHLIGHTS_ABOVE, ge=0, le=255)

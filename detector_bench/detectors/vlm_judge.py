@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
+from detector_bench.declarations import Declaration
 from detector_bench.detectors.answer_reading import (
     ANSWERS,
     GENDER_ANSWERS,
@@ -71,10 +72,8 @@ class TransformersModel(Generation):
         return GeneratedAnswers(**how, checkpoint=self.checkpoint, question=question, chat=self.chat)
 
 
-class JudgeQuestion(BaseModel):
+class JudgeQuestion(Declaration):
     """What is asked about an attribute, and how the answer is read."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     kind: ClassVar[str] = "Question"  # its name in fingerprints, under which predictions are stored
     question: str = Field(min_length=1)
@@ -112,7 +111,7 @@ def _questions(value: Any) -> Any:
         hardware="network (every answer may cost money), or a GPU for a checkpoint of your own",
     ),
 )
-class VlmJudge(BaseModel):
+class VlmJudge(Declaration):
     """Asks a vision-language model about each attribute and looks for a label in its words.
 
     Each attribute is a question, and a request, of its own: so the answer about one cannot lean on the answer
@@ -122,8 +121,6 @@ class VlmJudge(BaseModel):
     A model that declines is `refused`; words of several labels are `ambiguous`; see `AnswerSet`. `raw` holds the
     answer as it came.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     model: Annotated[OpenAiModel | TransformersModel, Field(discriminator="kind")]
     questions: Annotated[dict[str, JudgeQuestion], BeforeValidator(_questions), Field(min_length=1)] = Field(
@@ -163,7 +160,7 @@ def _judge(frame: Frame, attribute: str, stage: Stage, answers: AnswerSet) -> Pr
 
 
 QUESTION = "Question: does the person look like a male or a female? Answer:"
-"""Lyu 2025's prompt."""
+"""The prompt with which Lyu 2025 asked BLIP-2."""
 
 
 @detector(
@@ -201,13 +198,13 @@ class Blip2(Generation):
 
     @property
     def stage(self) -> GeneratedAnswers:
-        """The stage that asks."""
+        """The stage that asks the question about each image."""
         how = {name: getattr(self, name) for name in Generation.model_fields}
         return GeneratedAnswers(**how, checkpoint=self.checkpoint, question=self.question, chat=False)
 
     @property
     def stages(self) -> tuple[Stage, ...]:
-        """The answers."""
+        """The stage that asks, alone."""
         return (self.stage,)
 
     def predict(self, batch: Batch) -> Iterator[Prediction]:

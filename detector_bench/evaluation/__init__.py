@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from detector_bench.evaluation.comparison import ComparisonFamily, Contest, PairedTest
-from detector_bench.evaluation.counting import Counts, LabelledImages, count_verdicts
+from detector_bench.evaluation.counting import Counts, count_verdicts
+from detector_bench.evaluation.image_index import LabelledImages
 from detector_bench.evaluation.intervals import Intervals
 from detector_bench.evaluation.label_doubt import label_doubt
 from detector_bench.evaluation.metric_table import evaluate, evaluate_with_confusion

@@ -11,15 +11,22 @@ import pandas as pd
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from detector_bench.evaluation.annotators import AnnotatedImages, annotators_labels
-from detector_bench.evaluation.counting import ImageIndex, IntArray, human_label_codes
-from detector_bench.evaluation.encoding import NULL
-from detector_bench.evaluation.image_verdicts import image_verdicts
+from detector_bench.evaluation.image_index import (
+    NULL,
+    AnnotatedImages,
+    ImageIndex,
+    IntArray,
+    annotators_labels,
+    human_label_codes,
+)
+from detector_bench.evaluation.image_verdicts import ImageVerdicts
 from detector_bench.metrics import Score
 from detector_bench.metrics.agreement import (
     cohen_kappa,
+    contingency,
     fleiss_kappa,
     krippendorff_alpha,
+    label_counts,
     one_against_rest,
     percent_agreement,
 )
@@ -59,8 +66,12 @@ class _Pair(NamedTuple):
     raters: str
     first: str
     second: str
-    first_labels: IntArray
+    first_labels: NDArray[np.integer]
     second_labels: IntArray
+
+    def contingency(self, images: NDArray[np.bool_], *, labels: int) -> IntArray:
+        """Some of the images by the labels of both."""
+        return contingency(self.first_labels[images], self.second_labels[images], labels=labels)
 
 
 def agreement(
@@ -92,7 +103,7 @@ def agreement(
     """
     index, kind = ImageIndex.of(image_set), attribute_named(attribute)
     annotators = annotators_labels(image_set, index, kind)
-    detectors = _detectors(image_set, index, predictions or {}, attribute=attribute)
+    detectors = _detectors(image_set, index, predictions, attribute=attribute) if predictions else {}
     humans = dict(annotators)
     if len(annotators) > 1:
         humans[GROUND_TRUTH] = human_label_codes(image_set, index, kind)
@@ -105,14 +116,15 @@ def agreement(
         for detector in detectors
         for human in humans
     ]
-    shared = [pair for pair in pairs if (_shared(pair) & index.counted).sum() >= min_shared]
-    counts = _label_counts(annotators, labels=len(kind.labels), images=len(index.cells))
+    labels = len(kind.labels)
+    shared = [pair for pair in pairs if pair.contingency(index.counted, labels=labels).sum() >= min_shared]
     rows: list[dict[str, object]] = []
     for scope in _scopes(index):
         place = {"attribute": attribute, "t2i_model": scope.t2i_model, "category": scope.category}
         if len(annotators) > 1:
             names = {"raters": ALL_ANNOTATORS, "first": "", "second": ""}
-            rows += [place | names | row for row in _group_rows(counts[scope.images], kind)]
+            given = [each[scope.images] for each in annotators.values()]
+            rows += [place | names | row for row in _group_rows(label_counts(given, labels=labels), kind)]
         for pair in shared:
             names = {"raters": pair.raters, "first": pair.first, "second": pair.second}
             rows += [place | names | row for row in _pair_rows(pair, scope, kind)]
@@ -121,21 +133,16 @@ def agreement(
 
 def _detectors(
     image_set: AnnotatedImages, index: ImageIndex, predictions: Mapping[str, pa.Table], *, attribute: str
-) -> dict[str, IntArray]:
+) -> dict[str, NDArray[np.integer]]:
     """Every detector's label of each image: a class, low_quality if filtered, `NULL` without a verdict."""
-    found = {}
-    for name, table in predictions.items():
-        verdicts = image_verdicts(
-            image_set, index, table, detector=name, attribute=attribute, allow_incomplete=True
-        )
-        if verdicts is not None:
-            # Filtered has the code that low_quality has among the labels: the one after the classes.
-            found[name] = np.where(verdicts.clear | verdicts.filtered, verdicts.verdict, NULL)
-    return found
+    found = ImageVerdicts.read(image_set, predictions, attribute=attribute, index=index, allow_incomplete=True)
+    # Filtered has the code that low_quality has among the labels: the one after the classes.
+    labels = np.where(found.clear | found.filtered, found.verdicts, NULL)
+    return {name: labels[place] for place, name in enumerate(found.detectors) if found.has_judged[place]}
 
 
 def _scopes(index: ImageIndex) -> Iterator[_Scope]:
-    model, prompt = np.divmod(index.cells, len(index.prompt_ids))
+    model, prompt = index.places
     category = index.scopes.category_of_prompt[prompt]
     yield _Scope(ALL, ALL, index.counted)
     for position, name in enumerate(index.t2i_models):
@@ -144,17 +151,6 @@ def _scopes(index: ImageIndex) -> Iterator[_Scope]:
         of_category = index.counted & (category == position)
         if of_category.any():
             yield _Scope(ALL, name, of_category)
-
-
-def _label_counts(annotators: Mapping[str, IntArray], *, labels: int, images: int) -> IntArray:
-    counts = np.zeros((images, labels + 1), dtype=np.int64)
-    for given in annotators.values():
-        counts[np.arange(images), given] += 1  # an image without a label is counted in the last place
-    return counts[:, :labels]
-
-
-def _shared(pair: _Pair) -> NDArray[np.bool_]:
-    return np.not_equal(pair.first_labels, NULL) & np.not_equal(pair.second_labels, NULL)
 
 
 def _group_rows(counts: IntArray, attribute: Attribute) -> Iterator[dict[str, object]]:
@@ -170,15 +166,10 @@ def _group_rows(counts: IntArray, attribute: Attribute) -> Iterator[dict[str, ob
 
 
 def _pair_rows(pair: _Pair, scope: _Scope, attribute: Attribute) -> Iterator[dict[str, object]]:
-    labels = len(attribute.labels)
-    both = _shared(pair) & scope.images
-    flat = pair.first_labels[both] * labels + pair.second_labels[both]
-    contingency = np.bincount(flat, minlength=labels * labels).reshape(labels, labels)
-    left_out = np.asarray(scope.images.sum() - both.sum())
+    images = pair.contingency(scope.images, labels=len(attribute.labels))
+    left_out = np.asarray(scope.images.sum() - images.sum())
     for label, position in _labels(attribute):
-        told_apart = (
-            contingency if position is None else one_against_rest(contingency, label=position, axes=(-1, -2))
-        )
+        told_apart = images if position is None else one_against_rest(images, label=position, axes=(-1, -2))
         kappa = cohen_kappa(told_apart)._replace(n_left_out=left_out)
         agreed = np.trace(told_apart) / kappa.n if kappa.n else np.nan
         yield _row(label, "percent_agreement", kappa._replace(value=np.asarray(agreed)))

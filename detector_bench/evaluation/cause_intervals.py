@@ -15,11 +15,10 @@ from detector_bench.evaluation.counting import Counts
 from detector_bench.evaluation.intervals import Intervals, IntervalScores
 from detector_bench.evaluation.scores import detector_scope_scores
 from detector_bench.metrics import NClear, metric_info
-from detector_bench.metrics.bootstrap import resample
-from detector_bench.metrics.cause_resampling import resample_causes
+from detector_bench.metrics.bootstrap import resample, sampling_distribution, spread_factors
+from detector_bench.metrics.cause_doubt import resample_causes
 from detector_bench.metrics.causes import (
     PARTS,
-    REPLACEMENTS,
     SIGNED_PARTS,
     BiasError,
     ErrorParts,
@@ -35,7 +34,6 @@ from detector_bench.metrics.intervals import (
     standard_error_interval,
 )
 from detector_bench.metrics.joint_verdicts import Codes
-from detector_bench.metrics.sampling_distribution import sampling_distribution, spread_factors
 
 _ABSOLUTE: BiasError = "model_bias_score_absolute_error"
 _RANGE_OF: Mapping[BiasError, str] = {
@@ -125,25 +123,21 @@ def _scattered(
 ) -> dict[BiasError, FloatArray]:
     """How the four errors scatter from study to study, `[replacement, ..., resample]`; the absolute error with
     its sign."""
-    each = [
-        sampling_distribution(_as_metrics(drawn, one), _as_metrics(scores, one), spread=spread, unit=settings.unit)
-        for one in range(REPLACEMENTS)
-    ]
+    found = sampling_distribution(_as_metrics(drawn), _as_metrics(scores), spread=spread, unit=settings.unit)
     return {
-        "prompt_bias_score_difference": np.stack([one["prompt_bias_score_difference"] for one in each]),
-        "model_bias_score_deviation": np.stack([one["model_bias_score_deviation"] for one in each]),
-        _ABSOLUTE: np.stack([one["model_bias_score"] - one["model_bias_score_actual"] for one in each]),
+        "prompt_bias_score_difference": found["prompt_bias_score_difference"],
+        "model_bias_score_deviation": found["model_bias_score_deviation"],
+        _ABSOLUTE: found["model_bias_score"] - found["model_bias_score_actual"],
     }
 
 
-def _as_metrics(scores: ReplacedScores, replacement: int) -> dict[str, FloatArray]:
-    """One detector's scores, by the name of the metric that they are."""
-    own = scores.model_bias_score[replacement]
+def _as_metrics(scores: ReplacedScores) -> dict[str, FloatArray]:
+    """The scores by the name of the metric that they are, `[replacement, ...]`."""
     return {
-        "model_bias_score": own,
-        "model_bias_score_actual": np.broadcast_to(scores.model_bias_score_actual, own.shape),
-        "model_bias_score_deviation": scores.errors["model_bias_score_deviation"][replacement],
-        "prompt_bias_score_difference": scores.prompt_bias_score_difference[replacement],
+        "model_bias_score": scores.model_bias_score,
+        "model_bias_score_actual": np.broadcast_to(scores.model_bias_score_actual, scores.model_bias_score.shape),
+        "model_bias_score_deviation": scores.errors["model_bias_score_deviation"],
+        "prompt_bias_score_difference": scores.prompt_bias_score_difference,
     }
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,19 +11,12 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from detector_bench.evaluation.cause_intervals import gap_interval, part_intervals
-from detector_bench.evaluation.counting import (
-    Counts,
-    ImageIndex,
-    IntArray,
-    LabelledImages,
-    count_attribute,
-    human_label_codes,
-)
-from detector_bench.evaluation.encoding import NULL
-from detector_bench.evaluation.image_verdicts import ImageVerdicts, first_words, image_verdicts
+from detector_bench.evaluation.counting import Counts, count_verdicts
+from detector_bench.evaluation.image_index import NULL, IntArray, LabelledImages, first_words
+from detector_bench.evaluation.image_verdicts import ImageVerdicts
 from detector_bench.evaluation.intervals import Intervals
 from detector_bench.metrics import NClear, count_images, images_without_verdict, pool
-from detector_bench.metrics.cause_tests import beyond_chance
+from detector_bench.metrics.cause_doubt import beyond_chance
 from detector_bench.metrics.causes import (
     PARTS,
     ErrorParts,
@@ -58,7 +51,7 @@ CAUSE_COLUMNS = (
 """One row per detector, scope and kind of bias error; see `metrics.causes.ErrorParts`. `n_clear` is empty
 where it does not matter; limits are NaN where there is no interval. `<part>_beyond_chance`: whether the interval
 leaves 0 out; of a prompt bias score difference, which chance alone makes larger than 0, whether
-`metrics.cause_tests` finds more than that. Never without an interval."""
+`metrics.cause_doubt` finds more than that. Never without an interval."""
 
 GAP_COLUMNS = ("detector", "attribute", "t2i_model", "category", *_NUMBER)
 
@@ -110,9 +103,9 @@ def causes(
     Raises:
         ConfigError, DataError, IncompletePredictionsError: as in `count_verdicts`.
     """
-    index = ImageIndex.of(image_set)
-    counts = count_attribute(image_set, index, predictions, attribute=attribute, allow_incomplete=allow_incomplete)
-    named, filtered = _filtered_classes(image_set, index, predictions, counts)
+    found = ImageVerdicts.read(image_set, predictions, attribute=attribute, allow_incomplete=allow_incomplete)
+    counts = Counts.of(found)
+    named, filtered = _filtered_classes(found)
     scores = replaced_scores(counts.verdicts, n_clear=n_clear, filtered_classes=filtered, scopes=counts.scopes)
     behind = prompts_behind(counts.verdicts, n_clear=n_clear, scopes=counts.scopes)
     pooled = pool(counts.verdicts, scopes=counts.scopes)
@@ -153,8 +146,7 @@ def accuracy_gaps(
     Returns:
         Columns as in `GAP_COLUMNS`.
     """
-    index = ImageIndex.of(image_set)
-    counts = count_attribute(image_set, index, predictions, attribute=attribute, allow_incomplete=allow_incomplete)
+    counts = count_verdicts(image_set, predictions, attribute=attribute, allow_incomplete=allow_incomplete)
     pooled = pool(counts.verdicts, scopes=counts.scopes)
     gap, accuracies = accuracy_gap(pooled), accuracy_per_class(pooled).value
     interval = gap_interval(
@@ -184,56 +176,44 @@ def filter_outcomes(
     Returns:
         Columns as in `OUTCOME_COLUMNS`; only combinations that occur.
     """
-    index = ImageIndex.of(image_set)
-    truth = image_set.truth(attribute) if attribute in image_set.attributes else pd.DataFrame()
-    has_reasons = "reason" in truth.columns
-    human_reason, human_reasons = first_words(truth["reason"]) if has_reasons else (None, ())
+    found = ImageVerdicts.read(image_set, predictions, attribute=attribute, allow_incomplete=allow_incomplete)
+    index, labelled = found.index, found.labelled
+    t2i_model, prompt = (place[labelled] for place in index.places)
+    truth = image_set.truth(attribute)
+    human_reason, human_reasons = first_words(truth.get("reason", pd.Series("", index=truth.index)))
+    places = {
+        "t2i_model": (t2i_model, index.t2i_models),
+        "category": (index.scopes.category_of_prompt[prompt], index.scopes.categories),
+        "human_label": (found.truth[labelled], found.attribute.labels),
+        "human_reason": (human_reason[labelled], human_reasons),
+    }
     blocks = []
-    for each in _judged(image_set, index, predictions, attribute=attribute, allow_incomplete=allow_incomplete):
-        labelled = each.truth != NULL
-        prompts = len(index.prompt_ids)
-        status = np.maximum(each.verdict - len(each.attribute.classes) + 1, 0)
-        columns = {
-            "t2i_model": (index.cells // prompts, index.t2i_models),
-            "category": (index.scopes.category_of_prompt[index.cells % prompts], index.scopes.categories),
-            "human_label": (each.truth, each.attribute.labels),
-            "human_reason": (
-                np.full(len(each.truth), NULL) if human_reason is None else human_reason,
-                human_reasons,
-            ),
-            "status": (status, tuple(Status)),
-            "detector_reason": (each.reason, each.reasons),
-        }
-        rows = {name: np.array([*words, ""])[code[labelled]] for name, (code, words) in columns.items()}
+    for place, detector in enumerate(found.detectors):
+        if not found.has_judged[place]:
+            continue
+        status = np.maximum(found.counted[place, labelled] - len(found.attribute.classes) + 1, 0)
+        reason, reasons = found.reasons(place)
+        columns = places | {"status": (status, tuple(Status)), "detector_reason": (reason[labelled], reasons)}
+        rows = {name: np.array([*words, ""])[code] for name, (code, words) in columns.items()}
         counted = pd.DataFrame(rows).value_counts(sort=False).rename("images").reset_index()
-        blocks.append(counted.assign(detector=each.detector, attribute=attribute))
+        blocks.append(counted.assign(detector=detector, attribute=attribute))
     return _joined(blocks, OUTCOME_COLUMNS)
 
 
-def _filtered_classes(
-    image_set: LabelledImages, index: ImageIndex, predictions: Mapping[str, pa.Table], counts: Counts
-) -> tuple[Codes, IntArray]:
+def _filtered_classes(found: ImageVerdicts) -> tuple[Codes, IntArray]:
     """The classes that are stored with filtered images.
 
     Returns:
         Of every labelled image, `[detector, image]`, `NULL` where none is stored or the image is not filtered; and
         how many human-clear images have one, by true and stored class, `[detector, t2i_model, prompt, K, K]`.
     """
-    kind, classes = counts.attribute, len(counts.attribute.classes)
-    truth = np.where(index.counted, human_label_codes(image_set, index, kind), NULL)
-    of_images = np.full((len(counts.detectors), len(truth)), NULL, dtype=np.int8)
-    images = np.zeros((len(counts.detectors), *index.shape, classes, classes), dtype=np.int64)
-    for place, detector in enumerate(counts.detectors):
-        each = image_verdicts(
-            image_set, index, predictions[detector], detector=detector, attribute=kind.name, allow_incomplete=True
-        )
-        if each is not None:
-            of_images[place] = np.where(each.filtered, each.label, NULL)
-            known = (truth >= 0) & (truth < classes) & (of_images[place] != NULL)
-            codes = (np.where(known, code, NULL) for code in (truth, of_images[place]))
-            counted = index.count(*((code, classes) for code in codes))
-            images[place] = counted[..., :classes, :classes]
-    return of_images[:, truth != NULL], images
+    index, classes = found.index, len(found.attribute.classes)
+    true_class = np.where(found.truth < classes, found.truth, NULL)
+    stored = np.where(found.filtered, found.named, np.int8(NULL))
+    images = np.zeros((len(stored), *index.shape, classes, classes), dtype=np.int64)
+    for place, of_images in enumerate(stored):
+        images[place] = index.count((true_class, classes), (of_images, classes))[..., :classes, :classes]
+    return stored[:, found.labelled], images
 
 
 def _detectors_last(scores: ReplacedScores) -> ReplacedScores:
@@ -243,22 +223,6 @@ def _detectors_last(scores: ReplacedScores) -> ReplacedScores:
         np.moveaxis(scores.model_bias_score_actual, 0, -1),
         np.moveaxis(scores.prompt_bias_score_difference, 1, -1),
     )
-
-
-def _judged(
-    image_set: LabelledImages,
-    index: ImageIndex,
-    predictions: Mapping[str, pa.Table],
-    *,
-    attribute: str,
-    allow_incomplete: bool,
-) -> Iterator[ImageVerdicts]:
-    for detector, table in predictions.items():
-        found = image_verdicts(
-            image_set, index, table, detector=detector, attribute=attribute, allow_incomplete=allow_incomplete
-        )
-        if found is not None:
-            yield found
 
 
 class _FilledScopes:

@@ -18,7 +18,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from detector_bench.errors import ConfigError, DetectorBenchError
-from detector_bench.evaluation.counting import rows_of_attribute
+from detector_bench.evaluation.image_verdicts import rows_of_attribute
 from detector_bench.metrics import METRICS, JointVerdicts, NClear
 from detector_bench.metrics.bootstrap import Unit
 from detector_bench.metrics.counts import FloatArray

@@ -19,7 +19,9 @@ from detector_bench.evaluation.comparison import (
     check_same_images,
     images_judged_differently,
 )
-from detector_bench.evaluation.counting import Counts, LabelledImages, count_verdicts, rows_of_attribute
+from detector_bench.evaluation.counting import Counts, count_verdicts
+from detector_bench.evaluation.image_index import LabelledImages
+from detector_bench.evaluation.image_verdicts import rows_of_attribute
 from detector_bench.evaluation.intervals import Intervals
 from detector_bench.evaluation.ranking import RankedDetector, ranking
 from detector_bench.metrics import JointVerdicts, NClear, images_without_verdict

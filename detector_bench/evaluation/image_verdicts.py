@@ -1,129 +1,312 @@
-"""What one detector says about each image, in the order of the image set: for questions that counts cannot
-answer."""
+"""What the humans and every detector say about each image: read once from the predictions, and coded once.
+
+Counts, joint verdicts, judgements for other benchmarks, agreement, causes, sweeps, measured values and the columns
+of the report all begin with these codes, so that no two of them can take an image for two things.
+"""
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
+from functools import cached_property
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from detector_bench.errors import DataError, IncompletePredictionsError
-from detector_bench.evaluation.counting import (
+from detector_bench.errors import ConfigError, DataError, IncompletePredictionsError, Problem
+from detector_bench.evaluation.image_index import (
+    NULL,
     ImageIndex,
     IntArray,
     LabelledImages,
-    check_names,
+    codes,
+    first_words,
     human_label_codes,
-    rows_of_attribute,
-    verdict_codes,
 )
-from detector_bench.evaluation.encoding import NULL, codes, words_in_order
-from detector_bench.evaluation.prediction_checks import Missing, incomplete_error
-from detector_bench.vocabulary import Attribute, attribute_named
+from detector_bench.metrics.joint_verdicts import Codes, JointVerdicts
+from detector_bench.vocabulary import ALL, GROUND_TRUTH, Attribute, Status, attribute_named
+
+_LISTED_PER_KIND = 20
+"""Mistakes of one kind in one detector's predictions; more are only counted."""
+
+_ONE_ROW = "one row per image and attribute; an interrupted run leaves more, run `detector-bench run` again"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False)
 class ImageVerdicts:
-    """One detector's verdicts on one attribute, an entry for every image of the set."""
+    """The verdicts of all detectors that judge an attribute; arrays have an entry for each image of the set."""
 
-    detector: str
+    index: ImageIndex
     attribute: Attribute
     truth: IntArray
-    """Position of the human label in `attribute.labels`; `NULL` where there is none."""
-    verdict: IntArray
-    """A class, K for filtered, K + 1 for no verdict."""
-    label: IntArray
-    """The class that is stored, also of filtered images; `NULL` where none is."""
-    score: NDArray[np.float64]
-    """The stored score; NaN where there is none."""
-    reason: IntArray
-    """Why the image was filtered or failed: position in `reasons`; `NULL` where nothing is stored."""
-    reasons: tuple[str, ...]
-    """The reasons' first words, without the detail after the colon."""
+    """`[image]`: position of the human label in `attribute.labels`; `NULL` where there is none. Photos that no T2I
+    model made have theirs, too; numbers are of `labelled` images alone."""
+    detectors: tuple[str, ...]
+    verdicts: Codes
+    """`[detector, image]`: a class, K for filtered, K + 1 for an error, `NULL` where it was never run."""
+    tables: tuple[pa.Table, ...]
+    """Each detector's predictions."""
+
+    @classmethod
+    def read(
+        cls,
+        image_set: LabelledImages,
+        predictions: Mapping[str, pa.Table],
+        *,
+        attribute: str,
+        index: ImageIndex | None = None,
+        allow_incomplete: bool = False,
+        needs_labels: bool = True,
+    ) -> Self:
+        """Read the verdicts on one attribute.
+
+        Args:
+            image_set: images, prompts and human labels.
+            predictions: by detector, rows as in `schema.PREDICTIONS`; only image_id, attribute, status and label
+                are read here. Detectors without a row for the attribute are not in the result.
+            attribute: which one.
+            index: of the image set, where it serves several attributes.
+            allow_incomplete: leave labelled images without a prediction as they are, instead of raising.
+            needs_labels: False: an attribute without human labels has none here, instead of an error being raised.
+
+        Raises:
+            ConfigError: the image set has no labels for the attribute, or a detector bears a reserved name.
+            DataError: a prediction about an unknown image, two about the same one, an unknown status, a clear
+                image without a label or with a label that is no class of the attribute; all of them at once.
+            IncompletePredictionsError: a labelled image without a prediction; one without a T2I model needs none.
+        """
+        index = index or ImageIndex.of(image_set)
+        check_names(image_set, predictions, attributes=[attribute] if needs_labels else [])
+        kind = attribute_named(attribute)
+        truth = np.full(len(index.cells), NULL, dtype=np.int64)
+        if attribute in image_set.attributes:
+            truth = human_label_codes(image_set, index, kind)
+
+        def lay_out(name: str) -> _LaidOut | None:
+            return _lay_out(index, predictions[name], detector=name, attribute=kind)
+
+        # Arrow and numpy let go of the interpreter for most of it.
+        with ThreadPoolExecutor(max_workers=os.cpu_count()) as threads:
+            laid_out = [each for each in threads.map(lay_out, predictions) if each is not None]
+        if problems := [problem for each in laid_out for problem in each.problems]:
+            raise DataError(problems)
+        verdicts = [np.zeros((0, len(truth)), dtype=np.int8), *(each.verdicts[np.newaxis] for each in laid_out)]
+        found = cls(
+            index=index,
+            attribute=kind,
+            truth=truth,
+            detectors=tuple(each.detector for each in laid_out),
+            verdicts=np.concatenate(verdicts),
+            tables=tuple(predictions[each.detector] for each in laid_out),
+        )
+        if not allow_incomplete:
+            found._check_complete()
+        return found
 
     @property
-    def filtered(self) -> NDArray[np.bool_]:
-        """The images that the detector filtered."""
-        return np.equal(self.verdict, len(self.attribute.classes))
+    def labelled(self) -> NDArray[np.bool_]:
+        """`[image]`: which images numbers rest on: a T2I model made them, and they have a human label."""
+        labelled: NDArray[np.bool_] = (self.truth != NULL) & self.index.counted
+        return labelled
+
+    @property
+    def counted(self) -> Codes:
+        """`[detector, image]`: the verdicts as numbers have them: none (K + 1) also where it was never run."""
+        return np.where(self.verdicts == NULL, np.int8(len(self.attribute.classes) + 1), self.verdicts)
 
     @property
     def clear(self) -> NDArray[np.bool_]:
-        """The images that the detector kept."""
-        return np.less(self.verdict, len(self.attribute.classes))
+        """`[detector, image]`: the images that the detector kept."""
+        return np.not_equal(self.verdicts, NULL) & (self.verdicts < len(self.attribute.classes))
+
+    @property
+    def filtered(self) -> NDArray[np.bool_]:
+        """`[detector, image]`: the images that the detector filtered."""
+        return np.equal(self.verdicts, len(self.attribute.classes))
+
+    @property
+    def has_judged(self) -> NDArray[np.bool_]:
+        """`[detector]`: whether it judged any image; one whose table is empty did not."""
+        judged: NDArray[np.bool_] = (self.verdicts != NULL).any(axis=1)
+        return judged
+
+    @cached_property
+    def named(self) -> Codes:
+        """`[detector, image]`: the class that is stored, also with a filtered image; `NULL` where none is."""
+        classes = self.attribute.classes
+        return self._by_detector(
+            lambda place: np.maximum(codes(self.column("label", place), classes), NULL), dtype=np.int8
+        )
+
+    def numbers(self, name: str) -> NDArray[np.float64]:
+        """A column of numbers, such as `score`: `[detector, image]`; NaN where there is none."""
+
+        def of_detector(place: int) -> NDArray[np.float64]:
+            if name not in self.tables[place].column_names:
+                return np.full(len(self.truth), np.nan)
+            found: NDArray[np.float64] = self.column(name, place).cast(pa.float64()).to_numpy()
+            return found
+
+        return self._by_detector(of_detector, dtype=np.float64)
+
+    def reasons(self, place: int) -> tuple[IntArray, tuple[str, ...]]:
+        """Why a detector filtered images or failed: `[image]`, and the words that these codes stand for; see
+        `first_words`."""
+        return first_words(self.column("reason", place))
+
+    def column(self, name: str, place: int) -> pa.ChunkedArray:
+        """A column of a detector's table in the order of the images; null where it was never run."""
+        rows = self._rows[place]
+        return self.tables[place][name].take(pa.array(rows, mask=rows == NULL))
+
+    @cached_property
+    def _rows(self) -> NDArray[np.int32]:
+        """`[detector, image]`: the image's row in the detector's table; `NULL` where there is none."""
+
+        def of_detector(place: int) -> NDArray[np.int32]:
+            judging = np.flatnonzero(_judges(self.tables[place], self.attribute.name))
+            rows = np.full(len(self.truth), NULL, dtype=np.int32)
+            rows[self.index.positions(self.tables[place]["image_id"].take(pa.array(judging)))] = judging
+            return rows
+
+        return self._by_detector(of_detector, dtype=np.int32)
+
+    def joint(self) -> JointVerdicts:
+        """The labelled images alone; where a detector was never run it has no verdict."""
+        labelled = self.labelled
+        return JointVerdicts(
+            truth=self.truth[labelled].astype(np.int8),
+            verdicts=self.counted[:, labelled],
+            pair=self.index.cells[labelled],
+            t2i_models=len(self.index.t2i_models),
+            scopes=self.index.scopes,
+            classes=len(self.attribute.classes),
+        )
+
+    def _by_detector(self, of_detector: Callable[[int], NDArray[Any]], *, dtype: type) -> NDArray[Any]:
+        found: NDArray[Any] = np.empty(self.verdicts.shape, dtype=dtype)
+        for place in range(len(self.detectors)):
+            found[place] = of_detector(place)
+        return found
+
+    def _check_complete(self) -> None:
+        labelled = self.labelled
+        lines = []
+        for detector, absent in zip(self.detectors, labelled & (self.verdicts == NULL), strict=True):
+            if absent.any():
+                first = self.index.image_ids[int(absent.argmax())].as_py()
+                lines.append(
+                    f"  {detector}: {absent.sum():,} of {labelled.sum():,} labelled images without a prediction,"
+                    f" the first is {first!r}"
+                )
+        if lines:
+            head = f"the predictions of {self.attribute.name} do not cover the image set:"
+            advice = (
+                "run `detector-bench run` again: it judges only what is missing; or leave these images out"
+                " of the numbers with --allow-incomplete"
+            )
+            raise IncompletePredictionsError("\n".join([head, *lines, advice]))
 
 
-def image_verdicts(
-    image_set: LabelledImages,
-    index: ImageIndex,
-    table: pa.Table,
-    *,
-    detector: str,
-    attribute: str,
-    allow_incomplete: bool = False,
-) -> ImageVerdicts | None:
-    """Lay a detector's predictions out by image; None if it does not judge the attribute.
-
-    Args:
-        image_set: images, prompts and human labels.
-        index: of the image set.
-        table: rows as in `schema.PREDICTIONS`, `reason` and `score` included.
-        detector: whose they are.
-        attribute: which one to look at.
-        allow_incomplete: images without a prediction have no verdict, instead of an error being raised.
+def check_names(
+    image_set: LabelledImages, predictions: Mapping[str, pa.Table], *, attributes: Sequence[str]
+) -> None:
+    """Check that the attributes have labels and that no detector bears a reserved name.
 
     Raises:
-        ConfigError: no labels for the attribute, or a reserved detector name.
-        DataError: as in `count_verdicts`.
-        IncompletePredictionsError: a labelled image without a prediction.
+        ConfigError: one of them does not hold.
     """
-    check_names(image_set, {detector: table}, attributes=[attribute])
-    kind = attribute_named(attribute)
-    truth = np.where(index.counted, human_label_codes(image_set, index, kind), NULL)
-    rows = rows_of_attribute(table, attribute)
-    if rows.num_rows == 0:
+    for attribute in attributes:
+        attribute_named(attribute)
+        if attribute not in image_set.attributes:
+            known = ", ".join(image_set.attributes) or "none"
+            raise ConfigError(f"the image set has no human labels for {attribute!r} (it has: {known})")
+    for reserved in (ALL, GROUND_TRUTH):
+        if reserved in predictions:
+            raise ConfigError(f"no detector may be called {reserved!r}: metric tables use that name themselves")
+
+
+def rows_of_attribute(table: pa.Table, attribute: str) -> pa.Table:
+    """The rows of a prediction table that judge an attribute."""
+    wanted = _judges(table, attribute)
+    return table if wanted.all() else table.filter(pa.array(wanted))
+
+
+def _judges(table: pa.Table, attribute: str) -> NDArray[np.bool_]:
+    return np.equal(codes(table["attribute"], [attribute]), 0)
+
+
+class _LaidOut(NamedTuple):
+    """One detector's verdicts, `[image]`, and what is wrong with its predictions."""
+
+    detector: str
+    verdicts: Codes
+    problems: list[Problem]
+
+
+def _lay_out(index: ImageIndex, table: pa.Table, *, detector: str, attribute: Attribute) -> _LaidOut | None:
+    """None if the detector does not judge the attribute."""
+    judging = rows_of_attribute(table, attribute.name)
+    if table.num_rows and not judging.num_rows:
         return None
-    verdict, problems = verdict_codes(index, rows, detector=detector, attribute=kind)
-    if problems:
-        raise DataError(problems)
-    absent = (truth != NULL) & (verdict == NULL)
-    if absent.any() and not allow_incomplete:
-        raise _incomplete(index, absent, detector=detector, attribute=attribute, labelled=truth != NULL)
-    position = index.positions(rows["image_id"])
-    images = len(truth)
-    label = np.full(images, NULL, dtype=np.int64)
-    label[position] = np.maximum(codes(rows["label"], kind.classes), NULL)
-    score = np.full(images, np.nan)
-    score[position] = rows["score"].to_numpy(zero_copy_only=False)
-    reason_of_row, reasons = first_words(rows["reason"])
-    reason = np.full(images, NULL, dtype=np.int64)
-    reason[position] = reason_of_row
-    no_verdict = len(kind.classes) + 1
-    return ImageVerdicts(
-        detector, kind, truth, np.where(verdict == NULL, no_verdict, verdict), label, score, reason, reasons
+    classes, statuses = attribute.classes, [status.value for status in Status]
+    position = index.positions(judging["image_id"])
+    status, label = codes(judging["status"], statuses), codes(judging["label"], classes)
+    clear = status == statuses.index(Status.CLEAR)
+    repeated = _repeated(position, images=len(index.cells))
+    needs_class = f"a clear image needs a class of {attribute.name}"
+    mistakes = (
+        _Mistake(position == NULL, "image_id", "not an image of the set", "an image_id of the image set"),
+        _Mistake(repeated, "image_id", f"predicted more than once for {attribute.name}", _ONE_ROW),
+        _Mistake(status < 0, "status", "unknown status", ", ".join(statuses)),
+        _Mistake(clear & (label < 0), "label", needs_class, ", ".join(classes)),
     )
+    problems = [problem for each in mistakes for problem in each.problems(judging, detector)]
+    verdicts = np.full(len(index.cells), NULL, dtype=np.int8)
+    if not problems:
+        filtered = status == statuses.index(Status.FILTERED)
+        verdicts[position] = np.select([clear, filtered], [label, len(classes)], len(classes) + 1)
+    return _LaidOut(detector, verdicts, problems)
 
 
-def first_words(column: Any) -> tuple[IntArray, tuple[str, ...]]:
-    """Reasons without the detail after the first colon.
-
-    Args:
-        column: pandas Series or Arrow column of texts.
-
-    Returns:
-        For each row the position of its first word (`NULL` for an empty cell or text), and the first words.
-    """
-    texts = words_in_order(column)
-    words = tuple(dict.fromkeys(text.partition(":")[0].strip() for text in texts if text))
-    word_of_text = [words.index(text.partition(":")[0].strip()) if text else NULL for text in texts]
-    # One entry more than there are texts: an empty cell has code -1, the last.
-    return np.array([*word_of_text, NULL], dtype=np.int64)[codes(column, texts)], words
+def _repeated(position: IntArray, *, images: int) -> NDArray[np.bool_]:
+    """Rows about an image that an earlier row is about already; rows about unknown images are left out."""
+    known = np.flatnonzero(position != NULL)
+    first = np.empty(images, dtype=np.intp)
+    first[position[known[::-1]]] = known[::-1]  # of several rows the last that is assigned stays
+    repeated = np.zeros(len(position), dtype=bool)
+    repeated[known] = first[position[known]] != known
+    return repeated
 
 
-def _incomplete(
-    index: ImageIndex, absent: NDArray[np.bool_], *, detector: str, attribute: str, labelled: NDArray[np.bool_]
-) -> IncompletePredictionsError:
-    missing = Missing(detector, images=int(absent.sum()), first=index.image_ids[int(absent.argmax())].as_py())
-    return incomplete_error(attribute, [missing], images=int(labelled.sum()))
+class _Mistake(NamedTuple):
+    """One kind of mistake in a detector's predictions."""
+
+    rows: NDArray[np.bool_]
+    """`[row]`: where it was made."""
+    column: str
+    message: str
+    accepted: str
+
+    def problems(self, table: pa.Table, detector: str) -> list[Problem]:
+        """Describe the mistakes so that they can be mended; beyond a number they are only counted."""
+        rows, file, column = np.flatnonzero(self.rows), f"predictions of {detector}", self.column
+        chosen = table.select(list(dict.fromkeys(["image_id", column]))).take(pa.array(rows[:_LISTED_PER_KIND]))
+        found = [
+            Problem(
+                file=file,
+                column=column,
+                message=self.message if column == "image_id" else f"image {record['image_id']!r}: {self.message}",
+                value="(empty)" if record[column] is None else record[column],
+                accepted=self.accepted,
+            )
+            for record in chosen.to_pylist()
+        ]
+        if (rest := len(rows) - _LISTED_PER_KIND) > 0:
+            message = f"... and {rest:,} more of this kind ({self.message})"
+            found.append(Problem(file=file, column=column, message=message))
+        return found

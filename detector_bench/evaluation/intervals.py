@@ -24,7 +24,7 @@ from detector_bench.evaluation.interval_names import (
 from detector_bench.evaluation.scatter import Method, Scatter
 from detector_bench.evaluation.scores import PromptCells, ScoreTable
 from detector_bench.metrics import NClear, human_as_detector, metric_info, prompt_bias_error_interval
-from detector_bench.metrics.bootstrap import Resampled, Unit, leave_one_prompt_out, resample
+from detector_bench.metrics.bootstrap import Resampled, Unit, leave_one_prompt_out, resample, spread_factors
 from detector_bench.metrics.correction_bias import model_bias_score_error_bias
 from detector_bench.metrics.counts import CountArray, FloatArray, divide
 from detector_bench.metrics.intervals import (
@@ -38,7 +38,6 @@ from detector_bench.metrics.intervals import (
 )
 from detector_bench.metrics.jackknife import acceleration_of_images, acceleration_of_prompts
 from detector_bench.metrics.resampling import own_weight
-from detector_bench.metrics.sampling_distribution import spread_factors
 
 FEWEST_IMAGES_FOR_PERCENTILES = 400
 """In a scope; percentiles and BCa intervals of fewer hold too seldom (docs/uncertainty.md)."""

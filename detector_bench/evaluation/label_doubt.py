@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -12,13 +12,18 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from detector_bench.dataset.consensus import ALL_AGREE, DAWID_SKENE
-from detector_bench.evaluation.annotators import AnnotatedImages, annotators_labels
-from detector_bench.evaluation.counting import ImageIndex, IntArray
-from detector_bench.evaluation.encoding import NULL
-from detector_bench.evaluation.estimated_labels import check_identified, estimated_labels
+from detector_bench.errors import ConfigError
+from detector_bench.evaluation.image_index import (
+    NULL,
+    AnnotatedImages,
+    ImageIndex,
+    IntArray,
+    annotators_labels,
+)
 from detector_bench.evaluation.intervals import Intervals
 from detector_bench.evaluation.metric_table import evaluate
 from detector_bench.metrics import NClear
+from detector_bench.metrics.dawid_skene import AnnotatorModel, dawid_skene
 from detector_bench.metrics.headline import HEADLINE_METRICS
 from detector_bench.vocabulary import ALL, Attribute, attribute_named
 from detector_bench.vocabulary.columns import LABEL_DOUBT_COLUMNS
@@ -32,6 +37,13 @@ FEWEST_ANNOTATORS = 2
 MIN_SHARE = 0.9
 """An annotator who labelled a smaller share of the labelled images has no numbers: they would differ from the
 consensus's by the images as much as by the labels."""
+
+LABELS_NEEDED = 3
+"""On one image, by different people: with two, many sets of error rates explain the labels equally well."""
+
+FEWEST_IMAGES = 20
+"""So many images need three labels or more; and an annotator who labelled fewer shares one confusion matrix with
+all others who did: nobody's own error rates can be read off a handful of labels."""
 
 _COUNTS = ("images", "images_error", "images_not_run")
 """How many images a number rests on, and what a reader needs to see that a detector could not run."""
@@ -56,7 +68,7 @@ def label_doubt(
       this person called low-quality, not what two people could not agree on.
     - `all_agree`: the images that at least two people labelled, all of them alike. These are the easy ones, so
       detectors look better on them; where an adjudicator had to decide, they did not agree.
-    - `dawid_skene`, if asked for: the likeliest true label, see `evaluation.estimated_labels`.
+    - `dawid_skene`, if asked for: the likeliest true label, see `estimated_labels`.
 
     None of them is the truth, and neither is the consensus, whose numbers are the metric table's. The adjudicator
     is no annotator here. An attribute has rows where at least two people labelled one image.
@@ -127,7 +139,7 @@ def other_truths(
             yield name, truth
     yield ALL_AGREE, _agreed(together)
     if estimate == DAWID_SKENE and (estimated := estimated_labels(given, index, attribute)) is not None:
-        yield DAWID_SKENE, estimated.label
+        yield DAWID_SKENE, estimated.model.label
 
 
 def _agreed(given: IntArray) -> IntArray:
@@ -164,3 +176,72 @@ def _headline(metrics: pd.DataFrame) -> pd.DataFrame:
     # Categories differ between annotators, whose tables are joined.
     words = rows.select_dtypes("category").columns
     return rows.astype(dict.fromkeys(words, "str"))
+
+
+class EstimatedLabels(NamedTuple):
+    """What the model makes of one attribute's labels."""
+
+    model: AnnotatorModel
+    annotators: tuple[str, ...]
+    """Everybody with a confusion matrix of their own, in the model's order. If the model has one more, it is that
+    of all who labelled too few images."""
+
+
+def estimated_labels(
+    given: Mapping[str, IntArray], index: ImageIndex, attribute: Attribute
+) -> EstimatedLabels | None:
+    """Estimate the true label of each image; see `metrics.dawid_skene` for the model and its assumption.
+
+    Labels on photos that were only edited do not take part.
+
+    Args:
+        given: by annotator, see `annotators_labels`.
+        index: of the image set.
+        attribute: which one.
+
+    Returns:
+        None where the error rates are not identified: too few images have three labels or more.
+    """
+    if _well_labelled(given, index) < FEWEST_IMAGES:
+        return None
+    names = list(given)
+    labels = np.where(index.counted, np.stack(list(given.values())), NULL)
+    has_few = (labels != NULL).sum(axis=1) < FEWEST_IMAGES
+    own = [name for name, few in zip(names, has_few, strict=True) if not few]
+    place = np.where(has_few, len(own), np.cumsum(~has_few) - 1)
+    annotator, image = np.nonzero(labels != NULL)
+    model = dawid_skene(
+        place[annotator],
+        image,
+        labels[annotator, image],
+        annotators=len(own) + int(has_few.any()),
+        images=labels.shape[1],
+        labels=len(attribute.labels),
+    )
+    return EstimatedLabels(model, tuple(own))
+
+
+def check_identified(image_set: AnnotatedImages, attributes: Sequence[str]) -> None:
+    """Check that the labels of some attribute allow an estimate.
+
+    Raises:
+        ConfigError: none of them does; the message says what is missing.
+    """
+    index = ImageIndex.of(image_set)
+    found = []
+    for name in attributes:
+        given = annotators_labels(image_set, index, attribute_named(name))
+        if (labelled := _well_labelled(given, index)) >= FEWEST_IMAGES:
+            return
+        people = "1 person" if len(given) == 1 else f"{len(given)} people"
+        found.append(f"{name}: {labelled} such images, {people}")
+    raise ConfigError(
+        f"estimated_labels: dawid_skene needs {FEWEST_IMAGES} images or more that {LABELS_NEEDED} people "
+        f"labelled, as the errors of two cannot be told apart ({'; '.join(found)}); have a third person label the "
+        "images, or leave the setting out"
+    )
+
+
+def _well_labelled(given: Mapping[str, IntArray], index: ImageIndex) -> int:
+    labels = [(each != NULL) & index.counted for each in given.values()]
+    return int((np.sum(labels, axis=0) >= LABELS_NEEDED).sum()) if labels else 0

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
 from numpy.typing import NDArray
 
-from detector_bench.evaluation.counting import Counts, ImageIndex, LabelledImages, rows_of_attribute
-from detector_bench.evaluation.encoding import NULL
+from detector_bench.evaluation.image_index import NULL, ImageIndex, LabelledImages
+from detector_bench.evaluation.image_verdicts import ImageVerdicts
 from detector_bench.evaluation.intervals import Intervals
 from detector_bench.evaluation.scores import PromptCells, ScoreTable
 from detector_bench.metrics import Scopes, metric_info
@@ -53,38 +51,27 @@ class MeasuredValues:
     intervals: Intervals
 
     @classmethod
-    def of_predictions(
-        cls,
-        image_set: LabelledImages,
-        index: ImageIndex,
-        predictions: Mapping[str, pa.Table],
-        counts: Counts,
-        *,
-        intervals: Intervals,
+    def of_verdicts(
+        cls, image_set: LabelledImages, verdicts: ImageVerdicts, *, intervals: Intervals
     ) -> MeasuredValues | None:
         """Add up errors by detector, T2I model and prompt; None where no image of a T2I model has a human value.
 
         Args:
             image_set: only one with `measured` can have values.
-            index: of the image set.
-            predictions: by detector; without the column `value` a detector has measured nothing.
-            counts: of the attribute; its detectors have been checked, and are those of the sums.
+            verdicts: of the attribute; a detector without the column `value` has measured nothing.
             intervals: how the intervals of the study are found.
         """
-        attribute = counts.attribute
+        attribute, index = verdicts.attribute, verdicts.index
         if attribute.unit is None or not isinstance(image_set, MeasuredImages):
             return None
         human = image_set.measured(attribute.name)["value"].to_numpy(dtype=np.float64)
         used = np.isfinite(human) & (index.cells != NULL)
         if not used.any():
             return None
-        sums = [
-            _error_sums(index, human, used, _values(index, predictions[name], attribute.name))
-            for name in counts.detectors
-        ]
+        sums = [_error_sums(index, human, used, values) for values in verdicts.numbers(VALUE_COLUMN)]
         shape = (0, *index.shape)
         stacked = [np.stack(each) for each in zip(*sums, strict=True)] or [np.zeros(shape, dtype=np.int64)] * 6
-        return cls(ErrorSums(*stacked), counts.scopes, attribute.name == _IN_YEARS, intervals)
+        return cls(ErrorSums(*stacked), index.scopes, attribute.name == _IN_YEARS, intervals)
 
     def scope_scores(self) -> ScoreTable:
         """Metrics for every scope: `[detector, 1 + T2I models, 1 + categories, metric]`."""
@@ -136,16 +123,6 @@ class MeasuredValues:
 
 
 _ONE_PROMPT = Scopes.of_prompts([""])
-
-
-def _values(index: ImageIndex, table: pa.Table, attribute: str) -> NDArray[np.float64]:
-    """The detector's value of every image; NaN where there is none."""
-    values = np.full(len(index.image_ids), np.nan)
-    if VALUE_COLUMN in table.column_names:
-        rows = rows_of_attribute(table, attribute)
-        found = rows[VALUE_COLUMN].cast(pa.float64()).to_numpy()
-        values[index.positions(rows["image_id"])] = found
-    return values
 
 
 def _error_sums(

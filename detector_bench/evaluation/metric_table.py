@@ -13,13 +13,9 @@ from numpy.typing import NDArray
 
 from detector_bench.errors import ConfigError
 from detector_bench.evaluation.confusion import confusion_table
-from detector_bench.evaluation.counting import (
-    Counts,
-    ImageIndex,
-    LabelledImages,
-    check_names,
-    count_attribute,
-)
+from detector_bench.evaluation.counting import Counts
+from detector_bench.evaluation.image_index import ImageIndex, LabelledImages
+from detector_bench.evaluation.image_verdicts import ImageVerdicts, check_names
 from detector_bench.evaluation.intervals import Intervals, IntervalScores
 from detector_bench.evaluation.measured_values import MeasuredValues
 from detector_bench.evaluation.scores import (
@@ -133,10 +129,11 @@ def evaluate_with_confusion(
     intervals = intervals or Intervals(method="none")
     confusion = []
     for attribute in chosen:
-        counts = count_attribute(
-            image_set, index, predictions, attribute=attribute, allow_incomplete=allow_incomplete
+        verdicts = ImageVerdicts.read(
+            image_set, predictions, attribute=attribute, index=index, allow_incomplete=allow_incomplete
         )
-        measured = MeasuredValues.of_predictions(image_set, index, predictions, counts, intervals=intervals)
+        counts = Counts.of(verdicts)
+        measured = MeasuredValues.of_verdicts(image_set, verdicts, intervals=intervals)
         _add_attribute(rows, counts, measured, n_clear=n_clear, intervals=intervals)
         confusion.append(confusion_table(counts))
     return Evaluation(rows.table(), pd.concat(confusion, ignore_index=True))

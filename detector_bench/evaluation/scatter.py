@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from detector_bench.metrics import MetricInfo
-from detector_bench.metrics.bootstrap import Unit
+from detector_bench.metrics.bootstrap import Unit, sampling_distribution
 from detector_bench.metrics.counts import FloatArray
 from detector_bench.metrics.intervals import (
     ENOUGH_FOR_PERCENTILES,
@@ -21,7 +21,6 @@ from detector_bench.metrics.intervals import (
     standard_error_interval,
     stretched,
 )
-from detector_bench.metrics.sampling_distribution import sampling_distribution
 
 Method: TypeAlias = Literal["score", "percentile", "bca", "none"]
 

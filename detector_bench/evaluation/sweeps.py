@@ -19,9 +19,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from detector_bench.errors import ConfigError
-from detector_bench.evaluation.counting import ImageIndex, IntArray, LabelledImages, rows_of_attribute
-from detector_bench.evaluation.encoding import NULL
-from detector_bench.evaluation.image_verdicts import ImageVerdicts, image_verdicts
+from detector_bench.evaluation.image_index import NULL, IntArray, LabelledImages
+from detector_bench.evaluation.image_verdicts import ImageVerdicts, rows_of_attribute
 from detector_bench.evaluation.swept_metrics import SWEPT
 from detector_bench.metrics import NClear, Scopes
 from detector_bench.vocabulary import ALL, Attribute
@@ -119,23 +118,23 @@ def sweep_counts(
         ConfigError: the detector stores no score, or does not judge the attribute.
         DataError, IncompletePredictionsError: as in `count_verdicts`.
     """
-    index = ImageIndex.of(image_set)
-    found = image_verdicts(
-        image_set, index, table, detector=detector, attribute=attribute, allow_incomplete=allow_incomplete
+    found = ImageVerdicts.read(
+        image_set, {detector: table}, attribute=attribute, allow_incomplete=allow_incomplete
     )
-    if found is None:
+    if not found.has_judged.any():
         raise ConfigError(f"{detector} does not judge {attribute!r}")
-    if not (found.clear & ~np.isnan(found.score)).any():
+    score = found.numbers("score")[0]
+    if not (found.clear[0] & ~np.isnan(score)).any():
         raise ConfigError(f"{detector} has no stored score for {attribute!r}: there is nothing to sweep")
     return Sweep(
         detector=detector,
         attribute=found.attribute,
-        t2i_models=index.t2i_models,
+        t2i_models=found.index.t2i_models,
         thresholds=thresholds,
-        counts=_counts(index, found, thresholds),
-        category_of_prompt=index.scopes.category_of_prompt,
-        known_above=_known_above(found),
-        without_score=int((found.clear & np.isnan(found.score) & (found.truth != NULL)).sum()),
+        counts=_counts(found, score, thresholds),
+        category_of_prompt=found.index.scopes.category_of_prompt,
+        known_above=_known_above(found, score),
+        without_score=int((found.clear[0] & np.isnan(score) & found.labelled).sum()),
     )
 
 
@@ -171,23 +170,24 @@ def sweep_table(sweep: Sweep, *, n_clear: NClear = "detector") -> pd.DataFrame:
     return table.loc[order, list(SWEEP_COLUMNS)].reset_index(drop=True)
 
 
-def _counts(index: ImageIndex, found: ImageVerdicts, thresholds: NDArray[np.float64]) -> IntArray:
+def _counts(found: ImageVerdicts, score: NDArray[np.float64], thresholds: NDArray[np.float64]) -> IntArray:
     """Cumulative counts over how many thresholds an image reaches."""
     if np.any(np.diff(thresholds) <= 0):
         raise ValueError("thresholds must ascend")
+    (clear,), (filtered,), (label,), index = found.clear, found.filtered, found.named, found.index
     classes, labels, steps = len(found.attribute.classes), len(found.attribute.labels), len(thresholds)
     # How many thresholds keep the image: of an image without a score all of them, if the run kept it.
-    reached = np.searchsorted(thresholds, np.nan_to_num(found.score, nan=-np.inf), side="right")
-    reached = np.where(found.clear & np.isnan(found.score), steps, reached)
-    can_be_kept = (found.clear | found.filtered) & (found.label != NULL)
-    brought_back = found.filtered & np.isnan(found.score)
+    reached = np.searchsorted(thresholds, np.nan_to_num(score, nan=-np.inf), side="right")
+    reached = np.where(clear & np.isnan(score), steps, reached)
+    can_be_kept = (clear | filtered) & (label != NULL)
+    brought_back = filtered & np.isnan(score)
     reached = np.where(can_be_kept & ~brought_back, reached, 0)
     by_reach = index.count(
-        (found.truth, labels), (np.where(can_be_kept, found.label, NULL), classes), (reached, steps + 1)
+        (found.truth, labels), (np.where(can_be_kept, label, NULL), classes), (reached, steps + 1)
     )[..., :labels, :classes, : steps + 1]
     # Threshold number i keeps the images that reach more than i of them.
     kept = np.moveaxis(by_reach[..., ::-1].cumsum(axis=-1)[..., ::-1][..., 1:], -1, 0)
-    judged = index.count((found.truth, labels), (found.verdict, labels))[..., :labels, :labels]
+    judged = index.count((found.truth, labels), (found.counted[0], labels))[..., :labels, :labels]
     counts = np.zeros((steps, *judged.shape), dtype=np.int64)
     counts[..., :classes] = kept
     counts[..., classes] = judged[..., :-1].sum(axis=-1) - kept.sum(axis=-1)
@@ -195,18 +195,19 @@ def _counts(index: ImageIndex, found: ImageVerdicts, thresholds: NDArray[np.floa
     return counts
 
 
-def _known_above(found: ImageVerdicts) -> float:
+def _known_above(found: ImageVerdicts, score: NDArray[np.float64]) -> float:
     """The highest score that the run's own threshold filtered.
 
     An image was filtered by the threshold if its reason is `uncertain` and its score lies below that of every
     image that was kept. Others are uncertain for another reason, as with a prompt for "uncertain", and no
     threshold brings them back.
     """
-    if _UNCERTAIN not in found.reasons:
+    reason, reasons = found.reasons(0)
+    if _UNCERTAIN not in reasons:
         return -np.inf
-    uncertain = found.filtered & (found.reason == found.reasons.index(_UNCERTAIN)) & (found.label == NULL)
-    scores = found.score[uncertain & ~np.isnan(found.score)]
-    scores = scores[scores < np.nanmin(found.score[found.clear])]
+    uncertain = found.filtered[0] & (reason == reasons.index(_UNCERTAIN)) & (found.named[0] == NULL)
+    scores = score[uncertain & ~np.isnan(score)]
+    scores = scores[scores < np.nanmin(score[found.clear[0]])]
     return float(scores.max()) if scores.size else -np.inf
 
 

@@ -7,7 +7,7 @@ from typing import Self
 
 import numpy as np
 
-from detector_bench.evaluation.counting import IntArray
+from detector_bench.evaluation.image_index import IntArray
 from detector_bench.evaluation.prompt_folds import Places, drawn_prompts, prompt_folds, without_fold
 from detector_bench.evaluation.sweeps import Sweep
 from detector_bench.evaluation.swept_metrics import SweptMetric, distance_from_best

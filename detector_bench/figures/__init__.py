@@ -1,7 +1,7 @@
 """The paper's figures, drawn from the result folder of a finished study.
 
 Each figure is a module with one function `draw(study, *, width)`; it takes its numbers from the metric table and
-computes none that stand there. All look alike through `style`. matplotlib (extra `figures`) is imported when the
+computes none that stand there. All look alike through `drawing`. matplotlib (extra `figures`) is imported when the
 first figure is drawn.
 """
 

@@ -6,9 +6,10 @@ Files are equal each time.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, get_args
 
@@ -17,7 +18,7 @@ from detector_bench.installation import require
 from detector_bench.metrics.bootstrap import Unit
 from detector_bench.results.finished_study import FinishedStudy
 from detector_bench.results.metric_lookup import Number
-from detector_bench.tables.table import ethics_note
+from detector_bench.tables.table import ethics_note, with_names
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -253,6 +254,33 @@ class Drawing:
     """One paragraph: what is shown, n, intervals, what is left out, and what the numbers are not."""
 
 
+def with_display_names(drawing: Drawing, names: Mapping[str, str]) -> Drawing:
+    """The drawing with other names for detectors and T2I models, before it is laid out.
+
+    Args:
+        drawing: a finished one.
+        names: what to write, by plain name.
+    """
+    from matplotlib.text import Text
+    from matplotlib.ticker import FixedFormatter, FuncFormatter
+
+    if not names:
+        return drawing
+    for text in drawing.figure.findobj(Text):
+        text.set_text(with_names(text.get_text(), names))
+    for axes in drawing.figure.axes:
+        for axis in (axes.xaxis, axes.yaxis):
+            # The words of an axis are asked for anew whenever it is drawn.
+            words = axis.get_major_formatter()
+            if isinstance(words, FuncFormatter | FixedFormatter):
+                axis.set_major_formatter(partial(_named_word, words, names))
+    return Drawing(drawing.figure, with_names(drawing.caption, names))
+
+
+def _named_word(words: Callable[[float, int], str], names: Mapping[str, str], place: float, position: int) -> str:
+    return with_names(words(place, position), names)
+
+
 def caption(*sentences: str, attribute: str, notes: Iterable[tuple[str, str]] = ()) -> str:
     """Put a caption together.
 
@@ -338,5 +366,5 @@ def left_out_notes(numbers: Iterable[tuple[str, Number]], *, what: str) -> list[
 
 
 def counted(count: float, thing: str) -> str:
-    """`1 image`, `6,000 images`."""
+    """A count with its noun, in the plural where needed: `1 image`, `6,000 images`."""
     return f"{count:,.0f} {thing}" if count == 1 else f"{count:,.0f} {thing}s"

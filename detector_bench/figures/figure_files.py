@@ -12,7 +12,16 @@ from typing import NamedTuple
 
 from detector_bench.atomic_files import write_text
 from detector_bench.errors import ConfigError, DetectorBenchError, nearest_hint
-from detector_bench.figures.drawing import FORMATS, WIDTHS, Drawing, Format, Width, paper_style, save
+from detector_bench.figures.drawing import (
+    FORMATS,
+    WIDTHS,
+    Drawing,
+    Format,
+    Width,
+    paper_style,
+    save,
+    with_display_names,
+)
 from detector_bench.installation import require
 from detector_bench.results.finished_study import FinishedStudy
 
@@ -44,7 +53,7 @@ def figures_of(study: FinishedStudy) -> tuple[str, ...]:
 
 
 class WrittenFigures(NamedTuple):
-    """What came of drawing."""
+    """The files that were written, and the figures that could not be drawn."""
 
     files: list[Path]
     not_drawn: dict[str, str]
@@ -70,6 +79,7 @@ def draw_figure(study: FinishedStudy, name: str, *, width: Width = "double") -> 
     module = import_module(f"detector_bench.{place}")
     with paper_style():
         drawing: Drawing = module.draw(study, width=width)
+        drawing = with_display_names(drawing, study.results.study.get("display_names") or {})
         # Laid out here, once, and not anew for every format.
         if (layout := drawing.figure.get_layout_engine()) is not None:
             layout.execute(drawing.figure)

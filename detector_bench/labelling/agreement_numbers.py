@@ -14,7 +14,13 @@ from detector_bench.dataset import ImageSet
 from detector_bench.labelling.label_table import GivenLabel
 from detector_bench.labelling.questions import Question
 from detector_bench.metrics import Score
-from detector_bench.metrics.agreement import cohen_kappa, fleiss_kappa, percent_agreement
+from detector_bench.metrics.agreement import (
+    cohen_kappa,
+    contingency,
+    fleiss_kappa,
+    label_counts,
+    percent_agreement,
+)
 from detector_bench.metrics.counts import CountArray, FloatArray
 from detector_bench.metrics.intervals import Interval
 from detector_bench.vocabulary import ALL
@@ -31,7 +37,7 @@ class Round(StrEnum):
     CALIBRATION = "calibration"
     """The items that everybody labels first, as they were labelled before their discussion."""
     AFTER = "after"
-    """All other items."""
+    """The items that are not part of the calibration round."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,15 +111,12 @@ class LabelsSideBySide:
     ) -> Agreement:
         """Agreement of two or more annotators."""
         chosen = self._chosen(part, t2i_model, category)
-        counts = np.zeros((chosen.sum(), len(self.question.labels)), dtype=np.int64)
-        for name in annotators:
-            codes = self._codes[name][chosen]
-            labelled = codes != _NO_LABEL
-            counts[labelled, codes[labelled]] += 1
+        labels = len(self.question.labels)
+        counts = label_counts([self._codes[name][chosen] for name in annotators], labels=labels)
         percent = percent_agreement(counts)
         if len(annotators) == 2:
-            contingency = self.confusion(*annotators, part=part, t2i_model=t2i_model, category=category)
-            kappa, interval = cohen_kappa(contingency), cohen_interval(contingency)
+            confusion = self.confusion(*annotators, part=part, t2i_model=t2i_model, category=category)
+            kappa, interval = cohen_kappa(confusion), cohen_interval(confusion)
         else:
             kappa, interval = fleiss_kappa(counts), fleiss_interval(counts)
         return _agreement(kappa, interval, percent)
@@ -139,10 +142,9 @@ class LabelsSideBySide:
         category: str = ALL,
     ) -> CountArray:
         """Images by the label of one annotator (rows) and of another (columns), in the order of the labels."""
-        size = len(self.question.labels)
-        rows, columns = self._codes[first], self._codes[second]
-        both = self._chosen(part, t2i_model, category) & (rows != _NO_LABEL) & (columns != _NO_LABEL)
-        return np.bincount(rows[both] * size + columns[both], minlength=size * size).reshape(size, size)
+        chosen = self._chosen(part, t2i_model, category)
+        rows, columns = self._codes[first][chosen], self._codes[second][chosen]
+        return contingency(rows, columns, labels=len(self.question.labels))
 
     def _chosen(self, part: Round, t2i_model: str, category: str) -> NDArray[np.bool_]:
         chosen = np.ones(len(self._in_calibration), dtype=bool)

@@ -63,7 +63,7 @@ class Entry(NamedTuple):
 
     @property
     def slot(self) -> Slot:
-        """What it is about."""
+        """What the entry is about: an item, or one question about an item where it is a decision."""
         item = self.item_id or ""
         return (item, str(self.content["question"])) if self.kind is Kind.DECISION else (item,)
 
@@ -74,7 +74,7 @@ class Entry(NamedTuple):
 
     @property
     def choices(self) -> dict[str, Choice]:
-        """The answers by question."""
+        """What was answered, by the question's name."""
         return {name: Choice(**choice) for name, choice in self.content.get("answers", {}).items()}
 
     @property
@@ -162,7 +162,7 @@ class History:
         return sorted(name for name, entries in self._timeline.items() if entries)
 
     def newest(self, annotator: str, slot: Slot) -> Entry | None:
-        """The entry that counts."""
+        """The entry that counts of an annotator's about one thing; None where there is none."""
         entries = self._live.get(annotator, {}).get(slot)
         return entries[-1] if entries else None
 

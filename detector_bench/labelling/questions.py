@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import Field, ValidationError, field_validator, model_validator
 
+from detector_bench.declarations import Declaration
 from detector_bench.errors import ConfigError, config_error_from, nearest_hint
 from detector_bench.vocabulary import ATTRIBUTES, LOW_QUALITY, LOW_QUALITY_REASONS, OTHERS
 
@@ -108,7 +109,7 @@ PAPER_CALIBRATION_IMAGES = 150
 LARGEST_CALIBRATION_SHARE = 0.1
 
 
-class DeskSettings(BaseModel):
+class DeskSettings(Declaration):
     """Settings of a labelling store; they are kept in it and cannot change, because the order of images and the
     meaning of "done" hang on them.
 
@@ -119,8 +120,6 @@ class DeskSettings(BaseModel):
         calibration_images: how many items every annotator labels first, to be discussed; 0 for none. Never more
             than a tenth of the items (rounded up), so that a small set keeps a part for independent labels.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     task: Task = Task.IMAGES
     attributes: tuple[str, ...] = ()

@@ -8,7 +8,10 @@ explains everything. Images with fewer than two labels say nothing about agreeme
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
+from numpy.typing import NDArray
 
 from detector_bench.metrics.counts import CountArray, Score, divide
 
@@ -92,6 +95,28 @@ def krippendorff_alpha(label_counts: CountArray) -> Score:
     equal = divide(used * (used - 1), labels - 1).sum()
     value = 1 - divide((total - 1) * (total - equal), total * total - (of_label * of_label).sum())
     return _score(value, label_counts, used)
+
+
+def label_counts(given: Sequence[NDArray[np.integer]], *, labels: int) -> CountArray:
+    """How many annotators gave each label, `[image, label]`.
+
+    Args:
+        given: by annotator, the position of each image's label; -1 where there is none.
+        labels: how many there are.
+    """
+    counts = np.zeros((len(given[0]), labels + 1), dtype=np.int64)
+    for of_images in given:
+        counts[np.arange(len(counts)), of_images] += 1  # an image without a label is counted in the last place
+    return counts[:, :labels]
+
+
+def contingency(first: NDArray[np.integer], second: NDArray[np.integer], *, labels: int) -> CountArray:
+    """Images by the label of one rater (rows) and of another (columns), positions as in `label_counts`.
+
+    Images without a label by one of them are in no cell.
+    """
+    both = (first >= 0) & (second >= 0)
+    return np.bincount(first[both] * labels + second[both], minlength=labels * labels).reshape(labels, labels)
 
 
 def one_against_rest(counts: CountArray, *, label: int, axes: tuple[int, ...] = (-1,)) -> CountArray:

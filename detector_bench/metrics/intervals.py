@@ -67,7 +67,7 @@ def score_interval(
         value: the metric itself, `[...]`.
         lowest: of the metric's range.
         highest: of the metric's range.
-        spread: see `metrics.sampling_distribution.spread_factors`; broadcasts against `[...]`.
+        spread: see `metrics.bootstrap.spread_factors`; broadcasts against `[...]`.
         images: how many images give the number at a bound, where no resample differs: 1 / the step that one image
             makes, `[...]`.
         at_most_images: the effective number cannot be larger than `images`, as where prompts are drawn, of which

@@ -12,6 +12,7 @@ from detector_bench.metrics.counts import CountArray, FloatArray
 from detector_bench.metrics.scopes import Scopes
 
 Codes = NDArray[np.int8]
+_Floats = NDArray[np.float32]
 
 
 @dataclass(frozen=True)
@@ -73,3 +74,102 @@ class JointVerdicts:
         return JointVerdicts(
             self.truth, self.verdicts[chosen], self.pair, self.t2i_models, self.scopes, self.classes
         )
+
+
+class Kinds:
+    """What is counted over all images of a scope, laid out for speed: for each detector (truth, verdict), and the
+    human labels.
+
+    Metrics over images do not ask in which class a low-quality image was put, nor for `others` and missing
+    verdicts, so that these share a kind or have none: 8 kinds in place of 16 for two classes.
+    """
+
+    def __init__(self, joint: JointVerdicts) -> None:
+        classes = joint.classes
+        cells = [(truth, verdict) for truth in range(classes) for verdict in range(classes + 1)]
+        self.cells = [*cells, (classes, 0), (classes, classes)]
+        self.detectors = joint.detectors
+        self.labels = classes + 2
+        self.size = len(self.cells) * self.detectors + self.labels
+        kind_of = np.full((self.labels, self.labels), -1)
+        for kind, cell in enumerate(self.cells):
+            kind_of[cell] = kind
+        kind_of[classes, :classes] = kind_of[classes, 0]
+        self._kind_of = kind_of
+
+    def of_images(self, truth: NDArray[np.int8], verdicts: NDArray[np.int8]) -> _Floats:
+        """Indicators `[image, kind]`; kinds by cell, then detector, the human labels last."""
+        indicators = np.zeros((truth.size, self.size), dtype=np.float32)
+        by_cell = indicators[:, : -self.labels].reshape(truth.size, len(self.cells), self.detectors)
+        found = self._kind_of[truth, verdicts].T
+        for kind in range(len(self.cells)):
+            by_cell[:, kind] = found == kind
+        indicators[:, -self.labels :] = truth[:, np.newaxis] == np.arange(self.labels)
+        return indicators
+
+    def counts(self, pooled: CountArray) -> CountArray:
+        """Count arrays `[..., detector, resample, truth, verdict]` of sums `[..., kind, resample]`."""
+        by_cell = pooled[..., : -self.labels, :].reshape(
+            *pooled.shape[:-2], len(self.cells), self.detectors, pooled.shape[-1]
+        )
+        shape = (self.labels, self.labels, *by_cell.shape[:-3], *by_cell.shape[-2:])
+        # Truth and verdict come first in memory, so that adding them up runs over long rows.
+        counts = np.zeros(shape, dtype=pooled.dtype)
+        for kind, cell in enumerate(self.cells):
+            counts[cell] = by_cell[..., kind, :, :]
+        return np.moveaxis(counts, (0, 1), (-2, -1))
+
+    def label_counts(self, pooled: CountArray) -> CountArray:
+        """Images of each human label, `[..., label, resample]`, of sums `[..., kind, resample]`."""
+        counts: CountArray = pooled[..., -self.labels :, :]
+        return counts
+
+
+@dataclass(frozen=True, slots=True)
+class ScopeSums:
+    """Adds up numbers of single pairs of T2I model and prompt, in many resamples, over the pairs of each scope."""
+
+    joint: JointVerdicts
+    blocks: NDArray[np.intp]
+    """`[pair]`: T2I model and category of each pair, never descending; see `resampling.Resampler`."""
+
+    def of_pairs(self, values: CountArray) -> CountArray:
+        """`[pair, ...]` to `[1 + T2I models, 1 + categories, ...]`; position 0 is "all"."""
+        return self.of_blocks(self._over_pairs(values))
+
+    def of_weighted_pairs(self, values: CountArray, weights: NDArray[np.float32]) -> CountArray:
+        """The same where every pair counts several times.
+
+        Args:
+            values: `[pair, ...]`.
+            weights: how often each pair counts, `[pair, resample]`.
+
+        Returns:
+            `[1 + T2I models, 1 + categories, ..., resample]`.
+        """
+        parts = np.zeros((self._count, *values.shape[1:], weights.shape[-1]))
+        for block in np.unique(self.blocks):
+            chosen = self.blocks == block
+            # Not in single precision: what is added up with other numbers beside it has to give the same sum.
+            parts[block] = np.tensordot(
+                values[chosen].astype(np.float64), weights[chosen].astype(np.float64), axes=(0, 0)
+            )
+        return self.of_blocks(parts)
+
+    def of_blocks(self, blocks: CountArray) -> CountArray:
+        """`[t2i_model x category, ...]` to `[1 + T2I models, 1 + categories, ...]`."""
+        values = blocks.reshape(self.joint.t2i_models, len(self.joint.scopes.categories), *blocks.shape[1:])
+        values = np.concatenate([values.sum(axis=1, keepdims=True), values], axis=1)
+        total: CountArray = np.concatenate([values.sum(axis=0, keepdims=True), values], axis=0)
+        return total
+
+    @property
+    def _count(self) -> int:
+        return self.joint.t2i_models * len(self.joint.scopes.categories)
+
+    def _over_pairs(self, values: CountArray) -> CountArray:
+        filled, starts = np.unique(self.blocks, return_index=True)
+        total = np.zeros((self._count, *values.shape[1:]))
+        if filled.size:
+            total[filled] = np.add.reduceat(values, starts, axis=0)
+        return total

@@ -72,7 +72,7 @@ def error_of_drawn_images(
 
     The squared distances from each prompt's own mean, pooled over N images of H pairs of T2I model and prompt, and
     divided by N (N - H): what the bootstrap of images within prompts comes to with endlessly many resamples, its
-    lost degrees of freedom given back (see `metrics.sampling_distribution`).
+    lost degrees of freedom given back (see `metrics.bootstrap`).
 
     Args:
         total: sum of the numbers that are averaged, `[..., t2i_model, prompt]`.

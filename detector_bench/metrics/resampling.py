@@ -1,29 +1,37 @@
-"""Draws of images with replacement within every prompt, reduced at once to the sums that the metrics need.
+"""What a resample is: images drawn again, with replacement within every prompt of every T2I model, and reduced at
+once to the sums that numbers are made of.
+
+Every number that has a resampled interval comes from here. `Resampler` draws for metrics and causes, from joint
+verdicts; `ImageSums` for whatever is added up of single images, as the scores of other benchmarks are;
+`prompt_weights` says how often each prompt is drawn where whole prompts are. All draw block by block
+(`over_blocks`), and every block has a stream of random numbers of its own: threads do not change what is drawn,
+and the first resamples of a longer series are those of a shorter one.
 
 **One borrowed image.** A prompt with 5 of 5 men has no scatter when its own images are drawn again, though the
-next 5 need not be men. So each prompt of n images is drawn from as if it had one image more, which is any image of
-its T2I model: every draw comes from there with probability 1 / (n + 1). For two equally frequent classes that is
-half an image of each, the pseudo-counts of Jeffreys' prior. Values stay what they are; only their scatter is found
-so. Prompts of more images than are drawn one by one do not borrow, and would hardly.
+next 5 need not be men. So `Resampler` draws from each prompt of n images as if it had one image more, which is
+any image of its T2I model: every draw comes from there with probability 1 / (n + 1). For two equally frequent
+classes that is half an image of each, the pseudo-counts of Jeffreys' prior. Values stay what they are; only their
+scatter is found so. Prompts of more images than are drawn one by one do not borrow, and would hardly. `ImageSums`
+draws each prompt's own images alone, one by one however many they are.
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from detector_bench.metrics.counts import CountArray, FloatArray, divide
-from detector_bench.metrics.image_kinds import Kinds
-from detector_bench.metrics.joint_verdicts import JointVerdicts
+from detector_bench.metrics.joint_verdicts import JointVerdicts, Kinds
+from detector_bench.metrics.normal_counts import Moments, NormalCounts
 
 RESAMPLES_PER_BLOCK = 50
-"""Each block of resamples has its own stream of random numbers, so threads do not change what is drawn."""
 
 LARGEST_DRAWN_ONE_BY_ONE = 64
 """Prompts with more images get normally distributed counts in place of drawn images."""
@@ -32,10 +40,47 @@ _LENDERS = 10
 """For each block of resamples so many images are found that a prompt may borrow; drawing anew for each resample
 takes twice as long."""
 
-_SMALL_VARIANCE = 1e-10
 _IMAGES_AT_ONCE = 50_000
 _Floats = NDArray[np.float32]
-_NOTHING: _Floats = np.empty(0, dtype=np.float32)
+
+Values: TypeAlias = Mapping[str, NDArray[Any]]
+"""Arrays by name, the axis `resample` last."""
+
+
+def over_blocks(
+    values_of_block: Callable[[int], tuple[Values, ...]], *, resamples: int, threads: int | None = None
+) -> tuple[dict[str, NDArray[Any]], ...]:
+    """Compute values for every block of `RESAMPLES_PER_BLOCK` resamples, and join them.
+
+    Args:
+        values_of_block: from a block's number to the values of its resamples, in one or several mappings.
+        resamples: how many are wanted; the last block's surplus is cut off.
+        threads: how many blocks are computed at once; None: as many as there are processors.
+    """
+    collected: tuple[dict[str, NDArray[Any]], ...] = ()
+    # The matrices are small: threads of the linear algebra library would only wait for each other.
+    with (
+        threadpool_limits(1, user_api="blas"),
+        ThreadPoolExecutor(threads or os.cpu_count() or 1) as pool,
+    ):
+        blocks = range(-(-resamples // RESAMPLES_PER_BLOCK))
+        for number, values in enumerate(pool.map(values_of_block, blocks)):
+            collected = collected or tuple({} for _ in values)
+            for kept, named in zip(collected, values, strict=True):
+                _put(kept, named, start=number * RESAMPLES_PER_BLOCK, resamples=resamples)
+    return collected
+
+
+def _put(kept: dict[str, NDArray[Any]], values: Values, *, start: int, resamples: int) -> None:
+    for name, value in values.items():
+        if name not in kept:
+            kept[name] = np.empty((*value.shape[:-1], resamples), dtype=value.dtype)
+        room = kept[name][..., start : start + value.shape[-1]]
+        room[...] = value[..., : room.shape[-1]]
+
+
+def _stream(seed: int, *key: int) -> np.random.Generator:
+    return np.random.Generator(np.random.SFC64(np.random.SeedSequence(seed, spawn_key=key)))
 
 
 class Sums(NamedTuple):
@@ -78,32 +123,40 @@ class _Lent(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class _Group:
-    """Pairs of T2I model and prompt of one block (T2I model and category) that are drawn together."""
+class _DrawnCounts:
+    """Pairs of T2I model and prompt with as many images each, drawn image by image."""
 
-    pairs: NDArray[np.intp]
-    block: int
     images: int
-    """How many each pair has; 0 where they differ, in normally distributed groups."""
+    """How many each pair has."""
     features: _Floats
-    """Drawn: indicators `[pair, feature and code, image]`. Normal: factors of the covariance, `[pair, feature,
-    feature]`."""
+    """Indicators `[pair, feature and code, image]`."""
     kinds: _Floats
-    """Drawn: indicators `[pair x image, kind]`. Normal: what each factor adds to the kinds, `[pair x feature,
-    kind]`."""
-    mean: _Floats
-    """Normal: mean of the features, `[pair, feature]`; drawn: empty."""
-    kinds_mean: _Floats
-    rest: _Floats
-    """Normal: factor of the covariance of the kinds that the features do not explain, `[kind, kind]`."""
-    codes: _Floats
-    """Normal: what each factor of the features adds to the codes, `[pair, detector, code, feature]`; drawn:
-    empty."""
-    codes_mean: _Floats
-    """Normal: `[pair, detector, code]`."""
-    codes_rest: _Floats
-    """Normal: factors of the covariance of a detector's codes that the features do not explain, `[pair, detector,
-    code, code]`."""
+    """Indicators `[pair x image, kind]`."""
+
+    @property
+    def to_lend(self) -> _Lent:
+        """All of these images."""
+        return _Lent(self.features.swapaxes(1, 2).reshape(len(self.kinds), -1), self.kinds)
+
+    def drawn(self, stream: np.random.Generator, lent: _Lent | None) -> tuple[_Floats, _Floats]:
+        """Counts of features, codes behind them, `[pair, feature, resample]`, and of kinds `[kind, resample]`."""
+        pairs, features, kinds = len(self.features), self.features, self.kinds
+        lendable = 0 if lent is None else len(lent.features)
+        times, chosen = _times_drawn(stream, cells=pairs, images=self.images, lendable=lendable)
+        if lent is not None:
+            features = np.concatenate([features, lent.features[chosen].swapaxes(1, 2)], axis=2)
+            own = kinds.reshape(pairs, self.images, -1)
+            kinds = np.concatenate([own, lent.kinds[chosen]], axis=1).reshape(-1, kinds.shape[-1])
+        return features @ times.reshape(pairs, -1, RESAMPLES_PER_BLOCK), kinds.T @ times
+
+
+class _Group(NamedTuple):
+    """Pairs of one block (T2I model and category) that are drawn together."""
+
+    positions: NDArray[np.intp]
+    """On the axis `pair` of the sums."""
+    block: int
+    counts: _DrawnCounts | NormalCounts
 
 
 class Resampler:
@@ -139,8 +192,8 @@ class Resampler:
         flags = joint.detectors if self._count_verdicts else 0
         self._features = joint.classes * (1 + joint.detectors) + flags
         self._blocks = joint.t2i_models * len(joint.scopes.categories)
-        self._order = np.argsort(joint.pair, kind="stable")
-        images = np.bincount(joint.pair, minlength=joint.t2i_models * joint.prompts)
+        self._order, self._starts = _by_cell(joint.pair, cells=joint.t2i_models * joint.prompts)
+        images = np.diff(self._starts)
         filled = np.flatnonzero(images)
         self.pairs = filled[np.argsort(joint.block_of_pair[filled], kind="stable")]
         """The pairs that have images, block by block: the axis `pair` of the sums."""
@@ -148,19 +201,17 @@ class Resampler:
         """Which of them are drawn image by image; the counts of the others are not whole numbers."""
         self.blocks = joint.block_of_pair[self.pairs]
         """`[pair]`: its T2I model and category, never descending."""
-        self._starts = np.concatenate([[0], np.cumsum(images)])
         position = np.empty(len(images), dtype=np.intp)
         position[self.pairs] = np.arange(len(self.pairs))
 
         def groups(block: int) -> list[_Group]:
             pairs = self.pairs[self.blocks == block]
-            found = []
-            for number in np.unique(images[pairs]):
-                same = pairs[images[pairs] == number]
-                if number <= one_by_one:
-                    found.append(self._drawn(same, position[same], block, int(number)))
-            if (large := pairs[images[pairs] > one_by_one]).size:
-                found.append(self._normal(large, position[large], block))
+            small, large = pairs[images[pairs] <= one_by_one], pairs[images[pairs] > one_by_one]
+            by_size = [small[images[small] == number] for number in np.unique(images[small])]
+            found = [_Group(position[same], block, self._drawn(same)) for same in by_size]
+            if large.size:
+                order, counts = self._normal(large)
+                found.append(_Group(position[order], block, counts))
             return found
 
         # The matrices are small: threads of the linear algebra library would only wait for each other.
@@ -172,13 +223,14 @@ class Resampler:
 
     def _images_to_lend(self) -> dict[int, _Lent]:
         """By T2I model."""
-        found = {}
-        for model in range(self._joint.t2i_models):
-            drawn = [group for group in self._groups if group.images and self._model_of(group) == model]
-            if drawn:
-                features = [group.features.swapaxes(1, 2).reshape(len(group.kinds), -1) for group in drawn]
-                found[model] = _Lent(np.concatenate(features), np.concatenate([group.kinds for group in drawn]))
-        return found
+        found: dict[int, list[_Lent]] = {}
+        for group in self._groups:
+            if isinstance(group.counts, _DrawnCounts):
+                found.setdefault(self._model_of(group), []).append(group.counts.to_lend)
+        return {
+            model: _Lent(*(np.concatenate(arrays) for arrays in zip(*each, strict=True)))
+            for model, each in found.items()
+        }
 
     def _model_of(self, group: _Group) -> int:
         return group.block // len(self._joint.scopes.categories)
@@ -212,56 +264,32 @@ class Resampler:
             ),
         )
 
-    def _drawn(self, pairs: NDArray[np.intp], position: NDArray[np.intp], block: int, images: int) -> _Group:
-        rows = self._order[self._starts[pairs][:, np.newaxis] + np.arange(images)].ravel()
-        features, kinds = self._indicators(rows)
-        stacked = features.reshape(len(pairs), images, -1).swapaxes(1, 2)
-        return _Group(
-            position,
-            block,
-            images,
-            features=np.ascontiguousarray(stacked),
-            kinds=kinds,
-            mean=_NOTHING,
-            kinds_mean=_NOTHING,
-            rest=_NOTHING,
-            codes=_NOTHING,
-            codes_mean=_NOTHING,
-            codes_rest=_NOTHING,
-        )
+    def _rows(self, pairs: NDArray[np.intp], images: int) -> NDArray[np.intp]:
+        """The images of pairs that have so many each, one pair after the other."""
+        rows: NDArray[np.intp] = self._order[(self._starts[pairs][:, np.newaxis] + np.arange(images)).ravel()]
+        return rows
 
-    def _normal(self, pairs: NDArray[np.intp], position: NDArray[np.intp], block: int) -> _Group:
-        sizes = self._starts[pairs + 1] - self._starts[pairs]
+    def _drawn(self, pairs: NDArray[np.intp]) -> _DrawnCounts:
+        images = int(self._starts[pairs[0] + 1] - self._starts[pairs[0]])
+        features, kinds = self._indicators(self._rows(pairs, images))
+        stacked = features.reshape(len(pairs), images, -1).swapaxes(1, 2)
+        return _DrawnCounts(images, np.ascontiguousarray(stacked), kinds)
+
+    def _normal(self, pairs: NDArray[np.intp]) -> tuple[NDArray[np.intp], NormalCounts]:
+        """The pairs in the order in which they are in the counts, and these."""
         order, parts = [], []
-        for images in np.unique(sizes):
-            alike = np.flatnonzero(sizes == images)
-            for some in np.array_split(alike, -(-len(alike) * images // _IMAGES_AT_ONCE)):
-                rows = (self._starts[pairs[some]][:, np.newaxis] + np.arange(images)).ravel()
-                all_features, kinds = self._indicators(self._order[rows])
-                features, codes = np.split(all_features, [self._features], axis=1)
-                by_detector = codes.reshape(len(codes), self._joint.detectors, self._code_count)
-                of_kinds = _moments(features, kinds, pairs=len(some))
-                parts.append((*of_kinds, *_code_moments(features, by_detector, pairs=len(some))))
-                order.append(position[some])
-        columns = list(zip(*parts, strict=True))
-        mean, kinds_mean, covariance, crossed = (np.concatenate(each) for each in columns[:4])
-        codes_mean, codes_covariance, codes_crossed = (np.concatenate(each) for each in columns[5:])
-        factors = _factors(covariance)
-        # The part of the kinds that goes along with each independent direction of the features.
-        directions = np.linalg.inv(factors)
-        along = (directions @ crossed).reshape(-1, self.kinds.size)
-        rest = _factors(np.sum(columns[4], axis=0) - along.T @ along)
-        # The same for the codes, pair by pair and each detector's by themselves: causes look at one detector.
-        codes_along = codes_crossed @ directions.swapaxes(-1, -2)[:, np.newaxis]
-        codes_rest = codes_covariance - codes_along @ codes_along.swapaxes(-1, -2)
-        of_codes = (codes_along, codes_mean, _factors(codes_rest) if codes_rest.size else codes_rest)
-        arrays = (factors, along, mean, kinds_mean.sum(axis=0), rest, *of_codes)
-        return _Group(np.concatenate(order), block, 0, *(array.astype(np.float32) for array in arrays))
+        for some, images in _of_equal_size(self._starts[pairs + 1] - self._starts[pairs]):
+            features, kinds = self._indicators(self._rows(pairs[some], images))
+            features, codes = np.split(features, [self._features], axis=1)
+            by_detector = codes.reshape(len(codes), self._joint.detectors, self._code_count)
+            parts.append(Moments.of_images(features, kinds, by_detector, pairs=len(some)))
+            order.append(pairs[some])
+        return np.concatenate(order), NormalCounts.of_moments(parts)
 
     def unchanged(self) -> Sums:
         """The sums of the images as they are: one resample in which each image comes once; kinds by pair."""
-        pairs = [self._order[self._starts[pair] : self._starts[pair + 1]] for pair in self.pairs]
-        indicators = [self._indicators(rows) for rows in pairs]
+        rows = [self._order[self._starts[pair] : self._starts[pair + 1]] for pair in self.pairs]
+        indicators = [self._indicators(each) for each in rows]
         features = np.stack([each.sum(axis=0) for each, _ in indicators])[..., np.newaxis]
         kinds = np.stack([each.sum(axis=0) for _, each in indicators])[..., np.newaxis]
         return self._sums(features, kinds)
@@ -275,11 +303,11 @@ class Resampler:
         features = np.empty((len(self.pairs), width, RESAMPLES_PER_BLOCK), dtype=np.float32)
         pooled = np.zeros((self._blocks, self.kinds.size, RESAMPLES_PER_BLOCK), dtype=np.float32)
         for group in self._groups:
-            if group.images:
-                lent = self._lent.get(self._model_of(group))
-                features[group.pairs], kinds = _draw_images(group, lent, stream)
+            if isinstance(group.counts, _DrawnCounts):
+                counts, kinds = group.counts.drawn(stream, self._lent.get(self._model_of(group)))
             else:
-                features[group.pairs], kinds = _draw_counts(group, stream, code_stream)
+                counts, kinds = group.counts.drawn(stream, code_stream, resamples=RESAMPLES_PER_BLOCK)
+            features[group.positions] = counts
             pooled[group.block] += kinds
         return self._sums(features, np.maximum(pooled, 0, out=pooled))
 
@@ -300,94 +328,72 @@ def prompt_weights(joint: JointVerdicts, number: int, *, seed: int) -> NDArray[n
     return weights
 
 
-def _stream(seed: int, *key: int) -> np.random.Generator:
-    return np.random.Generator(np.random.SFC64(np.random.SeedSequence(seed, spawn_key=key)))
+class ImageSums:
+    """Sums over the images of each cell, in resamples, of any numbers that single images have.
+
+    All numbers of an image stay together, so that judges of the same image are compared on the same resamples.
+
+    Args:
+        numbers: `[image, number]`.
+        cell: `[image]`: its T2I model and prompt, 0 to cells - 1; images with a negative cell are left out.
+        cells: how many cells there are.
+    """
+
+    def __init__(self, numbers: FloatArray, cell: NDArray[np.intp], *, cells: int) -> None:
+        self._numbers = numbers
+        self._order, self._starts = _by_cell(cell, cells=cells)
+
+    def block(self, number: int, *, seed: int) -> FloatArray:
+        """The sums of one block of resamples, `[cell, number, resample]`; equal arguments give equal numbers."""
+        stream = _stream(seed, number)
+        sums = np.zeros((len(self._starts) - 1, self._numbers.shape[1], RESAMPLES_PER_BLOCK))
+        for cells, images in _of_equal_size(np.diff(self._starts)):
+            rows = self._order[self._starts[cells][:, np.newaxis] + np.arange(images)]
+            times, _ = _times_drawn(stream, cells=len(cells), images=images)
+            sums[cells] = self._numbers[rows].swapaxes(1, 2) @ times.reshape(len(cells), images, -1)
+        return sums
 
 
-def _draw_images(group: _Group, lent: _Lent | None, stream: np.random.Generator) -> tuple[_Floats, _Floats]:
-    pairs, images, resamples = len(group.pairs), group.images, RESAMPLES_PER_BLOCK
-    features, kinds, places = group.features, group.kinds, images
-    drawn = stream.integers(0, images + (lent is not None), size=(resamples * pairs, images), dtype=np.uint16)
-    if lent is not None:
-        chosen = stream.integers(0, len(lent.features), size=(pairs, _LENDERS))
-        features = np.concatenate([features, lent.features[chosen].swapaxes(1, 2)], axis=2)
-        own = kinds.reshape(pairs, images, -1)
-        kinds = np.concatenate([own, lent.kinds[chosen]], axis=1).reshape(-1, kinds.shape[-1])
-        places += _LENDERS
+def _by_cell(cell: NDArray[np.intp], *, cells: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """The images in the order of their cells, those without one left out, and where each cell begins and ends:
+    `[cell + 1]`."""
+    order = np.argsort(cell, kind="stable")
+    order = order[np.searchsorted(cell, 0, sorter=order) :]
+    return order, np.concatenate([[0], np.cumsum(np.bincount(cell[order], minlength=cells))])
+
+
+def _of_equal_size(sizes: NDArray[np.intp]) -> Iterator[tuple[NDArray[np.intp], int]]:
+    """Positions of cells that have as many images each, and how many; not too many images at once."""
+    for images in np.unique(sizes[sizes > 0]).tolist():
+        alike = np.flatnonzero(sizes == images)
+        for some in np.array_split(alike, min(-(-len(alike) * images // _IMAGES_AT_ONCE), len(alike))):
+            yield some, images
+
+
+def _times_drawn(
+    stream: np.random.Generator, *, cells: int, images: int, lendable: int = 0
+) -> tuple[_Floats, NDArray[np.intp]]:
+    """Draw as many images as there are in cells that have as many each.
+
+    Args:
+        stream: of random numbers.
+        cells: how many.
+        images: of each.
+        lendable: how many images there are to borrow from; 0: none is borrowed.
+
+    Returns:
+        How often each image is drawn, `[cell x place, resample]`, a cell's lenders behind its own images; and
+        which of the lendable images these lenders are, `[cell, lender]`.
+    """
+    rows, places = RESAMPLES_PER_BLOCK * cells, images + (_LENDERS if lendable else 0)
+    size = np.uint16 if places <= np.iinfo(np.uint16).max else np.uint32
+    drawn = stream.integers(0, images + bool(lendable), size=(rows, images), dtype=size)
+    chosen = np.empty((cells, 0), dtype=np.intp)
+    if lendable:
+        chosen = stream.integers(0, lendable, size=(cells, _LENDERS))
         borrowed = drawn == images
-        drawn[borrowed] += stream.integers(0, _LENDERS, size=np.count_nonzero(borrowed), dtype=np.uint16)
-    place = np.arange(resamples * pairs, dtype=np.intp)[:, np.newaxis] * places + drawn
-    times = np.zeros(resamples * pairs * places, dtype=np.float32)
+        drawn[borrowed] += stream.integers(0, _LENDERS, size=np.count_nonzero(borrowed), dtype=size)
+    place = np.arange(rows, dtype=np.intp)[:, np.newaxis] * places + drawn
+    times = np.zeros(rows * places, dtype=np.float32)
     np.add.at(times, place.ravel(), np.float32(1))
-    by_image = times.reshape(resamples, pairs * places).T
-    return features @ by_image.reshape(pairs, places, resamples), kinds.T @ by_image
-
-
-def _draw_counts(
-    group: _Group, stream: np.random.Generator, code_stream: np.random.Generator
-) -> tuple[_Floats, _Floats]:
-    resamples = RESAMPLES_PER_BLOCK
-    directions = stream.standard_normal((*group.mean.shape, resamples), dtype=np.float32)
-    counts = group.mean[..., np.newaxis] + group.features @ directions
-    kinds = group.kinds.T @ directions.reshape(-1, resamples)
-    kinds += group.rest @ stream.standard_normal((len(group.rest), resamples), dtype=np.float32)
-    kinds += group.kinds_mean[:, np.newaxis]
-    if group.codes.size:
-        rest = code_stream.standard_normal((*group.codes_mean.shape, resamples), dtype=np.float32)
-        codes = (
-            group.codes_mean[..., np.newaxis] + group.codes @ directions[:, np.newaxis] + group.codes_rest @ rest
-        )
-        counts = np.concatenate([counts, codes.reshape(len(counts), -1, resamples)], axis=1)
-    return np.maximum(counts, 0, out=counts), kinds
-
-
-def _moments(features: _Floats, kinds: _Floats, *, pairs: int) -> tuple[CountArray, ...]:
-    """Moments of the resamples of some prompts with as many images each.
-
-    Returns:
-        Means of features `[pair, feature]` and kinds `[pair, kind]`, covariances of features and of features with
-        kinds `[pair, feature, ...]`, and the covariance of the kinds over all of these prompts `[kind, kind]`.
-    """
-    images = len(features) // pairs
-    by_pair = features.reshape(pairs, images, -1)
-    kinds_by_pair = kinds.reshape(pairs, images, -1)
-    # Sums of ones are exact in float32 up to 16 million images.
-    one = np.ones((1, images), dtype=np.float32)
-    mean, kinds_mean = ((one @ each)[:, 0].astype(np.float64) for each in (by_pair, kinds_by_pair))
-    transposed = np.ascontiguousarray(by_pair.swapaxes(1, 2))
-    covariance = transposed @ by_pair - mean[:, :, np.newaxis] * mean[:, np.newaxis] / images
-    crossed = transposed @ kinds_by_pair - mean[:, :, np.newaxis] * kinds_mean[:, np.newaxis] / images
-    return mean, kinds_mean, covariance, crossed, kinds.T @ kinds - kinds_mean.T @ kinds_mean / images
-
-
-def _code_moments(features: _Floats, codes: _Floats, *, pairs: int) -> tuple[CountArray, ...]:
-    """As `_moments`, for the codes of every detector.
-
-    Returns:
-        Means `[pair, detector, code]`, covariances `[pair, detector, code, code]`, and those with the features
-        `[pair, detector, code, feature]`.
-    """
-    images = len(features) // pairs
-    by_pair = features.reshape(pairs, 1, images, -1)
-    by_code = codes.reshape(pairs, images, *codes.shape[1:]).transpose(0, 2, 3, 1)
-    mean = by_code.sum(axis=-1, dtype=np.float64)
-    feature_mean = by_pair.sum(axis=-2, dtype=np.float64)[..., np.newaxis, :]
-    covariance = by_code @ by_code.swapaxes(-1, -2) - mean[..., np.newaxis] * mean[..., np.newaxis, :] / images
-    crossed = by_code @ by_pair - mean[..., np.newaxis] * feature_mean / images
-    return mean, covariance, crossed
-
-
-def _factors(covariances: NDArray[np.float64]) -> NDArray[np.float64]:
-    """F with F F^T = covariance, which is singular where kinds never vary or depend on others."""
-    size = covariances.shape[-1]
-    scale = np.trace(covariances, axis1=-2, axis2=-1)[..., np.newaxis, np.newaxis] / size
-    least = _SMALL_VARIANCE * scale + _SMALL_VARIANCE**2
-    try:
-        return np.linalg.cholesky(covariances + least * np.eye(size))
-    except np.linalg.LinAlgError:
-        # Many classes and detectors: differences of large sums leave directions with a variance just below 0.
-        variances, directions = np.linalg.eigh(covariances)
-        factors: NDArray[np.float64] = (
-            directions * np.sqrt(np.maximum(variances, least[..., 0]))[..., np.newaxis, :]
-        )
-        return factors
+    return times.reshape(RESAMPLES_PER_BLOCK, cells * places).T, chosen

@@ -11,11 +11,12 @@ import pandas as pd
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from detector_bench.errors import ConfigError, DataError, Problem
-from detector_bench.evaluation.counting import ImageIndex, human_label_codes, rows_of_attribute, verdict_codes
-from detector_bench.evaluation.encoding import NULL
+from detector_bench.errors import DataError, Problem
+from detector_bench.evaluation.image_index import ImageIndex
+from detector_bench.evaluation.image_verdicts import ImageVerdicts, check_names
 from detector_bench.metrics import Scopes
-from detector_bench.vocabulary import ALL, GROUND_TRUTH, Attribute, attribute_named
+from detector_bench.metrics.counts import FloatArray
+from detector_bench.vocabulary import GROUND_TRUTH
 
 if TYPE_CHECKING:
     from detector_bench.dataset import ImageSet
@@ -77,36 +78,32 @@ class Judgements:
             ConfigError: a detector that bears a reserved name.
             DataError: predictions that contradict the image set or the attribute's classes.
         """
-        for reserved in (ALL, GROUND_TRUTH):
-            if reserved in predictions:
-                raise ConfigError(f"no detector may be called {reserved!r}: metric tables use that name")
+        check_names(image_set, predictions, attributes=[])
         index = ImageIndex.of(image_set)
         images = image_set.images
-        labelled = [name for name in attributes if name in image_set.attributes]
-        judges = (*([GROUND_TRUTH] if labelled else []), *predictions)
+        has_truth = any(name in image_set.attributes for name in attributes)
+        judges = (*([GROUND_TRUTH] if has_truth else []), *predictions)
         labels, values, judged = {}, {}, {}
         problems: list[Problem] = []
         for name in attributes:
-            answers = []
-            if labelled:
-                answers.append(_human(image_set, index, attribute_named(name), has_labels=name in labelled))
-            for detector, table in predictions.items():
-                answer, mistakes = _detector(index, table, detector=detector, attribute=attribute_named(name))
-                problems += mistakes
-                answers.append(answer)
-            labels[name] = np.stack([each.labels for each in answers])
-            values[name] = np.stack([each.measured for each in answers])
-            judged[name] = tuple(each.judges for each in answers)
+            try:
+                found = ImageVerdicts.read(
+                    image_set, predictions, attribute=name, index=index, allow_incomplete=True, needs_labels=False
+                )
+            except DataError as error:
+                problems += error.problems
+                continue
+            labels[name], values[name], judged[name] = _answers(image_set, found, judges)
         if problems:
             raise DataError(problems)
-        t2i_model, prompt = _cells(index)
+        t2i_model, prompt = index.places
         return cls(
             image_ids=tuple(images["image_id"]),
             t2i_models=index.t2i_models,
             prompt_ids=index.prompt_ids,
             scopes=index.scopes,
-            t2i_model=t2i_model,
-            prompt=prompt,
+            t2i_model=t2i_model.astype(np.intp),
+            prompt=prompt.astype(np.intp),
             seed=_seeds(images),
             judges=judges,
             judged=judged,
@@ -138,49 +135,41 @@ class Judgements:
         """`[image]`: position in the flattened table `[t2i_model, prompt]`; `NO_CELL` for a seed photo."""
         return np.where(self.t2i_model == NO_CELL, NO_CELL, self.t2i_model * len(self.prompt_ids) + self.prompt)
 
+    def sums(self, numbers: FloatArray) -> FloatArray:
+        """Add up numbers of single images, seed photos left out: `[image, number]` to `[t2i_model, prompt,
+        number]`."""
+        placed = np.flatnonzero(self.t2i_model != NO_CELL)
+        sums = np.zeros((len(self.t2i_models) * len(self.prompt_ids), numbers.shape[1]))
+        np.add.at(sums, self.cell[placed], numbers[placed])
+        return sums.reshape(len(self.t2i_models), len(self.prompt_ids), numbers.shape[1])
 
-@dataclass(frozen=True)
-class _Answers:
-    labels: NDArray[np.int8]
-    measured: NDArray[np.float64]
-    judges: bool
-
-
-def _human(image_set: ImageSet, index: ImageIndex, attribute: Attribute, *, has_labels: bool) -> _Answers:
-    images = len(index.image_ids)
-    if not has_labels:
-        return _Answers(np.full(images, NO_VERDICT, np.int8), np.full(images, np.nan), judges=False)
-    truth = human_label_codes(image_set, index, attribute)
-    classes = len(attribute.classes)
-    labels = np.select([truth == NULL, truth == classes, truth > classes], [NO_VERDICT, UNJUDGED, OTHERS], truth)
-    values = np.full(images, np.nan)
-    if attribute.unit is not None:
-        values = image_set.measured(attribute.name)["value"].to_numpy(dtype=np.float64)
-    return _Answers(labels.astype(np.int8), values, judges=True)
+    @property
+    def images(self) -> NDArray[np.int64]:
+        """How many images there are, `[t2i_model, prompt]`."""
+        return self.sums(np.ones((len(self.image_ids), 1)))[..., 0].astype(np.int64)
 
 
-def _detector(
-    index: ImageIndex, table: pa.Table, *, detector: str, attribute: Attribute
-) -> tuple[_Answers, list[Problem]]:
-    rows = rows_of_attribute(table, attribute.name)
-    verdict, mistakes = verdict_codes(index, rows, detector=detector, attribute=attribute)
-    classes = len(attribute.classes)
-    labels = np.select(
-        [verdict == NULL, verdict == classes, verdict > classes], [NO_VERDICT, UNJUDGED, NO_VERDICT], verdict
-    )
-    values = np.full(len(index.image_ids), np.nan)
-    if attribute.unit is not None and "value" in rows.column_names and not mistakes:
-        values[index.positions(rows["image_id"])] = rows["value"].to_numpy()
-        values[labels < 0] = np.nan
-    return _Answers(labels.astype(np.int8), values, judges=rows.num_rows > 0), mistakes
-
-
-def _cells(index: ImageIndex) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    prompts = len(index.prompt_ids)
-    made = index.cells >= 0
-    t2i_model = np.where(made, index.cells // max(prompts, 1), NO_CELL)
-    prompt = np.where(made, index.cells % max(prompts, 1), NO_CELL)
-    return t2i_model.astype(np.intp), prompt.astype(np.intp)
+def _answers(
+    image_set: ImageSet, found: ImageVerdicts, judges: Sequence[str]
+) -> tuple[NDArray[np.int8], NDArray[np.float64], tuple[bool, ...]]:
+    """Labels and measured values of one attribute, `[judge, image]`, and which judges judge it."""
+    name, classes = found.attribute.name, range(len(found.attribute.classes))
+    shape = (len(judges), len(found.truth))
+    labels, values = np.full(shape, NO_VERDICT, dtype=np.int8), np.full(shape, np.nan)
+    judged = np.zeros(len(judges), dtype=bool)
+    has_values = found.attribute.unit is not None
+    # The last place is that of images without a label or a prediction, whose code is -1.
+    if name in image_set.attributes:
+        labels[0] = np.array([*classes, UNJUDGED, OTHERS, NO_VERDICT])[found.truth]
+        judged[0] = True
+        if has_values:
+            values[0] = image_set.measured(name)["value"]
+    at = [judges.index(detector) for detector in found.detectors]
+    labels[at] = np.array([*classes, UNJUDGED, NO_VERDICT, NO_VERDICT])[found.verdicts]
+    judged[at] = found.has_judged
+    if has_values:
+        values[at] = np.where(labels[at] < 0, np.nan, found.numbers("value"))
+    return labels, values, tuple(judged.tolist())
 
 
 def _seeds(images: pd.DataFrame) -> NDArray[np.intp]:

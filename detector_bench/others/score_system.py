@@ -23,7 +23,7 @@ from detector_bench.metrics.intervals import (
     standard_error_interval,
     wilson_interval,
 )
-from detector_bench.others.cell_sums import cell_sums, resampled_cell_sums
+from detector_bench.metrics.resampling import ImageSums, over_blocks
 from detector_bench.others.judgements import Judgements
 from detector_bench.vocabulary import ALL
 from detector_bench.vocabulary.columns import METRIC_COLUMNS
@@ -117,38 +117,39 @@ def score_rows(
     """
     models, prompts = len(judgements.t2i_models), len(judgements.prompt_ids)
     judges, images, numbers = features.shape
-    flat = np.ascontiguousarray(np.moveaxis(features, 0, 1)).reshape(images, judges * numbers)
+    by_image = np.ascontiguousarray(np.moveaxis(features, 0, 1)).reshape(images, judges * numbers)
 
-    def arranged(sums: FloatArray) -> FloatArray:
-        shaped = sums.reshape(*sums.shape[:-2], models, prompts, judges, numbers)
-        return np.moveaxis(shaped, -2, -4)
+    shape = (models, prompts, judges, numbers)
+    computed = list(function(np.moveaxis(judgements.sums(by_image).reshape(shape), 2, 0)))
+    draws = ImageSums(by_image, judgements.cell, cells=models * prompts)
 
-    cell, cells = judgements.cell, models * prompts
-    computed = list(function(arranged(cell_sums(flat, cell, cells=cells))))
-    resamples = intervals.resamples_for(images)
-    drawn: list[list[FloatArray]] = [[] for _ in computed]
-    for sums in resampled_cell_sums(flat, cell, cells=cells, resamples=resamples, seed=intervals.seed):
-        for kept, again in zip(drawn, function(arranged(sums)), strict=True):
-            if intervals.prompts or not again.of_prompts:
-                kept.append(again.score.value)
+    def drawn(number: int) -> tuple[dict[str, FloatArray]]:
+        sums = draws.block(number, seed=intervals.seed)
+        by_resample = np.moveaxis(sums.reshape(*shape, sums.shape[-1]), (4, 2), (0, 1))
+        kept = (
+            (str(place), np.moveaxis(again.score.value, 0, -1))
+            for place, again in enumerate(function(np.ascontiguousarray(by_resample)))
+            if not again.is_share and (intervals.prompts or not again.of_prompts)
+        )
+        return (dict(kept),)
+
+    resampled = over_blocks(drawn, resamples=intervals.resamples_for(images)) or ({},)
     rows = MetricRows(judgements, variant=variant)
-    for each, parts in zip(computed, drawn, strict=True):
-        scatter = _scatter(judgements, each, np.concatenate(parts)) if parts and not each.is_share else None
+    for place, each in enumerate(computed):
+        found = resampled[0].get(str(place))
+        scatter = None if found is None else _scatter(judgements, each, found)
         rows.add(each, scatter, level=intervals.level if intervals.method != "none" else None)
     return rows.table()
 
 
 def _scatter(judgements: Judgements, each: Computed, resampled: FloatArray) -> FloatArray:
-    """Resamples, centred and stretched, `[judge, ..., resample]`."""
-    last = np.moveaxis(resampled, 0, -1)
-    cell = judgements.cell[judgements.cell >= 0]
-    images = np.bincount(cell, minlength=len(judgements.t2i_models) * len(judgements.prompt_ids))
-    images = images.reshape(len(judgements.t2i_models), len(judgements.prompt_ids))
+    """Resamples `[judge, ..., resample]`, centred and stretched."""
+    images = judgements.images
     lost = (images > 0).astype(np.int64)
     if not each.of_prompts:
         images, lost = (judgements.scopes.sums(number, prompt_axis=-1) for number in (images, lost))
     spread = np.sqrt(divide(images, images - lost))
-    centred = last - mean_of_defined(last)[..., np.newaxis]
+    centred = resampled - mean_of_defined(resampled)[..., np.newaxis]
     return each.score.value[..., np.newaxis] + spread[..., np.newaxis] * centred
 
 
@@ -234,10 +235,7 @@ class MetricRows:
 
     def _filled(self, each: Computed) -> NDArray[np.bool_]:
         """Where there are images: without one there is no row."""
-        known = self._judgements
-        images = np.zeros((len(known.t2i_models), len(known.prompt_ids)), dtype=np.int64)
-        placed = known.t2i_model >= 0
-        np.add.at(images, (known.t2i_model[placed], known.prompt[placed]), 1)
+        known, images = self._judgements, self._judgements.images
         if not each.of_prompts:
             images = known.scopes.sums(images, prompt_axis=-1)
         return np.repeat((images > 0)[np.newaxis], len(known.judges), axis=0)

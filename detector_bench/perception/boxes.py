@@ -15,8 +15,9 @@ from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
+from detector_bench.declarations import Declaration
 from detector_bench.perception.stage import Arrays, Frame, Stage, StageField
 
 
@@ -52,10 +53,8 @@ def largest(found: Arrays) -> int | None:
 Pixels = NDArray[np.uint8]
 
 
-class Crop(BaseModel):
+class Crop(Declaration):
     """The whole image, or the largest box of a box stage, made larger or smaller about its centre."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     boxes: StageField | None = None
     """The stage whose largest box is cut out; None takes the whole image."""

@@ -136,10 +136,6 @@ class SkinTones(Stage):
     highlights_above: int = Field(default=HIGHLIGHTS_ABOVE, ge=0, le=255)
     """Pixels with a higher HSV value, the largest of red, green and blue, are highlights and not counted."""
 
-    def inputs(self) -> tuple[Stage, ...]:
-        """The landmarks."""
-        return (self.landmarks,)
-
     def load(self, weights: WeightsLocator) -> StageFunction:  # noqa: ARG002
         """Return the function; see `Stage.load`."""
 

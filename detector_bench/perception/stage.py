@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from pydantic import (
     BaseModel,
     BeforeValidator,
-    ConfigDict,
     JsonValue,
     SerializeAsAny,
     SerializerFunctionWrapHandler,
@@ -22,6 +21,7 @@ from pydantic import (
     model_serializer,
 )
 
+from detector_bench.declarations import Declaration
 from detector_bench.errors import ConfigError, config_error_from
 from detector_bench.plugins import source_fingerprint
 from detector_bench.registry import Registry
@@ -104,7 +104,7 @@ StageFunction = Callable[[Sequence[Frame]], Sequence["Arrays | StageFailure"]]
 """A loaded stage: one result for each frame, in their order."""
 
 
-class Stage(BaseModel, ABC):
+class Stage(Declaration, ABC):
     """The declaration of a stage: its parameters. Equal declarations share one computation.
 
     Subclasses set the class variables, add their parameters as fields and write `load`.
@@ -121,8 +121,6 @@ class Stage(BaseModel, ABC):
         precision_taken: the number format that it computes with on this machine, for the record of a run.
         device_taken: where it computes on this machine, for the record of a run; asked once it is loaded.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     kind: ClassVar[str]
     version: ClassVar[int] = 1
@@ -145,12 +143,30 @@ class Stage(BaseModel, ABC):
         return {"kind": self.kind, **dump(self)}
 
     def inputs(self) -> tuple[Stage, ...]:
-        """The stages whose results this one needs."""
-        return ()
+        """The stages whose results this one needs: by default those among its fields, in their order.
+
+        A field that is no stage and has `inputs` of its own, such as a `Crop`, hands on those.
+        """
+        found: list[Stage] = []
+        for _, value in self:
+            if isinstance(value, Stage):
+                found.append(value)
+            elif callable(getattr(value, "inputs", None)):
+                found += value.inputs()
+        return tuple(found)
 
     def weights(self) -> tuple[Weights, ...]:
-        """The weights that this stage itself reads: files, and checkpoints."""
-        return ()
+        """The weights that this stage itself reads: by default the files and checkpoints among its fields.
+
+        A field that is no stage and has `weights` of its own, such as a CLIP encoder, hands on those.
+        """
+        found: list[Weights] = []
+        for _, value in self:
+            if isinstance(value, WeightsFile | Checkpoint):
+                found.append(value)
+            elif not isinstance(value, Stage) and callable(getattr(value, "weights", None)):
+                found += value.weights()
+        return tuple(found)
 
     def missing_settings(self) -> tuple[str, ...]:
         """What the stage needs from the environment or the machine and does not find there, a line each."""
@@ -190,12 +206,12 @@ for _name, _target in {
     "dlib_cnn_faces": "detector_bench.perception.faces.dlib_faces:DlibCnnFaces",
     "dlib_cnn_onnx_faces": "detector_bench.perception.faces.dlib_cnn_stages:DlibCnnOnnxFaces",
     "dlib_cnn_torch_faces": "detector_bench.perception.faces.dlib_cnn_stages:DlibCnnTorchFaces",
-    "yunet_faces": "detector_bench.perception.faces.yunet:YuNetFaces",
+    "yunet_faces": "detector_bench.perception.faces.small_networks:YuNetFaces",
     "yolo_boxes": "detector_bench.perception.yolo:YoloBoxes",
     "yolo_persons": "detector_bench.perception.yolo:YoloPersons",
     "yolo_faces": "detector_bench.perception.yolo:YoloFaces",
     "mivolo_outputs": "detector_bench.perception.networks.mivolo_outputs:MivoloOutputs",
-    "mediapipe_faces": "detector_bench.perception.faces.mediapipe_faces:MediapipeFaces",
+    "mediapipe_faces": "detector_bench.perception.faces.small_networks:MediapipeFaces",
     "dlib_landmarks": "detector_bench.perception.faces.dlib_faces:DlibLandmarks",
     "skin_tones": "detector_bench.perception.skin_tones:SkinTones",
     "aligned_faces": "detector_bench.perception.faces.aligned_faces:AlignedFaces",
@@ -238,8 +254,8 @@ StageField = Annotated[SerializeAsAny[Stage], BeforeValidator(parse_stage)]
 def fingerprint(part: BaseModel, *, weights: WeightsLocator) -> str:
     """Sha256 over all that decides a stage's result: name, version, parameters, input stages, weights.
 
-    Of a stage that is plugged in, its source counts, too (see `plugin_source`). Weights count with their content,
-    not their path. Library versions are not part of it; they are in `run.json`.
+    Of a plugged-in stage its source counts, too (see `source_fingerprint`). Weights count with their content, not
+    with their path. Library versions are not part of it; they are in `run.json`.
 
     Raises:
         ConfigError, WeightsError, MissingExtraError: see `canonical`.

@@ -8,8 +8,9 @@ from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
+from detector_bench.declarations import Declaration
 from detector_bench.errors import ConfigError, WeightsError
 from detector_bench.installation import is_installed, require
 from detector_bench.perception.stage import DESCRIPTIVE
@@ -22,10 +23,8 @@ Precision = Literal["auto", "float32", "bfloat16", "float16"]
 A fingerprint holds what was taken, never the word `auto`, so that results of two precisions cannot mix."""
 
 
-class TorchSettings(BaseModel):
+class TorchSettings(Declaration):
     """The settings of a part that computes with PyTorch: a stage, an encoder, or a detector that hands them on."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     precision: Precision = "auto"
     device: Device = "auto"

@@ -14,11 +14,11 @@ from pydantic import Field
 from detector_bench.errors import ConfigError
 from detector_bench.installation import require
 from detector_bench.perception.boxes import boxes
-from detector_bench.perception.networks.onnx_session import open_session, session_device
+from detector_bench.perception.networks.onnx_networks import open_session, session_device
 from detector_bench.perception.stage import Arrays, Frame, Stage, StageFunction
 from detector_bench.perception.torch_settings import OF_THE_FILE, exact_convolutions
 from detector_bench.perception.ultralytics_loading import device_of_ultralytics, load_network
-from detector_bench.weights import WeightsFile, WeightsLocator
+from detector_bench.weights import Weights, WeightsLocator
 from detector_bench.weights.catalogue import YOLOV8N_PERSONS
 from detector_bench.weights.files import WeightsField
 
@@ -89,10 +89,6 @@ class YoloBoxes(YoloSettings):
     def device_taken(self) -> str:  # type: ignore[override]
         """Where ultralytics or onnxruntime runs the network."""
         return device_of_ultralytics() if self._through_ultralytics else session_device()
-
-    def weights(self) -> tuple[WeightsFile, ...]:
-        """The network's file."""
-        return (self.network,)
 
     def load(self, weights: WeightsLocator) -> StageFunction:
         """Read the network; see `Stage.load`."""
@@ -222,7 +218,7 @@ class YoloView(YoloSettings):
     precision_taken: ClassVar[str] = "float32"
     device_taken: ClassVar[str] = "cpu"
     name: ClassVar[str]
-    """The class."""
+    """The class of boxes that it picks, as the network calls it."""
 
     @property
     def all_boxes(self) -> YoloBoxes:
@@ -231,8 +227,12 @@ class YoloView(YoloSettings):
         return YoloBoxes(**{**fields, "confidence": min(self.confidence, _SHARED_CONFIDENCE)})
 
     def inputs(self) -> tuple[Stage, ...]:
-        """The boxes of all classes."""
+        """The stage that runs the network once for all classes."""
         return (self.all_boxes,)
+
+    def weights(self) -> tuple[Weights, ...]:
+        """None of its own: the network is read for the boxes of all classes."""
+        return ()
 
     def load(self, weights: WeightsLocator) -> StageFunction:  # noqa: ARG002
         """Read nothing; the returned function raises `ConfigError` if the network does not know the class."""

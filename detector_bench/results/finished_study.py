@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Self, TypeVar
@@ -48,6 +48,7 @@ class ResultFolder:
         manifest: its `results.json`.
         image_set_folder: where the labelled images are, or were.
         own_image_set: the folder of images that was named in place of the study's; None: none was.
+        study: the content of its `study.yaml`.
         computed: further tables are computed when they are asked for, as the folder's are of other settings.
     """
 
@@ -55,6 +56,7 @@ class ResultFolder:
     manifest: Manifest
     image_set_folder: Path
     own_image_set: Path | None = None
+    study: Mapping[str, Any] = field(default_factory=dict)
     computed: bool = False
     _tables: dict[str, pd.DataFrame] = field(default_factory=dict)
     _parts: dict[str, FinishedStudy] = field(default_factory=dict)
@@ -82,14 +84,14 @@ class ResultFolder:
         study = read_mapping(path / STUDY_FILE)
         manifest.check_study(study, path / STUDY_FILE)
         own = None if image_set is None else Path(image_set)
-        return cls(path, manifest, own or path / str(study.get("image_set", "")), own)
+        return cls(path, manifest, own or path / str(study.get("image_set", "")), own, study)
 
     def asked_anew(self, **settings: Any) -> ResultFolder:
         """The same folder with other settings, by which its further tables are computed."""
         files = {name: rows for name, rows in self.manifest.files.items() if Path(name).stem not in FURTHER_TABLES}
         changed = {"settings": self.settings.model_copy(update=settings), "files": files}
         manifest = self.manifest.model_copy(update=changed)
-        return ResultFolder(self.path, manifest, self.image_set_folder, self.own_image_set, computed=True)
+        return replace(self, manifest=manifest, computed=True, _tables={}, _parts={})
 
     @property
     def settings(self) -> EvaluationSettings:

@@ -67,10 +67,10 @@ class ProgressListener(Protocol):
 
 
 class SilentListener:
-    """Shows nothing."""
+    """A listener that shows nothing, where nobody watches the run."""
 
     def update(self, progress: RunProgress) -> None:
-        """Show nothing."""
+        """Show nothing of what the run tells."""
 
 
 _SECONDS_BETWEEN_FLUSHES = 10.0

@@ -147,7 +147,7 @@ class StageCache:
         )
 
     def close(self) -> None:
-        """Close the file."""
+        """Close the cache file; what was stored stays."""
         self._connection.close()
 
     def _execute(self, query: str, values: Sequence[str]) -> list[Any]:

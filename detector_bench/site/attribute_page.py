@@ -133,7 +133,7 @@ class AttributePage:
 
     @property
     def level(self) -> float:
-        """Of the study's confidence intervals."""
+        """The level of the study's confidence intervals, 0 to 1."""
         return self.part.study.intervals.level
 
     @cached_property

@@ -12,7 +12,8 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from detector_bench.dataset import ImageSet
-from detector_bench.site.image_columns import NONE, DetectorVerdicts, Truth
+from detector_bench.evaluation.image_index import NULL, first_words
+from detector_bench.site.image_columns import DetectorVerdicts, Truth
 from detector_bench.tables.wording import in_words
 from detector_bench.vocabulary import LOW_QUALITY, Attribute
 
@@ -254,13 +255,10 @@ def filter_reasons(judged: Judged) -> CountTable | None:
 
 def _first_words(verdicts: Sequence[DetectorVerdicts]) -> list[NDArray[Any]]:
     """Each detector's reason for every image, without the detail after the colon; "" where there is none."""
-    found = []
-    for each in verdicts:
-        reasons = pd.Series(each.reason.to_pylist(), dtype=object).fillna("")
-        found.append(reasons.map(lambda text: text.partition(":")[0].strip()).to_numpy(dtype=object))
-    return found
+    codes_and_words = [first_words(each.reason) for each in verdicts]
+    return [np.array([*words, ""], dtype=object)[codes] for codes, words in codes_and_words]
 
 
 def unlabelled(judged: Judged) -> int:
     """Images without a human label for the attribute."""
-    return int((judged.truth.label == NONE).sum())
+    return int((judged.truth.label == NULL).sum())

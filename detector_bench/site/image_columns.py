@@ -22,7 +22,9 @@ from detector_bench.atomic_files import write_text
 from detector_bench.dataset import ImageSet
 from detector_bench.dataset.consensus import ADJUDICATOR
 from detector_bench.dataset.image_references import SEED_COLUMN
-from detector_bench.vocabulary import LOW_QUALITY, Attribute, Status, attribute_named
+from detector_bench.evaluation.image_index import NULL
+from detector_bench.evaluation.image_verdicts import ImageVerdicts
+from detector_bench.vocabulary import LOW_QUALITY, Attribute
 from detector_bench.vocabulary.columns import VALUE_COLUMN
 
 Column: TypeAlias = dict[str, Any]
@@ -87,8 +89,7 @@ def write_data(path: Path, name: str, content: Mapping[str, Any]) -> None:
 PREDICTION_COLUMNS = ("reason", "score", "value", "raw", "image_sha256")
 """What is read of stored predictions besides image, attribute, status and label."""
 
-Codes = NDArray[np.int64]
-NONE = -1
+Codes = NDArray[np.integer]
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,15 +98,14 @@ class Truth:
 
     attribute: Attribute
     label: Codes
-    """`[image]`: position in `attribute.labels`; `NONE` where there is none."""
+    """`[image]`: position in `attribute.labels`; `NULL` where there is none."""
     reason: pd.Series
     """`[image]`: the consensus's reason, "" where there is none."""
 
     @classmethod
-    def of(cls, image_set: ImageSet, attribute: str) -> Truth:
-        """Derive the consensus of the annotators."""
-        kind, decided = attribute_named(attribute), image_set.truth(attribute)
-        return cls(kind, _positions(decided["label"], kind.labels), decided["reason"])
+    def of(cls, image_set: ImageSet, found: ImageVerdicts) -> Truth:
+        """The consensus of the annotators."""
+        return cls(found.attribute, found.truth, image_set.truth(found.attribute.name)["reason"])
 
     @property
     def is_clear(self) -> NDArray[np.bool_]:
@@ -136,7 +136,7 @@ class DetectorVerdicts:
     verdict: Codes
     """A class; K: filtered, K + 1: error, K + 2: never judged."""
     named: Codes
-    """The class that is stored beside a verdict that is not clear; `NONE` where there is none."""
+    """The class that is stored beside a verdict that is not clear; `NULL` where there is none."""
     score: NDArray[np.float64]
     value: NDArray[np.float64]
     reason: pa.ChunkedArray
@@ -144,35 +144,23 @@ class DetectorVerdicts:
     image_sha256: pa.ChunkedArray
 
     @classmethod
-    def of(
-        cls, images: pd.Index[Any], table: pa.Table, *, detector: str, attribute: Attribute
-    ) -> DetectorVerdicts | None:
-        """Lay a detector's predictions out by image; None if it does not judge the attribute.
-
-        Args:
-            images: the image ids in the order of the image set.
-            table: rows as `read_predictions` gives them, with `PREDICTION_COLUMNS`.
-            detector: its name.
-            attribute: which one.
-        """
-        rows = table.filter(pc.equal(table["attribute"].cast(pa.string()), attribute.name))
-        if rows.num_rows == 0:
-            return None
-        row_of_image = pd.Index(rows["image_id"].to_pandas()).get_indexer(images)
-        rows = rows.take(pa.array(np.where(row_of_image < 0, 0, row_of_image)))
-        absent = row_of_image < 0
-        status = _positions(rows["status"].cast(pa.string()).to_pandas(), tuple(Status))
-        label = _positions(rows["label"].cast(pa.string()).to_pandas(), attribute.classes)
-        beyond = len(attribute.classes)
-        unclear = np.where(status == _FILTERED, beyond, beyond + 1)
-        verdict = np.where(status == _CLEAR, label, unclear)
-        return cls(
-            detector,
-            verdict=np.where(absent, beyond + 2, verdict),
-            named=np.where(absent | (status == _CLEAR), NONE, label),
-            score=_where_present(rows["score"], absent),
-            value=_where_present(rows["value"], absent),
-            **{name: _blanked(rows[name], absent) for name in ("reason", "raw", "image_sha256")},
+    def of_detectors(cls, found: ImageVerdicts) -> tuple[DetectorVerdicts, ...]:
+        """Those of every detector that judged an image, of predictions with `PREDICTION_COLUMNS`."""
+        never_run = len(found.attribute.classes) + 2
+        verdicts = np.where(found.verdicts == NULL, never_run, found.verdicts)
+        named = np.where(found.clear, NULL, found.named)
+        score, value = found.numbers("score"), found.numbers("value")
+        return tuple(
+            cls(
+                found.detectors[place],
+                verdicts[place],
+                named[place],
+                score[place],
+                value[place],
+                *(found.column(name, place) for name in ("reason", "raw", "image_sha256")),
+            )
+            for place, judged in enumerate(found.has_judged)
+            if judged
         )
 
     def as_columns(self, *, classes: int) -> dict[str, Any]:
@@ -180,14 +168,11 @@ class DetectorVerdicts:
         return {
             "detector": self.detector,
             "verdict": codes(self.verdict, words=classes + 3),
-            "named": None if (self.named == NONE).all() else codes(self.named, words=classes),
+            "named": None if (self.named == NULL).all() else codes(self.named, words=classes),
             "score": None if np.isnan(self.score).all() else numbers(self.score, "f4"),
             "value": None if np.isnan(self.value).all() else numbers(self.value, "f4"),
             "reason": coded(self.reason),
         }
-
-
-_CLEAR, _FILTERED = list(Status).index(Status.CLEAR), list(Status).index(Status.FILTERED)
 
 
 def image_columns(image_set: ImageSet) -> dict[str, Any]:
@@ -199,7 +184,7 @@ def image_columns(image_set: ImageSet) -> dict[str, Any]:
         "image_id": list(images["image_id"]),
         "path": list(images["path"]),
         "t2i_model": coded(images["t2i_model"]),
-        "prompt": codes(_positions(images["prompt_id"], prompt_ids), words=len(prompt_ids)),
+        "prompt": codes(pd.Index(prompt_ids).get_indexer(pd.Index(images["prompt_id"])), words=len(prompt_ids)),
         "seed": coded(images[SEED_COLUMN]) if SEED_COLUMN in images else None,
         "prompts": {name: list(prompts[name]) for name in ("prompt_id", "category", "word", "prompt")},
         "labels": _label_columns(image_set),
@@ -248,18 +233,3 @@ def raw_answers(verdicts: Mapping[str, Sequence[DetectorVerdicts]]) -> dict[str,
             if each.raw.null_count < len(each.raw)
         ]
     }
-
-
-def _positions(words: Any, known: Sequence[str]) -> Codes:
-    """Position of each word in `known`; `NONE` for an empty cell."""
-    found = pd.Index([str(word) for word in known]).get_indexer(pd.Index(words))
-    return found.astype(np.int64)
-
-
-def _where_present(column: pa.ChunkedArray, absent: NDArray[np.bool_]) -> NDArray[np.float64]:
-    values = column.cast(pa.float64()).to_numpy(zero_copy_only=False).astype(np.float64)
-    return np.where(absent, np.nan, values)
-
-
-def _blanked(column: pa.ChunkedArray, absent: NDArray[np.bool_]) -> pa.ChunkedArray:
-    return pc.if_else(pa.array(absent), pa.scalar(None, pa.string()), column.cast(pa.string()))

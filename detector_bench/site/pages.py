@@ -75,7 +75,7 @@ class Says:
 
     @staticmethod
     def score(value: float) -> str:
-        """A bias score."""
+        """A bias score with three decimals."""
         return _NOTHING if math.isnan(value) else f"{value:.3f}"
 
     @staticmethod
@@ -93,7 +93,7 @@ class Says:
 
     @staticmethod
     def value(value: float) -> str:
-        """For sorting."""
+        """A number in full, by which the page sorts; empty where there is none."""
         return "" if math.isnan(value) else repr(float(value))
 
     @staticmethod

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from detector_bench.dataset import ImageSet
 from detector_bench.errors import DetectorBenchError
+from detector_bench.evaluation.image_verdicts import ImageVerdicts
 from detector_bench.results.finished_study import FinishedStudy, ResultFolder
 from detector_bench.site.error_counts import Judged
 from detector_bench.site.image_columns import PREDICTION_COLUMNS, DetectorVerdicts, Truth
@@ -94,11 +95,8 @@ class ReportStudy:
 
 
 def _part(study: FinishedStudy, image_set: ImageSet, stored: Mapping[str, pa.Table]) -> AttributePart:
-    truth = Truth.of(image_set, study.attribute)
-    ids = pd.Index(image_set.images["image_id"])
-    laid_out = [
-        DetectorVerdicts.of(ids, stored[name], detector=name, attribute=truth.attribute)
-        for name in study.detectors
-        if name in stored
-    ]
-    return AttributePart(study, Judged(truth, tuple(each for each in laid_out if each is not None)))
+    predictions = {name: stored[name] for name in study.detectors if name in stored}
+    found = ImageVerdicts.read(
+        image_set, predictions, attribute=study.attribute, allow_incomplete=True, needs_labels=False
+    )
+    return AttributePart(study, Judged(Truth.of(image_set, found), DetectorVerdicts.of_detectors(found)))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -15,7 +15,7 @@ from detector_bench.others.study_scores import ScoredStudy
 from detector_bench.others.study_tables import score_tables
 from detector_bench.site.report_study import ReportStudy
 from detector_bench.study_run import has_intervals, stored_tables
-from detector_bench.tables import Table
+from detector_bench.tables import Table, in_style_of
 
 
 class TableSets(NamedTuple):
@@ -32,15 +32,11 @@ def table_sets(study: ReportStudy) -> TableSets:
     names = [part.name for part in study.parts]
     prompts = None if study.image_set is None else study.image_set.prompts
     by_attribute: dict[str, list[Table]] = {name: [] for name in names}
-    for name, table in stored_tables(study.results, prompts=prompts).items():
-        by_attribute[_attribute_of(name, names)].append(table)
+    for table in stored_tables(study.results, prompts=prompts).values():
+        # A table over all attributes stands with the first one's.
+        by_attribute[table.attribute if table.attribute in names else names[0]].append(table)
     scores, missing = _score_tables(study)
     return TableSets(by_attribute, scores, missing)
-
-
-def _attribute_of(table: str, attributes: Sequence[str]) -> str:
-    """The attribute that a table's name ends in; the first attribute's tables have plain names."""
-    return next((name for name in attributes[1:] if table.endswith(f"_{name}")), attributes[0])
 
 
 def _score_tables(study: ReportStudy) -> tuple[list[Table], list[str]]:
@@ -62,7 +58,7 @@ def _score_tables(study: ReportStudy) -> tuple[list[Table], list[str]]:
         )
     except DetectorBenchError as error:
         return [], [f"The scores of other benchmarks have no tables: {error}"]
-    return list(tables.values()), []
+    return [in_style_of(study.results.study, table) for table in tables.values()], []
 
 
 _SIZE = re.compile(
@@ -79,7 +75,7 @@ class DrawnFigure:
     href: str
     caption: str
     width: int
-    """Its proportions, in points."""
+    """With `height` the proportions, in points."""
     height: int
 
 

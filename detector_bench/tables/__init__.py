@@ -29,7 +29,7 @@ from detector_bench.tables.render_latex import to_latex
 from detector_bench.tables.render_terminal import to_rich
 from detector_bench.tables.renderers import to_csv, to_html, to_markdown, write_tables
 from detector_bench.tables.table import Arrow, Cell, Column, MetricColumn, Row, Table
-from detector_bench.tables.tables_of_study import TableStyle, study_tables
+from detector_bench.tables.tables_of_study import TableStyle, in_style_of, study_tables
 
 __all__ = [
     "DEFAULT_MAX_ERROR_SHARE",
@@ -50,6 +50,7 @@ __all__ = [
     "declare_table",
     "filtering_and_accuracy",
     "filtering_and_accuracy_by_t2i_model",
+    "in_style_of",
     "label_doubt_table",
     "label_shares",
     "makes_table",

@@ -6,12 +6,12 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
-from typing import Any, Literal, NamedTuple, Self
+from typing import Any, Literal, Self
 
 import pandas as pd
 
 from detector_bench.errors import ConfigError
-from detector_bench.metrics import MetricInfo, NClear, metric_info
+from detector_bench.metrics import NClear, metric_info
 from detector_bench.metrics.catalogue import CLASS, LABEL
 from detector_bench.results.metric_lookup import (
     DEFAULT_MAX_ERROR_SHARE,
@@ -21,15 +21,14 @@ from detector_bench.results.metric_lookup import (
     best_of,
     worst_of,
 )
-from detector_bench.tables.table import DASH, Cell, Column, MetricColumn, Row, Table
+from detector_bench.tables.notes import Place, PlacedColumn, left_out_notes, undefined_notes
+from detector_bench.tables.table import Cell, Column, MetricColumn, Row, Table
 from detector_bench.tables.wording import (
     attribute_in_words,
     in_words,
     metric_heading,
     metric_in_words,
     number_cell,
-    whole,
-    words_of,
 )
 from detector_bench.vocabulary import ALL, GROUND_TRUTH, LOW_QUALITY, OTHERS
 
@@ -141,7 +140,7 @@ class TableLayout:
             raise ConfigError(f"table {self.name!r}: a name of letters, digits and underscores is expected")
         if unknown := [name for name in self.rows if name not in _NAMES]:
             raise ConfigError(f"table {self.name}: rows for each {unknown[0]!r} (accepted: {', '.join(_NAMES)})")
-        if self.columns_for not in (None, *_REPEATED):
+        if self.columns_for not in (None, *_REPEATED) or self.columns_for in self.rows:
             raise ConfigError(
                 f"table {self.name}: columns for each {self.columns_for!r} (accepted: {', '.join(_REPEATED)})"
             )
@@ -164,26 +163,7 @@ class TableLayout:
         return _Building(self, numbers).table()
 
 
-_Place = dict[str, str]
-"""Detector, T2I model, category and prompt, as far as a row or a column says them."""
-
-_EVERYTHING: _Place = {"detector": GROUND_TRUTH, "t2i_model": ALL, "category": ALL, "prompt_id": ALL}
-
-
-class _Shown(NamedTuple):
-    """A finished column, and where its numbers are found."""
-
-    column: Column
-    declared: MetricColumn
-    info: MetricInfo
-    metric: str
-    label: str
-    """The class or label that it is of; empty: of all."""
-    place: _Place
-    where: str
-    """The T2I model or category that it is of, in words; empty: of all."""
-    said: str
-    """How a note calls the column."""
+_EVERYTHING: Place = {"detector": GROUND_TRUTH, "t2i_model": ALL, "category": ALL, "prompt_id": ALL}
 
 
 class _Building:
@@ -222,7 +202,7 @@ class _Building:
             grouped=len(names) > 1,
         )
 
-    def _values(self, dimension: Dimension, *, in_rows: bool) -> list[_Place]:
+    def _values(self, dimension: Dimension, *, in_rows: bool) -> list[Place]:
         declared, lookup = self._declared, self._lookup
         if dimension == "prompt":
             return [{"category": category, "prompt_id": prompt} for category, prompt in lookup.prompts]
@@ -234,11 +214,11 @@ class _Building:
         with_all = declared.total and last and len(names) > 1
         return [{dimension: name} for name in (*names, ALL)[: None if with_all else -1]]
 
-    def _columns(self) -> Iterator[_Shown]:
+    def _columns(self) -> Iterator[PlacedColumn]:
         declared = self._declared
         columns = declared.columns(self._numbers) if callable(declared.columns) else declared.columns
         parts = [(column, label) for column in columns for label in self._labels(column.metric)]
-        places: list[_Place] = [{}]
+        places: list[Place] = [{}]
         if declared.columns_for is not None:
             places = self._values(declared.columns_for, in_rows=False)
         for place in places:
@@ -249,7 +229,7 @@ class _Building:
         classes = self._lookup.classes
         return classes if CLASS in metric else (*classes, LOW_QUALITY, OTHERS) if LABEL in metric else ("",)
 
-    def _column(self, declared: MetricColumn, label: str, place: _Place, *, alone: bool) -> _Shown:
+    def _column(self, declared: MetricColumn, label: str, place: Place, *, alone: bool) -> PlacedColumn:
         """A column, alone: the only one of its T2I model or category."""
         metric = declared.metric.replace(CLASS, label).replace(LABEL, label)
         info = metric_info(declared.metric)
@@ -278,20 +258,20 @@ class _Building:
             said = f"{said} ({where})"
         if declared.deviation:
             column = replace(column, deviation_key=f"{column.key}_deviation")
-        return _Shown(column, declared, info, metric, label, place, where, said)
+        return PlacedColumn(column, declared, info, metric, label, place, where, said)
 
-    def _number(self, shown: _Shown, place: _Place, metric: str = "") -> Number:
+    def _number(self, shown: PlacedColumn, place: Place, metric: str = "") -> Number:
         at = {**_EVERYTHING, **place, **shown.place}
         if len(self._failed(at)) == len(self._models(at)) > 0:
             return NOT_EVALUATED
         return self._lookup.number(metric or shown.metric, n_clear=self._numbers.n_clear, **at)
 
-    def _models(self, place: _Place) -> Sequence[str]:
+    def _models(self, place: Place) -> Sequence[str]:
         """The T2I models that a row, or a cell, is about."""
         model = place.get("t2i_model", ALL)
         return self._lookup.t2i_models if model == ALL else (model,)
 
-    def _failed(self, place: _Place) -> list[str]:
+    def _failed(self, place: Place) -> list[str]:
         """The T2I models among them on which the detector could not run."""
         detector = place.get("detector", GROUND_TRUTH)
         if detector == GROUND_TRUTH:
@@ -323,7 +303,7 @@ class _Building:
                 )
         return cells
 
-    def _extremes(self, shown: _Shown, values: Sequence[float]) -> tuple[set[int], set[int]]:
+    def _extremes(self, shown: PlacedColumn, values: Sequence[float]) -> tuple[set[int], set[int]]:
         blocks: dict[tuple[str, ...], dict[int, float]] = {}
         for row, place in enumerate(self._places):
             at = {**place, **shown.place}
@@ -334,7 +314,7 @@ class _Building:
         best = {row for block in blocks.values() for row in best_of(block, metric=metric)}
         return best, {row for block in blocks.values() for row in worst_of(block, metric=metric)}
 
-    def _name_cells(self, place: _Place) -> list[Cell]:
+    def _name_cells(self, place: Place) -> list[Cell]:
         cells = []
         for name in self._declared.rows:
             if name == "prompt":
@@ -349,17 +329,19 @@ class _Building:
             return self._declared.total
         return "Ground truth" if name == GROUND_TRUTH else name
 
-    def _word(self, place: _Place) -> str:
+    def _word(self, place: Place) -> str:
         return self._numbers.words.get(place["prompt_id"], place["prompt_id"])
 
-    def _row_name(self, place: _Place) -> str:
+    def _row_name(self, place: Place) -> str:
         key = "detector" if self._declared.rows[-1] == "judge" else self._declared.rows[-1]
         name = self._word(place) if key == "prompt" else self._shown_name(place[key])
         if key != "t2i_model" and "t2i_model" in place:
             name += f" on {self._shown_name(place['t2i_model'])}"
-        return f"{name}, {place['category']}" if key == "detector" and "category" in place else name
+        if key == "detector" and "category" in place:
+            name += f", {self._word(place) if 'prompt_id' in place else place['category']}"
+        return name
 
-    def _notes(self, place: _Place, numbers: Sequence[Number]) -> tuple[str, ...]:
+    def _notes(self, place: Place, numbers: Sequence[Number]) -> tuple[str, ...]:
         detector = place.get("detector", GROUND_TRUTH)
         models, failed = self._models(place), self._failed(place)
         notes = [] if detector == GROUND_TRUTH else self._lookup.no_verdict_notes(detector, models)
@@ -373,14 +355,14 @@ class _Building:
             for shown, number in zip(self._shown, numbers, strict=True)
             if not (number is NOT_EVALUATED and self._failed({**place, **shown.place}))
         ]
-        notes += _undefined(judged)
+        notes += undefined_notes(judged)
         several = len({shown.where for shown in self._shown}) > 1
-        notes += _left_out(judged, by_humans=detector == GROUND_TRUTH, several=several)
+        notes += left_out_notes(judged, by_humans=detector == GROUND_TRUTH, several=several)
         if detector != GROUND_TRUTH:
             notes += self._without_deviation(place, judged)
         return tuple(notes)
 
-    def _without_deviation(self, place: _Place, judged: Sequence[tuple[_Shown, Number]]) -> list[str]:
+    def _without_deviation(self, place: Place, judged: Sequence[tuple[PlacedColumn, Number]]) -> list[str]:
         without = [
             shown.said
             for shown, number in judged
@@ -390,39 +372,3 @@ class _Building:
         ]
         where = ", ".join(without)
         return [f"no deviation from a ground truth of 0 or without a score ({where})"] if without else []
-
-
-def _undefined(judged: Sequence[tuple[_Shown, Number]]) -> list[str]:
-    """Why numbers are missing; one note for all columns, if they are missing for one reason."""
-    explained = [pair for pair in judged if words_of(pair[0].declared.metric).undefined]
-    missing: list[tuple[_Shown, str, bool]] = []
-    for shown, number in explained:
-        if number.missing:
-            words, absent = words_of(shown.declared.metric), number is NOT_EVALUATED
-            reason = words.absent if absent else words.undefined.format(label=in_words(shown.label).lower())
-            missing.append((shown, reason, absent))
-    if all(shown.where == shown.said for shown, _, _ in missing):
-        # Columns that differ in their T2I model or category alone.
-        places: dict[str, list[str]] = {}
-        for shown, reason, _ in sorted(missing, key=lambda each: each[2]):
-            places.setdefault(reason, []).append(shown.where)
-        return [f"{reason} ({', '.join(where)})" for reason, where in places.items()]
-    if len(missing) == len(explained) > 1 and len({reason for _, reason, _ in missing}) == 1:
-        return [f"{DASH}: {missing[0][1]}"]
-    return [f"{DASH} for {shown.said}: {reason}" for shown, reason, _ in missing]
-
-
-def _left_out(judged: Sequence[tuple[_Shown, Number]], *, by_humans: bool, several: bool) -> list[str]:
-    """Say of how many prompts or images there is no number; one note for all T2I models and categories."""
-    parts: dict[str, list[str]] = {}
-    empty: list[str] = []
-    for shown, number in judged:
-        words = words_of(shown.declared.metric)
-        left_out = words.left_out_by_humans if by_humans and words.left_out_by_humans else words.left_out
-        if left_out and number.n_left_out > 0:
-            counted = f"{whole(number.n_left_out)} of {whole(number.n + number.n_left_out)}"
-            parts.setdefault(left_out, []).append(f"{counted} ({shown.where})" if several else counted)
-        elif left_out and number.missing and not words.undefined:
-            empty.append(shown.where or shown.said)
-    notes = [f"{left_out}: {', '.join(counted)}" for left_out, counted in parts.items()]
-    return [*notes, f"not evaluated on {', '.join(dict.fromkeys(empty))}"] if empty else notes

@@ -140,7 +140,7 @@ def _label(table: Table) -> str:
 
 
 def _notes(table: Table) -> str:
-    notes = [f"  {escape_latex(note)}" for note in table.all_notes]
+    notes = [f"  {escape_latex(note)}" for note in (*table.legend, *table.all_notes)]
     return (
         "  \\smallskip\n  \\begin{minipage}{\\linewidth}\n  \\footnotesize\\raggedright\n"
         + "\\par\n".join(notes)

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from detector_bench.registry import Registry
@@ -228,6 +228,19 @@ class Table:
     def _shows_worst(self) -> bool:
         return self.marks_worst and any(cell.worst for row in self.rows for cell in row.cells)
 
+    @property
+    def legend(self) -> tuple[str, ...]:
+        """What the colours of the HTML and LaTeX forms mean; empty without any."""
+        seen = {
+            shade.colour
+            for row in self.rows
+            for column, cell in zip(self.columns, row.cells, strict=True)
+            if (shade := self.shade(column, cell)) is not None
+        }
+        meanings = {"orange": "above 0", "blue": "below 0", "green": "best", "red": "worst of the column"}
+        said = [f"{colour}: {meaning}" for colour, meaning in meanings.items() if colour in seen]
+        return (f"Shades: {', '.join(said)}.",) if said else ()
+
     def shade(self, column: Column, cell: Cell) -> Shade | None:
         """The colour behind a cell; None: it has none."""
         if not self.shaded or column.kind == "name" or is_missing(cell.value):
@@ -304,11 +317,7 @@ class Table:
         """
         if not names:
             return self
-        longest_first = "|".join(re.escape(name) for name in sorted(names, key=len, reverse=True))
-        word = re.compile(rf"(?<![\w.-])(?:{longest_first})(?![\w-]|\.\w)")
-
-        def said(text: str) -> str:
-            return word.sub(lambda found: names[found[0]], text)
+        said = partial(with_names, names=names)
 
         def shown(cell: Cell) -> Cell:
             if cell.value is not None or cell.text not in names:
@@ -362,6 +371,14 @@ def group_headings(columns: Sequence[Column]) -> tuple[Heading, ...]:
         else:
             headings.append(Heading(column.group, index, 1))
     return tuple(headings)
+
+
+def with_names(text: str, names: Mapping[str, str]) -> str:
+    """Put display names where plain names stand as words: `clip`, but not `clip_prob` or `clip-like`."""
+    if not names:
+        return text
+    longest_first = "|".join(re.escape(name) for name in sorted(names, key=len, reverse=True))
+    return re.sub(rf"(?<![\w.-])(?:{longest_first})(?![\w-]|\.\w)", lambda found: names[found[0]], text)
 
 
 def is_missing(value: float | None) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import pandas as pd
 from pydantic import BaseModel, ConfigDict
@@ -52,6 +53,17 @@ class TableStyle(BaseModel):
         """
         styled = replace(table, shaded=self.shaded, marks_worst=self.mark_worst)
         return styled.with_display_names(display_names or {})
+
+
+def in_style_of(study: Mapping[str, Any], table: Table) -> Table:
+    """A table in the style that a study file asks for.
+
+    Args:
+        study: the file's content; its `display_names` and `table_style` decide.
+        table: any table.
+    """
+    style = TableStyle.model_validate(study.get("table_style") or {})
+    return style.applied(table, display_names=study.get("display_names"))
 
 
 def study_tables(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 from detector_bench.metrics import metric_info
 from detector_bench.metrics.metric_info import Kind
@@ -144,55 +144,3 @@ def metric_in_words(metric: str) -> str:
 def metric_heading(metric: str) -> str:
     """What a metric is called where it heads a row or a column of its own; fractions are printed in per cent."""
     return f"{metric_in_words(metric)} (%)" if in_per_cent(metric) else metric_in_words(metric)
-
-
-class MetricWords(NamedTuple):
-    """What the notes of a table say about a metric's numbers."""
-
-    undefined: str = ""
-    """Why there may be none; `{label}` stands for the class. Empty: what is left out says enough."""
-    left_out: str = ""
-    """What a number leaves out; empty: nothing, or what other notes tell."""
-    left_out_by_humans: str = ""
-    """The same for the number by the human labels, where it is something else."""
-    absent: str = "not evaluated"
-    """What it means that the metric table does not have the number."""
-
-
-_NOT_CLEAR_TO_BOTH = "no image is clear to both the humans and the detector"
-_NO_VALUE = "no image has a value by both the humans and the detector"
-_NONE_KEPT = "prompts left out, no image kept"
-_WORDS = {
-    "label_share_<label>": MetricWords("no labelled image"),
-    "precision": MetricWords("the detector kept no image"),
-    "recall": MetricWords("no image is clear"),
-    "recall_<class>": MetricWords("no image is {label} by the human labels"),
-    "f1": MetricWords("no image is clear to the humans or the detector"),
-    "filter_rate": MetricWords("no image is low-quality"),
-    "accuracy": MetricWords(_NOT_CLEAR_TO_BOTH),
-    "accuracy_<class>": MetricWords("no image is clear to the detector and {label} by the human labels"),
-    "balanced_accuracy": MetricWords(_NOT_CLEAR_TO_BOTH),
-    "alignment_accuracy": MetricWords("no image is clear to the humans and has a verdict"),
-    "mean_absolute_error": MetricWords(_NO_VALUE, "images without the detector's value"),
-    "mean_error": MetricWords(_NO_VALUE),
-    "cumulative_score_5": MetricWords(_NO_VALUE),
-    "model_bias_score": MetricWords("", _NONE_KEPT, "prompts left out, no clear image"),
-    "model_bias_score_corrected": MetricWords("", "prompts left out of the corrected score, no two clear images"),
-    "model_bias_score_if_fair": MetricWords(),
-    "model_bias_score_error": MetricWords(),
-    "prompt_bias_score": MetricWords("no clear image", absent="no image"),
-    "prompt_bias_score_difference": MetricWords(
-        "", "prompts left out, no clear image by the detector or the humans"
-    ),
-    "prompt_bias_error": MetricWords("", "prompts left out, fewer than two images clear to detector and humans"),
-}
-
-
-def words_of(metric: str) -> MetricWords:
-    """What notes say about a metric; of one that is no built-in of the tables what its declaration says."""
-    if metric in _WORDS:
-        return _WORDS[metric]
-    info = metric_info(metric)
-    if info.kind == "count":
-        return MetricWords()
-    return MetricWords("undefined for these images", f"left out, {info.left_out}" if info.left_out else "")

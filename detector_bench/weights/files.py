@@ -9,8 +9,9 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
+from pydantic import BeforeValidator, Field, field_validator, model_validator
 
+from detector_bench.declarations import Declaration
 from detector_bench.errors import WeightsError
 
 
@@ -19,14 +20,12 @@ def _lower_case(value: Any) -> Any:
     return value.strip().lower() if isinstance(value, str) else value
 
 
-class WeightsFile(BaseModel):
+class WeightsFile(Declaration):
     """One file of weights, pinned by its content.
 
     In a study file, a bare string stands for `{path: that string}`. Two descriptions with the same pinned content
     are equal wherever the file lies and whatever is said about it, so that stages that use it are shared.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     path: str
     """File name, or a path: absolute, or relative to the study file."""
@@ -102,14 +101,12 @@ _HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
-class Checkpoint(BaseModel):
+class Checkpoint(Declaration):
     """A folder of weights, or its name on the Hugging Face hub.
 
     In a study file, a bare string stands for `{path: that string}`. From the hub it is downloaded only with a
     `revision`, and weights are read from `.safetensors` files only, so that loading runs none of their code.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     path: str
     """`owner/name` on the hub, or a folder: absolute, or relative to the study file or a weights folder."""

@@ -11,8 +11,7 @@ from itertools import combinations
 from math import isnan
 from typing import Any, NamedTuple
 
-from pydantic import BaseModel, ConfigDict
-
+from detector_bench.declarations import Declaration
 from detector_bench.errors import ConfigError, nearest_hint
 from detector_bench.labelling import LabelStore, Question
 from detector_bench.labelling.agreement_numbers import Agreement, LabelsSideBySide, Round
@@ -120,7 +119,7 @@ _PARTS = {
 }
 
 
-class AgreementQuery(BaseModel):
+class AgreementQuery(Declaration):
     """What of the agreement is asked for.
 
     Attributes:
@@ -129,8 +128,6 @@ class AgreementQuery(BaseModel):
         first, second: two annotators; both "": all of them.
         t2i_model, category: which images the confusion table is about; "all" for all.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     question: str = ""
     part: Round = Round.ALL

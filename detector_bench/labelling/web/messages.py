@@ -84,7 +84,7 @@ def item_view(item: Item) -> dict[str, Any]:
 
 
 def answer_view(answer: Answer) -> dict[str, Any]:
-    """An annotator's own answer."""
+    """An annotator's own answer about an item, as the page gets it."""
     return {
         "answer_id": answer.answer_id,
         "answers": {name: asdict(choice) for name, choice in answer.answers.items()},

@@ -39,7 +39,7 @@ LARGEST_BODY = 2 * 1024 * 1024
 
 SIGN_IN = "/api/sign-in"
 REVIEW_PAGES = ("/agreement", "/adjudication")
-"""The coordinator's pages."""
+"""The pages that are for the coordinator alone where tokens are asked for."""
 _NOT_PAGES = ("/api/", "/images/", "/static/", "/export/")
 
 

@@ -8,7 +8,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from detector_bench.metrics.counts import FloatArray
-from detector_bench.others.cell_sums import cell_sums
 from detector_bench.others.imagebite.formulas import BoolArray
 from detector_bench.others.imagebite.requirements import Requirement
 from detector_bench.others.judgements import NO_VERDICT, OTHERS, UNJUDGED, Judgements
@@ -56,9 +55,7 @@ class Answers:
 
     def counts(self, judgements: Judgements) -> NDArray[np.int64]:
         """Images by answer: `[judge, t2i_model, prompt, place]`; seed photos are left out."""
-        models, prompts = len(judgements.t2i_models), len(judgements.prompt_ids)
-        sums = [cell_sums(each, judgements.cell, cells=models * prompts) for each in self.features()]
-        return np.stack(sums).astype(np.int64).reshape(len(sums), models, prompts, -1)
+        return np.stack([judgements.sums(each) for each in self.features()]).astype(np.int64)
 
 
 def _by_class(labels: NDArray[np.int8], requirement: Requirement) -> NDArray[np.intp]:

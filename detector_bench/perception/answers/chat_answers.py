@@ -12,12 +12,15 @@ from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, field_validator, model_validator
+from pydantic import Field, JsonValue, field_validator, model_validator
 
+from detector_bench.declarations import Declaration
 from detector_bench.errors import ConfigError
 from detector_bench.installation import require
+from detector_bench.perception.answers.chat_client import ChatClient
 from detector_bench.perception.answers.service_requests import (
-    ImageFormat,
+    RequestFailure,
+    ServiceSettings,
     encoded,
     is_on_this_machine,
     require_safe_address,
@@ -36,20 +39,16 @@ from detector_bench.weights import WeightsLocator
 _OWN_FIELDS = ("model", "messages", "stream", "n", "temperature", "max_tokens", "seed")
 
 
-class TokenPrices(BaseModel):
+class TokenPrices(Declaration):
     """What a million tokens cost."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     prompt: float = Field(ge=0)
     completion: float = Field(ge=0)
     currency: str = "USD"
 
 
-class ChatEndpoint(BaseModel):
+class ChatEndpoint(ServiceSettings):
     """A model behind a server that speaks OpenAI's chat completions protocol, and how it is asked."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     base_url: str
     """The address up to `/v1`: `https://api.openai.com/v1`, `http://localhost:8000/v1` (vLLM),
@@ -70,24 +69,12 @@ class ChatEndpoint(BaseModel):
     """For servers that take one; makes a repeated answer likelier, but not certain."""
     request_fields: dict[str, JsonValue] = Field(default_factory=dict)
     """Further fields of the request, such as `{max_completion_tokens: 2000, reasoning_effort: low}`."""
-    image_format: ImageFormat = "jpeg"
-    jpeg_quality: int = Field(default=95, ge=1, le=100)
     longest_side: int | None = Field(default=1024, ge=32)
     """Larger images are shrunk to so many pixels, for servers charge by size; null sends them as they are."""
     detail: Literal["low", "high", "auto"] | None = None
     """How closely the model looks, where the server offers the choice; decides what an image costs there."""
     concurrency: int = Field(default=4, ge=1, le=64, json_schema_extra=DESCRIPTIVE)
     """Requests on the way at the same time."""
-    requests_per_second: float = Field(default=10.0, gt=0, json_schema_extra=DESCRIPTIVE)
-    """At most."""
-    retries: int = Field(default=5, ge=0, json_schema_extra=DESCRIPTIVE)
-    """Further attempts while the server is busy, failing or out of reach."""
-    timeout: float = Field(default=120.0, gt=0, json_schema_extra=DESCRIPTIVE)
-    """Seconds without a sign of life after which an attempt is given up."""
-    first_wait: float = Field(default=1.0, ge=0, json_schema_extra=DESCRIPTIVE)
-    """Seconds before the first retry; each further wait is twice as long, plus a random part."""
-    longest_wait: float = Field(default=120.0, ge=0, json_schema_extra=DESCRIPTIVE)
-    """Seconds; waits grow no further."""
     prices: TokenPrices | None = Field(default=None, json_schema_extra=DESCRIPTIVE)
     """What tokens cost there, so that a run can say what it cost."""
 
@@ -137,17 +124,6 @@ class ChatAnswers(ChatEndpoint, Stage):
 
     question: str = Field(min_length=1)
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, ChatAnswers) and self._decisive() == other._decisive()
-
-    def __hash__(self) -> int:
-        return hash(self._decisive())
-
-    def _decisive(self) -> str:
-        fields = type(self).model_fields
-        pace = {name for name, field in fields.items() if field.json_schema_extra == DESCRIPTIVE}
-        return json.dumps(self.model_dump(exclude=pace), sort_keys=True)
-
     @property
     def calls_at_once(self) -> int:
         """How many images may be asked about at the same time: the function is made for several threads."""
@@ -168,22 +144,12 @@ class ChatAnswers(ChatEndpoint, Stage):
     def load(self, weights: WeightsLocator) -> StageFunction:  # noqa: ARG002
         """Read the key and open a connection; see `Stage.load`."""
         require("tenacity", extra=self.extra)
-        from detector_bench.perception.answers.chat_client import ChatClient
-        from detector_bench.perception.answers.service_requests import Pace, RequestFailure
-
         if missing := self.missing_settings():
             raise ConfigError("\n".join(missing))
         key = self._key()
         if key is not None and not (key.isascii() and key.isprintable() and " " not in key):
             raise ConfigError(f"the environment variable {self.key_variable} holds no key: keys are plain letters")
-        pace = Pace(
-            requests_per_second=self.requests_per_second,
-            retries=self.retries,
-            timeout=self.timeout,
-            first_wait=self.first_wait,
-            longest_wait=self.longest_wait,
-        )
-        client = ChatClient(self.base_url, key=key, key_variable=self.key_variable, pace=pace)
+        client = ChatClient(self.base_url, key=key, key_variable=self.key_variable, pace=self.pace)
         # The cache knows nothing yet of what is on the way: the same image twice waits for the first answer.
         paid: dict[str, Arrays] = {}
         waiting: dict[str, Lock] = {}

@@ -11,8 +11,14 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, Field, FiniteFloat, ValidationError, field_validator
 
 from detector_bench.installation import require
-from detector_bench.perception.answers.facepp_client import Credentials, missing_credentials
-from detector_bench.perception.answers.service_requests import ImageFormat, encoded, require_safe_address
+from detector_bench.perception.answers.facepp_client import Credentials, FaceppClient, missing_credentials
+from detector_bench.perception.answers.service_requests import (
+    ImageFormat,
+    RequestFailure,
+    ServiceSettings,
+    encoded,
+    require_safe_address,
+)
 from detector_bench.perception.boxes import boxes, largest
 from detector_bench.perception.stage import (
     DESCRIPTIVE,
@@ -108,7 +114,7 @@ def answer_text(result: Arrays) -> str:
     return text_in(result["answer"])
 
 
-class FaceppAnswers(Stage):
+class FaceppAnswers(ServiceSettings, Stage):
     """The answer of the Face++ Detect API v3 (Megvii, https://console.faceplusplus.com/documents/5679127).
 
     Gives `answer`, the JSON text in UTF-8 as uint8 of shape (bytes,), and the face boxes in it as every box stage
@@ -133,32 +139,16 @@ class FaceppAnswers(Stage):
     """Address of the Detect API; api-cn instead of api-us for accounts of the Chinese console."""
     image_format: ImageFormat = "jpeg"
     """PNG is exact, and leaves more images to be shrunk below 2 MB."""
-    jpeg_quality: int = Field(default=95, ge=1, le=100)
     requests_per_second: float = Field(default=1.0, gt=0, json_schema_extra=DESCRIPTIVE)
-    """At most; what the key has paid for."""
-    retries: int = Field(default=5, ge=0, json_schema_extra=DESCRIPTIVE)
-    """Further attempts while the API is busy, failing or out of reach."""
+    """The most requests that are sent in a second; what the key has paid for."""
     timeout: float = Field(default=30.0, gt=0, json_schema_extra=DESCRIPTIVE)
     """Seconds without a sign of life after which an attempt is given up."""
-    first_wait: float = Field(default=1.0, ge=0, json_schema_extra=DESCRIPTIVE)
-    """Seconds before the first retry; each further wait is twice as long, plus a random part."""
-    longest_wait: float = Field(default=120.0, ge=0, json_schema_extra=DESCRIPTIVE)
-    """Seconds; waits grow no further."""
 
     @field_validator("endpoint")
     @classmethod
     def _carries_no_secret(cls, endpoint: str) -> str:
         require_safe_address(endpoint)
         return endpoint
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, FaceppAnswers) and self._decisive() == other._decisive()
-
-    def __hash__(self) -> int:
-        return hash(self._decisive())
-
-    def _decisive(self) -> tuple[str, str, int]:
-        return (self.endpoint, self.image_format, self.jpeg_quality)
 
     def missing_settings(self) -> tuple[str, ...]:
         """Key and secret, where they are not set."""
@@ -167,17 +157,7 @@ class FaceppAnswers(Stage):
     def load(self, weights: WeightsLocator) -> StageFunction:  # noqa: ARG002
         """Read key and secret and open a connection; see `Stage.load`."""
         require("tenacity", extra=self.extra)
-        from detector_bench.perception.answers.facepp_client import FaceppClient
-        from detector_bench.perception.answers.service_requests import Pace, RequestFailure
-
-        pace = Pace(
-            requests_per_second=self.requests_per_second,
-            retries=self.retries,
-            timeout=self.timeout,
-            first_wait=self.first_wait,
-            longest_wait=self.longest_wait,
-        )
-        client = FaceppClient(self.endpoint, Credentials.from_environment(), pace=pace)
+        client = FaceppClient(self.endpoint, Credentials.from_environment(), pace=self.pace)
         paid: dict[str, str] = {}  # the cache knows nothing yet of what its own batch holds twice
 
         def ask(frame: Frame) -> Arrays | StageFailure:

@@ -24,7 +24,7 @@ from detector_bench.perception.torch_settings import (
     from_folder,
     silenced,
 )
-from detector_bench.weights import Checkpoint, WeightsLocator
+from detector_bench.weights import WeightsLocator
 from detector_bench.weights.files import CheckpointField
 
 
@@ -62,10 +62,6 @@ class GeneratedAnswers(Generation, Stage):  # type: ignore[override]
     def images_per_call(self) -> int:  # type: ignore[override]
         """A batch of the network, so that each batch's answers are kept at once."""
         return self.batch_size
-
-    def weights(self) -> tuple[Checkpoint, ...]:
-        """The checkpoint."""
-        return (self.checkpoint,)
 
     def load(self, weights: WeightsLocator) -> StageFunction:
         """Read network and processor; see `Stage.load`."""

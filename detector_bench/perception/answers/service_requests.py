@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import logging
 import time
 from collections.abc import Callable, Mapping
@@ -18,7 +19,10 @@ import httpx
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
-from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_exponential, wait_random
+from pydantic import Field
+
+from detector_bench.declarations import Declaration
+from detector_bench.perception.stage import DESCRIPTIVE
 
 T = TypeVar("T")
 
@@ -98,6 +102,8 @@ class PacedRequests:
         Raises:
             RequestFailure: there is no answer.
         """
+        from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_exponential, wait_random
+
         attempts = Retrying(
             stop=stop_after_attempt(1 if self._unreachable else self._pace.retries + 1),
             wait=wait_exponential(self._pace.first_wait, max=self._pace.longest_wait)
@@ -263,3 +269,41 @@ def encoded(
     stream = io.BytesIO()
     image.save(stream, format=image_format, **options)
     return stream.getvalue()
+
+
+class ServiceSettings(Declaration):
+    """How a service that takes images is asked: the form of the images, and the pace, which changes no answer.
+
+    Declarations that differ only in what changes no answer are equal: they share answers that are paid for.
+    """
+
+    image_format: ImageFormat = "jpeg"
+    """PNG is exact; JPEG takes fewer bytes."""
+    jpeg_quality: int = Field(default=95, ge=1, le=100)
+    """1 to 100; colours keep their full resolution."""
+    requests_per_second: float = Field(default=10.0, gt=0, json_schema_extra=DESCRIPTIVE)
+    """The most requests that are sent in a second."""
+    retries: int = Field(default=5, ge=0, json_schema_extra=DESCRIPTIVE)
+    """Further attempts while the service is busy, failing or out of reach."""
+    timeout: float = Field(default=120.0, gt=0, json_schema_extra=DESCRIPTIVE)
+    """Seconds without a sign of life after which an attempt is given up."""
+    first_wait: float = Field(default=1.0, ge=0, json_schema_extra=DESCRIPTIVE)
+    """Seconds before the first retry; each further wait is twice as long, plus a random part."""
+    longest_wait: float = Field(default=120.0, ge=0, json_schema_extra=DESCRIPTIVE)
+    """Seconds; waits grow no further."""
+
+    @property
+    def pace(self) -> Pace:
+        """How often and how patiently the service is asked."""
+        return Pace(**{name: getattr(self, name) for name in Pace.__dataclass_fields__})
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is type(self) and self._decisive() == other._decisive()
+
+    def __hash__(self) -> int:
+        return hash(self._decisive())
+
+    def _decisive(self) -> str:
+        fields = type(self).model_fields
+        pace = {name for name, field in fields.items() if field.json_schema_extra == DESCRIPTIVE}
+        return json.dumps(self.model_dump(exclude=pace), sort_keys=True)

@@ -9,8 +9,9 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
+from detector_bench.declarations import Declaration
 from detector_bench.errors import ConfigError, WeightsError, nearest_hint
 from detector_bench.installation import require
 from detector_bench.perception.clip.embeddings import (
@@ -21,7 +22,7 @@ from detector_bench.perception.clip.embeddings import (
     text_embeddings,
     unit_vectors,
 )
-from detector_bench.perception.networks.onnx_session import open_session, session_device
+from detector_bench.perception.networks.onnx_networks import open_session, session_device
 from detector_bench.perception.torch_settings import OF_THE_FILE
 from detector_bench.weights import Weights, WeightsLocator
 from detector_bench.weights.files import WeightsField
@@ -30,13 +31,11 @@ _MASK = "attention_mask"
 _INTEGERS = {"tensor(int64)": np.int64, "tensor(int32)": np.int32}
 
 
-class ClipInput(BaseModel):
+class ClipInput(Declaration):
     """How an image becomes the network's input; by default OpenAI's CLIP at 224 pixels.
 
     Resized by Pillow (antialiased, rounded to 8 bits), as OpenAI's program and transformers' Pillow processor do.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     size: int = Field(default=224, ge=1, le=4096)
     """Height and width in pixels."""
@@ -68,7 +67,7 @@ class ClipInput(BaseModel):
         return np.asarray((middle * np.float32(1 / 255) - mean) / std)
 
 
-class OnnxClip(BaseModel):
+class OnnxClip(Declaration):
     """An image encoder and a text encoder that were exported from one CLIP network.
 
     The image encoder takes float32, (N, 3, size, size), and gives (N, dimensions). The text encoder takes token
@@ -76,8 +75,6 @@ class OnnxClip(BaseModel):
     Where the number is fixed, the rest is filled up with the prompt's last token, the end of text, beyond which
     CLIP's text encoder does not look.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     extra: ClassVar[str] = "clip-onnx"
     modules: ClassVar[tuple[str, ...]] = ("onnxruntime", "tokenizers")
@@ -97,12 +94,12 @@ class OnnxClip(BaseModel):
 
     @property
     def precision_taken(self) -> str:
-        """See `Stage`."""
+        """The number format that it computes with: that of the files."""
         return OF_THE_FILE
 
     @property
     def device_taken(self) -> str:
-        """See `Stage`."""
+        """Where onnxruntime computes on this machine."""
         return session_device()
 
     def missing_settings(self) -> tuple[str, ...]:

@@ -59,7 +59,7 @@ class OpenClip(TorchSettings):
     weights_file: WeightsField | None = None
     """The architecture's weights: `.safetensors`, or a `.pt` file of tensors alone (read with `weights_only`)."""
     precision: Precision = "auto"
-    """Of the image tower."""
+    """The number format of the image tower; the text tower computes in float32."""
 
     @model_validator(mode="after")
     def _one_source(self) -> OpenClip:
@@ -76,7 +76,7 @@ class OpenClip(TorchSettings):
         return found
 
     def weights(self) -> tuple[Weights, ...]:
-        """The checkpoint, or the file."""
+        """The checkpoint with both towers, or the one file."""
         return (self.source,)
 
     def image_encoder(self, weights: WeightsLocator) -> ImageEncoder:

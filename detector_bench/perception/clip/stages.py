@@ -18,7 +18,7 @@ from detector_bench.perception.clip.onnx_backend import ClipInput, OnnxClip
 from detector_bench.perception.clip.open_clip_backend import OpenClip
 from detector_bench.perception.clip.transformers_backend import TransformersClip
 from detector_bench.perception.stage import Arrays, Frame, Stage, StageFunction
-from detector_bench.weights import Weights, WeightsLocator
+from detector_bench.weights import WeightsLocator
 
 __all__ = [
     "ClipEncoder",
@@ -68,14 +68,6 @@ class ClipImageEmbeddings(Stage):
     def modules(self) -> tuple[str, ...]:  # type: ignore[override]
         """The packages that the encoder's backend needs."""
         return self.encoder.modules
-
-    def inputs(self) -> tuple[Stage, ...]:
-        """The crop's box stage, if there is one."""
-        return self.crop.inputs()
-
-    def weights(self) -> tuple[Weights, ...]:
-        """The encoder's."""
-        return self.encoder.weights()
 
     @property
     def precision_taken(self) -> str:  # type: ignore[override]
@@ -139,12 +131,8 @@ class ClipSimilarities(Stage):
         return ClipImageEmbeddings(encoder=self.encoder, crop=self.crop)
 
     def inputs(self) -> tuple[Stage, ...]:
-        """The image embeddings."""
+        """The stage that embeds the images."""
         return (self.embeddings,)
-
-    def weights(self) -> tuple[Weights, ...]:
-        """The encoder's."""
-        return self.encoder.weights()
 
     def load(self, weights: WeightsLocator) -> StageFunction:
         """Embed the prompts; see `Stage.load`."""

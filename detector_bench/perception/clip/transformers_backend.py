@@ -52,10 +52,10 @@ class TransformersClip(TorchSettings):
     backend: Literal["transformers"] = "transformers"
     checkpoint: CheckpointField = CLIP_VIT_LARGE_PATCH14
     precision: Precision = "auto"
-    """Of the image tower."""
+    """The number format of the image tower; the text tower computes in float32."""
 
     def weights(self) -> tuple[Weights, ...]:
-        """The checkpoint."""
+        """The checkpoint, with both towers and the tokenizer."""
         return (self.checkpoint,)
 
     def image_encoder(self, weights: WeightsLocator) -> ImageEncoder:

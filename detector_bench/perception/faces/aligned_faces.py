@@ -14,7 +14,7 @@ from detector_bench.perception.boxes import largest
 from detector_bench.perception.faces.dlib_cnn_stages import DlibCnnOnnxFaces
 from detector_bench.perception.faces.dlib_resizing import LongestSide, resize_to_longest, scaled
 from detector_bench.perception.stage import Arrays, Frame, Stage, StageField, StageFunction
-from detector_bench.weights import WeightsFile, WeightsLocator
+from detector_bench.weights import WeightsLocator
 from detector_bench.weights.catalogue import FACE_LANDMARKS_5
 from detector_bench.weights.files import WeightsField
 
@@ -78,14 +78,6 @@ class AlignedFaces(Stage):
     face: Literal["largest", "surest"] = "largest"
     """Which face: the one with the largest box, or with the highest score."""
     landmarks: WeightsField = FACE_LANDMARKS_5
-
-    def inputs(self) -> tuple[Stage, ...]:
-        """The face boxes."""
-        return (self.faces,)
-
-    def weights(self) -> tuple[WeightsFile, ...]:
-        """The landmark model."""
-        return (self.landmarks,)
 
     def load(self, weights: WeightsLocator) -> StageFunction:
         """Read the landmark model; see `Stage.load`."""

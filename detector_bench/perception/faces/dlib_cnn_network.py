@@ -17,7 +17,7 @@ from detector_bench.errors import WeightsError
 from detector_bench.installation import require
 from detector_bench.perception.faces.dlib_cnn_pyramid import TiledPyramid, tile
 from detector_bench.perception.faces.dlib_cnn_weights import DetectorWeights, Floats
-from detector_bench.perception.networks.onnx_session import note_providers, with_exact_numbers
+from detector_bench.perception.networks.onnx_networks import note_providers, with_exact_numbers
 from detector_bench.perception.torch_settings import Device, chosen_device, exact_convolutions
 
 PIXELS_AT_ONCE = 8_000_000
@@ -79,7 +79,7 @@ class OnnxFaceNetwork:
         self._resizing = _session(runtime, _resizing_graph(onnx), heavy=False)
 
     def scores(self, images: Sequence[NDArray[np.uint8]], pyramid: TiledPyramid) -> list[Floats]:
-        """See `FaceNetwork.scores`."""
+        """Score every place of the face window in the tiled pyramids; see `FaceNetwork.scores`."""
         return [
             self._score(tile(pixels, pyramid, mean_colour=self._mean_colour, resize=self.resize))
             for pixels in images
@@ -219,7 +219,7 @@ class TorchFaceNetwork:
         self._mean = torch.tensor(weights.mean_colour, device=self._device).reshape(1, 3, 1, 1)
 
     def scores(self, images: Sequence[NDArray[np.uint8]], pyramid: TiledPyramid) -> list[Floats]:
-        """See `FaceNetwork.scores`."""
+        """Score every place of the face window in the tiled pyramids; see `FaceNetwork.scores`."""
         at_once = max(1, self._pixels_at_once // (pyramid.height * pyramid.width))
         found: list[Floats] = []
         with self._torch.inference_mode(), exact_convolutions(self._torch):

@@ -14,7 +14,7 @@ from detector_bench.installation import require
 from detector_bench.perception.boxes import boxes
 from detector_bench.perception.faces.dlib_resizing import LongestSide, resize_to_longest, scaled
 from detector_bench.perception.stage import Arrays, Frame, Stage, StageField, StageFunction
-from detector_bench.weights import WeightsFile, WeightsLocator
+from detector_bench.weights import WeightsLocator
 from detector_bench.weights.catalogue import DLIB_CNN_FACES, FACE_LANDMARKS_68
 from detector_bench.weights.files import WeightsField
 
@@ -78,10 +78,6 @@ class DlibCnnFaces(Stage):
         """A GPU where dlib was built for one."""
         return "cuda" if require("dlib", extra=self.extra).DLIB_USE_CUDA else "cpu"
 
-    def weights(self) -> tuple[WeightsFile, ...]:
-        """The network's file."""
-        return (self.network,)
-
     def load(self, weights: WeightsLocator) -> StageFunction:
         """Read the network; see `Stage.load`."""
         dlib = require("dlib", extra=self.extra)
@@ -133,14 +129,6 @@ class DlibLandmarks(Stage):
     faces: StageField = Field(default_factory=lambda: DlibHogFaces(upsample=1))
     network: WeightsField = FACE_LANDMARKS_68
     """A dlib shape predictor with the same 68 landmarks."""
-
-    def inputs(self) -> tuple[Stage, ...]:
-        """The face boxes."""
-        return (self.faces,)
-
-    def weights(self) -> tuple[WeightsFile, ...]:
-        """The landmark model."""
-        return (self.network,)
 
     def load(self, weights: WeightsLocator) -> StageFunction:
         """Read the landmark model; see `Stage.load`."""

@@ -12,10 +12,10 @@ from pydantic import Field
 from detector_bench.installation import require
 from detector_bench.perception.faces.aligned_faces import aligned_chips
 from detector_bench.perception.faces.dlib_faces import DlibHogFaces
-from detector_bench.perception.networks.onnx_session import open_session
+from detector_bench.perception.networks.onnx_networks import open_session
 from detector_bench.perception.stage import Arrays, Frame, Stage, StageField, StageFunction
 from detector_bench.perception.torch_settings import OF_THE_FILE
-from detector_bench.weights import WeightsFile, WeightsLocator
+from detector_bench.weights import WeightsLocator
 from detector_bench.weights.catalogue import AGE_NETWORK, FACE_LANDMARKS_5, GENDER_NETWORK
 from detector_bench.weights.files import WeightsField
 
@@ -42,14 +42,6 @@ class AgeAndGenderNetworks(Stage):
     gender_network: WeightsField = GENDER_NETWORK
     age_network: WeightsField = AGE_NETWORK
     landmarks: WeightsField = FACE_LANDMARKS_5
-
-    def inputs(self) -> tuple[Stage, ...]:
-        """The face boxes."""
-        return (self.faces,)
-
-    def weights(self) -> tuple[WeightsFile, ...]:
-        """Both networks and the landmark model."""
-        return (self.gender_network, self.age_network, self.landmarks)
 
     def load(self, weights: WeightsLocator) -> StageFunction:
         """Read the networks; see `Stage.load`."""

@@ -14,7 +14,7 @@ from pydantic import Field
 from detector_bench.errors import ConfigError, WeightsError
 from detector_bench.installation import require
 from detector_bench.perception.faces.aligned_faces import AlignedFaces
-from detector_bench.perception.networks.onnx_session import open_session, session_device
+from detector_bench.perception.networks.onnx_networks import open_session, session_device
 from detector_bench.perception.stage import Arrays, Frame, Stage, StageField, StageFunction
 from detector_bench.perception.torch_settings import (
     Precision,
@@ -23,7 +23,7 @@ from detector_bench.perception.torch_settings import (
     chosen_precision,
     exact_convolutions,
 )
-from detector_bench.weights import WeightsFile, WeightsLocator
+from detector_bench.weights import WeightsLocator
 from detector_bench.weights.catalogue import FAIRFACE_RACE7
 from detector_bench.weights.files import WeightsField
 
@@ -78,16 +78,8 @@ class FairfaceOutputs(TorchSettings, Stage):  # type: ignore[override]
 
     @property
     def device_taken(self) -> str:  # type: ignore[override]
-        """See `Stage`."""
+        """Where the network computes on this machine."""
         return session_device() if self._through_onnx else super().device_taken
-
-    def inputs(self) -> tuple[Stage, ...]:
-        """The chips."""
-        return (self.chips,)
-
-    def weights(self) -> tuple[WeightsFile, ...]:
-        """The network's file."""
-        return (self.network,)
 
     def load(self, weights: WeightsLocator) -> StageFunction:
         """Read the network; see `Stage.load`."""

@@ -7,8 +7,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
+from detector_bench.declarations import Declaration
 from detector_bench.errors import ConfigError, MissingExtraError, WeightsError
 from detector_bench.installation import is_installed, require
 from detector_bench.perception.torch_settings import silenced
@@ -43,7 +44,7 @@ class MivoloNetwork(NamedTuple):
     judge: Callable[[Any, Any], tuple[Any, Any]]
 
 
-class PackageNetwork(BaseModel):
+class PackageNetwork(Declaration):
     """The network of the package `mivolo`, with a `.pth.tar` file of its authors.
 
     MiVOLO is VOLO-D1, as timm has it, behind the package's own `PatchEmbed`, which joins face and body. Both are
@@ -51,8 +52,6 @@ class PackageNetwork(BaseModel):
     tensors and numbers (`weights_only`), so that loading it runs no code of its own. Age = output x (oldest -
     youngest) + average, with the three numbers from the file.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     backend: Literal["package"] = "package"
     file: WeightsField = MIVOLO_IMDB
@@ -67,7 +66,7 @@ class PackageNetwork(BaseModel):
         return () if is_installed("mivolo") else (f"the package 'mivolo' is not installed; {INSTALL}",)
 
     def weights(self) -> tuple[Weights, ...]:
-        """The file."""
+        """The file with the network's weights."""
         return (self.file,)
 
     def load(self, weights: WeightsLocator, *, device: str, dtype: Any) -> MivoloNetwork:
@@ -103,7 +102,7 @@ class PackageNetwork(BaseModel):
         return MivoloNetwork(side, judge)
 
 
-class CheckpointNetwork(BaseModel):
+class CheckpointNetwork(Declaration):
     """A checkpoint that transformers loads together with the checkpoint's own program files.
 
     They run with your rights: they can read, change and send whatever you can. Read them first, then allow it with
@@ -111,8 +110,6 @@ class CheckpointNetwork(BaseModel):
     settings name program files of yet another repository is refused. MiVOLO's own checkpoints need
     the package `mivolo` and an old timm (`INSTALL_FOR_CHECKPOINT`).
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     backend: Literal["transformers"] = "transformers"
     checkpoint: CheckpointField = MIVOLO_V2
@@ -149,7 +146,7 @@ class CheckpointNetwork(BaseModel):
         return ()
 
     def weights(self) -> tuple[Weights, ...]:
-        """The checkpoint."""
+        """The checkpoint with the network's weights and code."""
         return (self.checkpoint,)
 
     def load(self, weights: WeightsLocator, *, device: str, dtype: Any) -> MivoloNetwork:

@@ -27,7 +27,7 @@ from detector_bench.perception.torch_settings import (
     exact_convolutions,
 )
 from detector_bench.perception.yolo import YoloFaces, YoloPersons, letterbox
-from detector_bench.weights import Weights, WeightsLocator
+from detector_bench.weights import WeightsLocator
 from detector_bench.weights.catalogue import YOLOV8X_PERSONS_AND_FACES
 
 Pixels = NDArray[np.uint8]
@@ -193,7 +193,7 @@ class MivoloOutputs(TorchSettings, Stage):  # type: ignore[override]
     precision: Precision = "float32"
     """MiVOLO's program takes float16 on a GPU. bfloat16 moves ages by up to half a year."""
     batch_size: Annotated[int, Field(ge=1, json_schema_extra=DESCRIPTIVE)] = 16
-    """People at once."""
+    """How many people the network judges at once."""
 
     @property
     def modules(self) -> tuple[str, ...]:  # type: ignore[override]
@@ -203,14 +203,6 @@ class MivoloOutputs(TorchSettings, Stage):  # type: ignore[override]
     def missing_settings(self) -> tuple[str, ...]:
         """How to get the package `mivolo`, and a precision that the machine lacks."""
         return (*self.network.missing_settings(), *super().missing_settings())
-
-    def inputs(self) -> tuple[Stage, ...]:
-        """The person and the face boxes."""
-        return (self.persons, self.faces)
-
-    def weights(self) -> tuple[Weights, ...]:
-        """The network's."""
-        return self.network.weights()
 
     def load(self, weights: WeightsLocator) -> StageFunction:
         """Read the network; see `Stage.load`."""

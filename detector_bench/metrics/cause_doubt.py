@@ -1,13 +1,18 @@
-"""The bias scores behind causes, in the same resamples as every other metric.
+"""How sure causes are: the bias scores behind them in resamples, and whether a part is more than chance.
 
-The detector as it is has in every resample just the bias scores that `metrics.bootstrap` gives it; those of the
-detector with parts replaced by the human's are added beside them.
+**Resamples** are those of every other metric. The detector as it is has in each just the bias scores that
+`metrics.bootstrap` gives it; those of the detector with parts replaced by the human's are added beside them.
+
+**More than chance.** The prompt bias score difference is a mean of distances. Chance alone makes them larger than
+0, and larger still where images are fewer: also a filter that drops images blindly adds to it. So an interval of
+the difference, or of a part of it, leaves 0 out however blind the filter or the classifier is, and says nothing
+about whether one favours a class. Squared distances less the variance of the distance have no such part
+(`metrics.prompt_bias_error`); they are split into the same parts, prompt by prompt.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -16,14 +21,37 @@ from numpy.typing import NDArray
 from detector_bench.metrics.bias import NClear
 from detector_bench.metrics.bias_terms import BiasTerms, Terms
 from detector_bench.metrics.bootstrap import Unit
-from detector_bench.metrics.causes import REPLACEMENTS, ReplacedScores, class_shares
-from detector_bench.metrics.counts import CountArray, FloatArray
-from detector_bench.metrics.joint_verdicts import Codes, JointVerdicts
-from detector_bench.metrics.resample_blocks import over_blocks
-from detector_bench.metrics.resampling import LARGEST_DRAWN_ONE_BY_ONE, Resampler, Sums, prompt_weights
-from detector_bench.metrics.scope_sums import ScopeSums
+from detector_bench.metrics.causes import (
+    REPLACEMENTS,
+    ErrorParts,
+    ReplacedScores,
+    class_shares,
+    guessed_classes,
+    replaced_counts,
+)
+from detector_bench.metrics.counts import (
+    CountArray,
+    FloatArray,
+    count_images,
+    detector_class_counts,
+    divide,
+    human_class_counts,
+)
+from detector_bench.metrics.joint_verdicts import Codes, JointVerdicts, ScopeSums
+from detector_bench.metrics.prompt_bias_error import squared_errors, variance_over_prompts
+from detector_bench.metrics.resampling import (
+    LARGEST_DRAWN_ONE_BY_ONE,
+    Resampler,
+    Sums,
+    over_blocks,
+    prompt_weights,
+)
+from detector_bench.metrics.scopes import Scopes
 
 _NONE = -1
+
+_HUMAN_FILTER = 1
+"""Its place among the replacements."""
 
 
 def resample_causes(
@@ -65,6 +93,75 @@ def resample_causes(
 
     (found,) = over_blocks(block, resamples=resamples)
     return ReplacedScores(**found)
+
+
+def beyond_chance(
+    counts: CountArray,
+    *,
+    n_clear: NClear = "detector",
+    filtered_classes: CountArray | None = None,
+    scopes: Scopes,
+    level: float,
+) -> ErrorParts:
+    """Test every part of the squared prompt bias error against 0, by the scatter between prompts.
+
+    Student's t of the mean over prompts, each with all its T2I models, at half of 1 - `level`. A part below 0
+    hides errors of the other step, so it counts only where that one has some; the long tail of squared distances
+    would else let many a mean lie far below 0. Where nothing favours a class, prompts scatter by the chance of
+    their images alone, so that this is a test for other images of the same prompts, too; where something does, it
+    is careful, as prompts differ. Not in the paper.
+
+    Args:
+        counts: `[..., t2i_model, prompt, truth, verdict]`.
+        n_clear: see `prompt_bias_score`.
+        filtered_classes: see `causes.with_human_filter`.
+        scopes: the prompts' categories.
+        level: 0.95 tests at 5 %.
+
+    Returns:
+        Whether the part differs from 0, `[..., 1 + T2I models, 1 + categories]`; never where a scope has no two
+        prompts, or where no prompt has a part other than 0.
+    """
+    from scipy.special import stdtrit
+
+    replaced = replaced_counts(counts, filtered_classes=filtered_classes)
+    errors = np.stack([squared_errors(each, n_clear=n_clear).value for each in replaced])
+    errors[_HUMAN_FILTER] += _scatter_of_guesses(
+        counts, replaced[_HUMAN_FILTER], filtered_classes, n_clear=n_clear
+    )
+    # A prompt that one of the four detectors cannot be judged on says nothing about what replacing it saves.
+    errors = np.where(np.isnan(errors).any(axis=0), np.nan, errors)
+    asked = (~np.isnan(errors[0])).astype(np.int64)
+    prompts = scopes.sums(asked, prompt_axis=-1)
+    prompts[..., 0, :] = scopes.sums(asked.max(axis=-2, keepdims=True), prompt_axis=-1)[..., 0, :]
+    limit = stdtrit(np.maximum(prompts - 1, 1), (1 + level) / 2)
+
+    t = {}
+    for part, value in ErrorParts.of_errors(errors)._asdict().items():
+        total = scopes.sums(np.nan_to_num(value), prompt_axis=-1)
+        t[part] = np.nan_to_num(divide(total, np.sqrt(variance_over_prompts(value, scopes))))
+    found = {part: each > limit for part, each in t.items()}
+    filtering, classification = found["filtering"], found["classification"]
+    found["filtering"] = filtering | (classification & (t["filtering"] < -limit))
+    found["classification"] = classification | (filtering & (t["classification"] < -limit))
+    return ErrorParts(**found)
+
+
+def _scatter_of_guesses(
+    counts: CountArray, replaced: CountArray, filtered_classes: CountArray | None, *, n_clear: NClear
+) -> FloatArray:
+    """What `squared_errors` takes off too much where the human's filter replaces the detector's.
+
+    It takes every image for one that could have been named otherwise by chance. Images whose class is only guessed
+    count with their expected class, which does not vary: Var(contrast) / base^2 each, with the variance of the
+    contrasts of one image 2 (1 - sum of squared shares).
+    """
+    guessed = guessed_classes(counts, filtered_classes=filtered_classes)
+    of_image = 2 * (1 - (guessed.shares**2).sum(axis=-1))
+    clear = detector_class_counts(replaced) if n_clear == "detector" else human_class_counts(replaced)
+    images = count_images(counts)
+    total = (guessed.images * of_image).sum(axis=-1)
+    return divide(total, clear.sum(axis=-1) ** 2) * divide(images, images - 1)
 
 
 class _Cells(NamedTuple):
@@ -159,23 +256,12 @@ class _Replacing:
     def _cells_of(self, sums: Sums) -> _Cells:
         assert sums.codes is not None  # noqa: S101 - the resampler was made with codes
         classes = self.joint.classes
-        square = classes * classes
-        ends = np.cumsum([0, square, square, classes, classes, classes])
-        kept, named, *others = (self._counted(sums.codes, slice(*place)) for place in pairwise(ends))
-        squares = (each.reshape(*each.shape[:2], classes, classes, each.shape[-1]) for each in (kept, named))
-        return _Cells(*squares, *others)
-
-    def _counted(self, codes: CountArray, cells: slice) -> CountArray:
-        """Images of some of the cells; 0 with axes of length 1 where none of them occurs."""
-        inside = np.flatnonzero((self.used >= cells.start) & (self.used < cells.stop))
-        size = cells.stop - cells.start
-        if not inside.size:
-            return np.zeros((1, 1, size, 1), dtype=np.float32)
-        if inside.size == size:
-            return codes[:, :, inside[0] : inside[-1] + 1]
-        counts = np.zeros((*codes.shape[:2], size, codes.shape[-1]), dtype=np.float32)
-        counts[:, :, self.used[inside] - cells.start] = codes[:, :, inside]
-        return counts
+        shapes = ((classes, classes), (classes, classes), (classes,), (classes,), (classes,))
+        *starts, size = np.cumsum([np.prod(shape) for shape in shapes])
+        counts = np.zeros((*sums.codes.shape[:2], size, sums.codes.shape[-1]), dtype=np.float32)
+        counts[:, :, self.used] = sums.codes
+        parts = zip(np.split(counts, starts, axis=2), shapes, strict=True)
+        return _Cells(*(part.reshape(*part.shape[:2], *shape, part.shape[-1]) for part, shape in parts))
 
     def _estimated(self, cells: _Cells, weights: NDArray[np.float32] | None) -> CountArray:
         """Classes of the filtered images that have none, as far as they can be known, `[pair, detector, K, ...]`;

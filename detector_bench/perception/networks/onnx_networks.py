@@ -1,30 +1,77 @@
-"""Runs any ONNX classifier on a crop of each image."""
+"""ONNX networks: opening them with onnxruntime, and any classifier on a crop of each image."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
-from detector_bench.errors import ConfigError, nearest_hint
+from detector_bench.declarations import Declaration
+from detector_bench.errors import ConfigError, WeightsError, nearest_hint
 from detector_bench.installation import require
 from detector_bench.perception.boxes import Crop
-from detector_bench.perception.networks.onnx_session import open_session, session_device
 from detector_bench.perception.stage import Arrays, Frame, Stage, StageFunction
 from detector_bench.perception.torch_settings import OF_THE_FILE
-from detector_bench.weights import WeightsFile, WeightsLocator
+from detector_bench.weights import WeightsLocator
 from detector_bench.weights.files import WeightsField
+
+_OPENED: set[str] = set()
+"""The providers that sessions of this process really got; onnxruntime falls back to the CPU without an error."""
+
+
+def session_device() -> str:
+    """Where networks of this process run that were opened to be optimised: `cuda` or `cpu`."""
+    return "cuda" if "CUDAExecutionProvider" in _OPENED else "cpu"
+
+
+def open_session(path: Path, *, extra: str = "onnx", optimise: bool = True) -> Any:
+    """Open a network on the GPU where onnxruntime has one, else on the CPU.
+
+    Args:
+        path: the `.onnx` file.
+        extra: the extra to name if onnxruntime is missing.
+        optimise: let onnxruntime rewrite the graph; without, the plain graph runs, on the CPU on every machine.
+
+    Raises:
+        MissingExtraError: onnxruntime is not installed.
+        WeightsError: the file is not a network that onnxruntime can read.
+    """
+    runtime = require("onnxruntime", extra=extra)
+    options = runtime.SessionOptions()
+    if not optimise:
+        options.graph_optimization_level = runtime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    # Threads that spin while they wait take the cores from decoding and from other networks.
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    options.log_severity_level = 3  # errors only: its warnings are about graphs that users did not write
+    wanted = ["CUDAExecutionProvider", "CPUExecutionProvider"] if optimise else ["CPUExecutionProvider"]
+    providers = with_exact_numbers([name for name in wanted if name in runtime.get_available_providers()])
+    try:
+        session = runtime.InferenceSession(str(path), sess_options=options, providers=providers)
+    except Exception as error:  # onnxruntime raises classes of its own compiled module
+        raise WeightsError(f"onnxruntime cannot read {str(path)!r}: {error}") from error
+    note_providers(session)
+    return session
+
+
+def with_exact_numbers(providers: list[str]) -> list[Any]:
+    """The providers, told to keep float32: a GPU's faster, shorter numbers (TF32) would change the results."""
+    return [(name, {"use_tf32": "0"}) if name == "CUDAExecutionProvider" else name for name in providers]
+
+
+def note_providers(session: Any) -> None:
+    """Remember where a session really runs, for `session_device`."""
+    _OPENED.update(session.get_providers()[:1])
+
 
 _PER_CHANNEL = 3
 
 
-class OnnxInput(BaseModel):
+class OnnxInput(Declaration):
     """How a crop becomes the network's input: resized, channels ordered, then (pixel x scale - mean) / std."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     size: tuple[int, int]
     """Height and width in pixels."""
@@ -92,16 +139,8 @@ class OnnxOutputs(Stage):
 
     @property
     def device_taken(self) -> str:  # type: ignore[override]
-        """Where onnxruntime runs it."""
+        """Where onnxruntime computes on this machine."""
         return session_device()
-
-    def inputs(self) -> tuple[Stage, ...]:
-        """The crop's box stage, if there is one."""
-        return self.crop.inputs()
-
-    def weights(self) -> tuple[WeightsFile, ...]:
-        """The network's file."""
-        return (self.network,)
 
     def load(self, weights: WeightsLocator) -> StageFunction:
         """Read the network and compare its inputs and outputs with the configuration; see `Stage.load`."""
