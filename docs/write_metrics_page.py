@@ -10,10 +10,9 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-from detector_bench.metrics import MetricInfo
+from detector_bench.metrics import METRICS, MetricInfo
 from detector_bench.metrics.bias_catalogue import BIAS_METRICS
 from detector_bench.metrics.catalogue import CLASS_METRICS, FILTER_METRICS, IMAGE_COUNTS
-from detector_bench.metrics.score_catalogue import SCORE_METRICS
 
 BEGIN = "<!-- From here on written by docs/write_metrics_page.py: change the catalogue, not the page. -->\n"
 GROUPS = {
@@ -23,7 +22,7 @@ GROUPS = {
     "Bias": BIAS_METRICS,
     **{
         f"[{name}]({name.casefold()}.md)": tuple(
-            info for info in SCORE_METRICS if info.name.startswith(f"{name.casefold()}_")
+            info for info in METRICS.values() if info.name.startswith(f"{name.casefold()}_")
         )
         for name in ("BiasPainter", "BIGbench", "ImageBiTe")
     },

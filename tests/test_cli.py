@@ -8,17 +8,19 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
+import typer
 from filelock import FileLock
 from small_parts import write_image_set, write_tables
 
 from detector_bench import __version__
 from detector_bench.cli import studies
-from detector_bench.cli.app import COMMANDS, CommandGroup, main
+from detector_bench.cli.app import app, main
 
 PLUGIN = Path(__file__).with_name("small_parts.py")
 COUNT = 8
@@ -82,13 +84,14 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def all_commands() -> list[list[str]]:
-    def below(commands: Mapping[str, str | CommandGroup], path: list[str]) -> Iterator[list[str]]:
-        for name, declared in commands.items():
+    def below(group: Any, path: list[str]) -> Iterator[list[str]]:
+        for name in group.list_commands(None):
             yield [*path, name]
-            if isinstance(declared, CommandGroup):
-                yield from below(declared.commands, [*path, name])
+            found = group.get_command(None, name)
+            if hasattr(found, "list_commands"):
+                yield from below(found, [*path, name])
 
-    return list(below(COMMANDS, []))
+    return list(below(typer.main.get_command(app), []))
 
 
 @pytest.mark.parametrize("path", all_commands(), ids=" ".join)

@@ -15,7 +15,7 @@ from detector_bench.cli.prompts import prompts as command
 from detector_bench.dataset import ImageSet
 from detector_bench.errors import ConfigError, DataError
 from detector_bench.installation import resource
-from detector_bench.prompt_lists import BUILTIN_LISTS, KEEP_ATTRIBUTES, indefinite_article, read_prompts
+from detector_bench.prompt_lists import KEEP_ATTRIBUTES, builtin_lists, indefinite_article, read_prompts
 from detector_bench.vocabulary.columns import PROMPT_COLUMNS
 
 
@@ -477,7 +477,7 @@ def test_command_shows_first_rows_and_writes_nothing(tmp_path: Path, monkeypatch
 def test_command_lists_what_is_built_in() -> None:
     result = invoke("--list")
     assert result.exit_code == 0
-    assert all(name in result.output for name in BUILTIN_LISTS)
+    assert all(name in result.output for name in builtin_lists())
     assert "name a SOURCE" in str(invoke().exception)
 
 

@@ -14,17 +14,16 @@ from detector_bench.cli.app import app
 from detector_bench.dataset import ImageSet
 from detector_bench.errors import ConfigError
 from detector_bench.evaluation import evaluate, read_predictions
-from detector_bench.others.lyu2025 import (
+from detector_bench.others.lyu2025.findings import (
     Finding,
-    Verdict,
+    Match,
     findings_table,
     in_words,
-    layout_problems,
-    published_findings,
     published_tables,
-    study_findings,
     summary,
 )
+from detector_bench.others.lyu2025.side_by_side import layout_problems, study_findings
+from detector_bench.others.lyu2025.statements import published_findings
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +55,7 @@ DIFFERENT = {
 
 
 def test_what_does_not_match_is_just_this(findings: dict[tuple[str, str], Finding]) -> None:
-    different = {key: each for key, each in findings.items() if each.verdict is Verdict.DIFFERS}
+    different = {key: each for key, each in findings.items() if each.match is Match.DIFFERS}
     assert different.keys() == DIFFERENT.keys()
     for key, (published, recomputed) in DIFFERENT.items():
         assert different[key].published == pytest.approx(published)
@@ -84,7 +83,7 @@ MATCHING = {
 
 def test_what_matches(findings: dict[tuple[str, str], Finding]) -> None:
     for key, recomputed in MATCHING.items():
-        assert findings[key].verdict is not Verdict.DIFFERS
+        assert findings[key].match is not Match.DIFFERS
         assert findings[key].recomputed == pytest.approx(recomputed, abs=6e-4)
 
 
@@ -93,14 +92,14 @@ def test_every_cell_of_tables_1_and_6_is_compared(findings: dict[tuple[str, str]
     assert places.count("Table 1") == 23  # Face++ could not run on SD3
     assert places.count("Table 6") == 18
     # The four Dreamlike deviations that the paper took from scores with more digits, and no others.
-    rounded = {what for (place, what), each in findings.items() if place == "Table 1" and each.verdict != "same"}
+    rounded = {what for (place, what), each in findings.items() if place == "Table 1" and each.match != "same"}
     detectors = ("clip_prob", "clip_uncertain", "facepp", "clip_enhance")
     assert rounded == {f"deviation of {name}, dreamlike, %" for name in detectors}
 
 
 def test_verdicts() -> None:
     def verdict(published: float, recomputed: float, *, rounding: float = 0.0) -> str:
-        return Finding("Table", "a number", published, recomputed, 2, rounding=rounding).verdict
+        return Finding("Table", "a number", published, recomputed, 2, rounding=rounding).match
 
     assert verdict(0.25, 0.2549) == "same"
     assert verdict(0.25, 0.245) == "same"
@@ -179,7 +178,7 @@ def test_tables_1_to_7_of_a_study(of_study: dict[tuple[str, str], Finding]) -> N
         "Table 7": 400,
     }
     kappa = of_study["Section 3.3", "Cohen's kappa of the two annotators"]
-    assert (kappa.published, kappa.recomputed, kappa.verdict) == (0.86, 1.0, "differs")
+    assert (kappa.published, kappa.recomputed, kappa.match) == (0.86, 1.0, "differs")
 
 
 @pytest.mark.parametrize(

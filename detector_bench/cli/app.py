@@ -5,7 +5,6 @@ from __future__ import annotations
 import signal
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
 from importlib import import_module
 from typing import Annotated, Any
 
@@ -13,6 +12,7 @@ import typer
 from typer.core import TyperGroup
 
 from detector_bench import __version__
+from detector_bench.benchmark import CommandGroup, benchmarks
 from detector_bench.cli.console import complain
 from detector_bench.errors import DetectorBenchError, RunInterruptedError
 
@@ -24,98 +24,95 @@ EXIT_STATUS = (
 )
 
 
-@dataclass(frozen=True)
-class CommandGroup:
-    """Commands below a word of their own."""
-
-    help: str
-    commands: Mapping[str, str]
-    """Where the function of each is: `module:function`, seen from `detector_bench`."""
-
-
 COMMANDS: dict[str, str | CommandGroup] = {
-    "run": "cli.studies:run",
-    "evaluate": "cli.studies:evaluate",
-    "compare": "cli.analyses:compare",
-    "rank": "cli.analyses:rank",
-    "causes": "cli.analyses:causes",
-    "sweep": "cli.analyses:sweep",
-    "agreement": "cli.analyses:agreement",
-    "figures": "cli.publishing:figures",
-    "report": "cli.publishing:report",
-    "reproduce": CommandGroup(
-        "Recompute a paper's numbers, and print them beside the published ones.",
-        {"lyu2025": "others.lyu2025.command:lyu2025"},
-    ),
-    "quickstart": "cli.studies:quickstart",
-    "check": "cli.image_sets:check",
-    "import": "cli.image_sets:import_",
-    "label": "cli.label:label",
+    "run": ".cli.studies:run",
+    "evaluate": ".cli.studies:evaluate",
+    "compare": ".cli.analyses:compare",
+    "rank": ".cli.analyses:rank",
+    "causes": ".cli.analyses:causes",
+    "sweep": ".cli.analyses:sweep",
+    "agreement": ".cli.analyses:agreement",
+    "figures": ".cli.publishing:figures",
+    "report": ".cli.publishing:report",
+    "quickstart": ".cli.studies:quickstart",
+    "check": ".cli.image_sets:check",
+    "import": ".cli.image_sets:import_",
+    "label": ".cli.label:label",
     "labels": CommandGroup(
         "Labels of the labelling desk: export, import, agreement of its annotators.",
         {
-            "export": "cli.labels:export",
-            "import": "cli.labels:import_",
-            "agreement": "cli.labels:agreement",
+            "export": ".cli.labels:export",
+            "import": ".cli.labels:import_",
+            "agreement": ".cli.labels:agreement",
         },
     ),
-    "prompts": "cli.prompts:prompts",
-    "taxonomies": "cli.detectors:taxonomies",
-    "detectors": "cli.detectors:detectors",
-    "conformance": "cli.detectors:conformance",
+    "prompts": ".cli.prompts:prompts",
+    "taxonomies": ".cli.detectors:taxonomies",
+    "detectors": ".cli.detectors:detectors",
+    "conformance": ".cli.detectors:conformance",
     "weights": CommandGroup(
         "Weights files: list them, verify their sha256, download them.",
-        {"list": "cli.weights:list_", "verify": "cli.weights:verify", "fetch": "cli.weights:fetch"},
+        {"list": ".cli.weights:list_", "verify": ".cli.weights:verify", "fetch": ".cli.weights:fetch"},
     ),
-    "biaspainter": CommandGroup(
-        "BiasPainter: what editing a photo does to gender, age and skin tone. What it calls race is skin tone, "
-        "which is not race. The scores of a study come with `scores: [{system: biaspainter}]` in its study file.",
-        {name: f"others.biaspainter.command:{name}" for name in ("sheets", "sample", "validity", "mitigation")},
-    ),
-    "bigbench": CommandGroup(
-        "BIGbench's reference files: check them, write them as tables.",
-        {name: f"others.bigbench.command:{name}" for name in ("check", "convert")},
-    ),
-    "imagebite": CommandGroup("ImageBiTe's requirements.", {"check": "others.imagebite.command:check"}),
 }
-
+"""All but those that other benchmarks bring along."""
 
 _HELP = {"help_option_names": ["-h", "--help"]}
 
 
 class _LazyGroup(TyperGroup):
-    """A group of commands whose modules are imported when they are asked for."""
+    """A group of commands whose modules are imported when they are asked for.
 
-    def __init__(self, *, declared: Mapping[str, str | CommandGroup] = COMMANDS, **settings: Any) -> None:
+    Args:
+        declared: commands by name; None: all that there are.
+        package: what targets that begin with a dot begin with.
+        settings: those of Typer.
+    """
+
+    def __init__(
+        self, *, declared: Mapping[str, Any] | None = None, package: str = "detector_bench", **settings: Any
+    ) -> None:
         super().__init__(**settings)
-        self.declared = declared
+        self._is_whole = declared is None
+        found = COMMANDS if declared is None else declared
+        self._declared = {name: (target, package) for name, target in found.items()}
         # Typer looks for the nearest names here.
-        self.commands = dict.fromkeys(declared)  # type: ignore[assignment]
+        self.commands = dict.fromkeys(self._declared)  # type: ignore[assignment]
 
     def list_commands(self, ctx: object) -> list[str]:  # noqa: ARG002 - as Typer calls it
-        return list(self.declared)
+        if self._is_whole:
+            for each in benchmarks():
+                for name, target in each.commands.items():
+                    self._declared.setdefault(name, (target, each.package))
+                    self.commands.setdefault(name, None)  # type: ignore[arg-type]
+        return list(self._declared)
 
-    def get_command(self, ctx: object, cmd_name: str) -> Any:  # noqa: ARG002 - as Typer calls it
-        if cmd_name in self.declared and self.commands[cmd_name] is None:
-            self.commands[cmd_name] = _made(cmd_name, self.declared[cmd_name])
-        return self.commands.get(cmd_name)
+    def get_command(self, ctx: object, cmd_name: str) -> Any:
+        if cmd_name in self._declared or cmd_name in self.list_commands(ctx):
+            if self.commands[cmd_name] is None:
+                self.commands[cmd_name] = _made(cmd_name, *self._declared[cmd_name])
+            return self.commands[cmd_name]
+        return None
 
 
-def _made(name: str, declared: str | CommandGroup) -> Any:
-    """The command that a place or a group stands for."""
+def _made(name: str, declared: Any, package: str) -> Any:
+    """The command that a function, a target or a group stands for."""
     if isinstance(declared, CommandGroup):
         example = f"detector-bench {name} {next(iter(declared.commands))} --help"
         return _LazyGroup(
             name=name,
             declared=declared.commands,
-            help=f"{declared.help}\n\nExample: `{example}`",
+            package=package,
+            help=f"{declared.about}\n\nExample: `{example}`",
             no_args_is_help=True,
             rich_markup_mode="markdown",
             context_settings=_HELP,
         )
-    module, _, function = declared.partition(":")
+    if isinstance(declared, str):
+        module, _, function = declared.partition(":")
+        declared = getattr(import_module(module, package), function)
     alone = typer.Typer(add_completion=False, rich_markup_mode="markdown", context_settings=_HELP)
-    alone.command(name)(getattr(import_module(f"detector_bench.{module}"), function))
+    alone.command(name)(declared)
     return typer.main.get_command(alone)
 
 

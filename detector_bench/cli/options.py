@@ -74,9 +74,9 @@ def complete_metrics(incomplete: str) -> list[str]:
 
 def complete_figures(incomplete: str) -> list[str]:
     """All figures that there are."""
-    from detector_bench.figures import FIGURES
+    from detector_bench.figures.figure_files import known_figures
 
-    return _beginning(FIGURES, incomplete)
+    return _beginning(known_figures(), incomplete)
 
 
 def complete_t2i_models(incomplete: str) -> list[str]:

@@ -68,8 +68,7 @@ def prompts(
     `detector-bench prompts oc_gt.json char_gt.json sr_gt.json --explicit --weights weight.json`
     """
     from detector_bench.atomic_files import write_text
-    from detector_bench.others.bigbench.prompt_weights import with_weights
-    from detector_bench.prompt_lists import read_prompts
+    from detector_bench.prompt_lists import read_prompts, with_weights
 
     if list_:
         _show_builtin_lists()
@@ -108,9 +107,9 @@ def _suffix(suffix: str | None, *, keep_attributes: bool) -> str | None:
 
 
 def _show_builtin_lists() -> None:
-    from detector_bench.prompt_lists import BUILTIN_LISTS, read_prompts
+    from detector_bench.prompt_lists import builtin_lists, read_prompts
 
-    for name, builtin in BUILTIN_LISTS.items():
+    for name, builtin in builtin_lists().items():
         made = read_prompts(name)
         facts = {
             "prompts": f"{len(made.prompts):,}",

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from detector_bench.benchmark import benchmarks
 from detector_bench.cli import options
 from detector_bench.cli.console import command, errors, output
 from detector_bench.errors import ConfigError
@@ -14,7 +15,7 @@ from detector_bench.plugins import load_plugins
 if TYPE_CHECKING:
     from detector_bench.study import Results, Study
 
-_LONG_TABLES = ("prompt_bias_scores", "confusion", "label_doubt", "biaspainter_top_words", "imagebite_findings")
+_LONG_TABLES = ("prompt_bias_scores", "confusion", "label_doubt")
 """They have many rows, and stand in files only."""
 
 
@@ -150,8 +151,9 @@ def _run_and_print(study: Study, out: Path, **settings: Any) -> None:
 
 
 def _print(result: Results, files: Sequence[str]) -> None:
+    long = (*_LONG_TABLES, *(name for each in benchmarks() for name in each.long_tables))
     for table in result.tables.values():
-        if not table.name.startswith(_LONG_TABLES):
+        if not table.name.startswith(long):
             output.table(table)
     for name, by_attribute in result.counts.items():
         for attribute, counts in by_attribute.items():

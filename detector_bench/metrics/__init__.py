@@ -13,6 +13,7 @@ axis is just one more leading axis. Counts may be weighted (floats). An empty de
 
 from __future__ import annotations
 
+from detector_bench.benchmark import BENCHMARKS, BUILTIN
 from detector_bench.metrics.bias import (
     NClear,
     concentration,
@@ -62,7 +63,7 @@ from detector_bench.metrics.filtering import (
 )
 from detector_bench.metrics.joint_verdicts import JointVerdicts
 from detector_bench.metrics.label_shares import label_shares
-from detector_bench.metrics.metric_info import MetricInfo
+from detector_bench.metrics.metric_info import MetricInfo, with_deviations
 from detector_bench.metrics.prompt_bias_error import prompt_bias_error, prompt_bias_error_interval
 from detector_bench.metrics.scopes import Scopes, pool
 
@@ -112,4 +113,9 @@ __all__ = [
     "prompt_bias_score_error",
     "recall",
     "recall_per_class",
+    "with_deviations",
 ]
+
+# Benchmarks declare their metrics beside their formulas, which need what stands here.
+for _name in BUILTIN:
+    BENCHMARKS.get(_name).load_metrics()

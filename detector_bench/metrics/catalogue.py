@@ -8,7 +8,6 @@ from dataclasses import replace
 from detector_bench.errors import ConfigError, nearest_hint
 from detector_bench.metrics.bias_catalogue import BIAS_METRICS
 from detector_bench.metrics.metric_info import OURS, MetricInfo
-from detector_bench.metrics.score_catalogue import SCORE_METRICS
 from detector_bench.vocabulary import ATTRIBUTES
 
 CLASS = "<class>"
@@ -288,9 +287,20 @@ CLASS_METRICS: tuple[MetricInfo, ...] = (
 """What a clear image shows: a class, or a measured value."""
 
 METRICS: dict[str, MetricInfo] = {
-    info.name: info for info in (*IMAGE_COUNTS, *FILTER_METRICS, *CLASS_METRICS, *BIAS_METRICS, *SCORE_METRICS)
+    info.name: info for info in (*IMAGE_COUNTS, *FILTER_METRICS, *CLASS_METRICS, *BIAS_METRICS)
 }
 """By name; `<class>` and `<label>` in a name stand for each class or label of the attribute."""
+
+
+def register_metrics(*infos: MetricInfo) -> None:
+    """Add metrics to the catalogue, such as those of a score system; the same one may come again.
+
+    Raises:
+        ConfigError: a name is taken by another metric.
+    """
+    for info in infos:
+        if METRICS.setdefault(info.name, info) != info:
+            raise ConfigError(f"metric {info.name!r} is registered twice, with different entries")
 
 
 def metric_info(name: str) -> MetricInfo:

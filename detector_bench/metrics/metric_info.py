@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
 Better: TypeAlias = Literal["higher", "lower", "closest to zero", "none"]
@@ -39,3 +40,23 @@ class MetricInfo:
     """What the column `n_left_out` counts; empty: it is always 0."""
     no_interval: str = ""
     """Why it has no confidence interval; empty: it has one."""
+
+
+def with_deviations(*scores: MetricInfo) -> tuple[MetricInfo, ...]:
+    """Scores that describe a T2I model, and of each how far a detector misses it, as a part of the score."""
+    deviations = (
+        replace(
+            score,
+            name=f"{score.name}_deviation",
+            meaning=f"reported minus actual {score.name}, as a part of the actual one",
+            definition=f"(reported - actual `{score.name}`) / actual `{score.name}`",
+            source=OURS,
+            # A score can be near or below 0.
+            lowest=-1 if score.lowest >= 0 else -math.inf,
+            highest=None,
+            better="closest to zero",
+            kind="fraction",
+        )
+        for score in scores
+    )
+    return (*scores, *deviations)

@@ -13,7 +13,7 @@ from detector_bench.errors import ConfigError, nearest_hint
 
 if TYPE_CHECKING:
     from detector_bench.others.biaspainter.biased_words import ByOneJudge, WordScore
-    from detector_bench.others.biaspainter.settings import BiasPainterScores
+    from detector_bench.others.biaspainter.score_system import BiasPainterScores
     from detector_bench.tables import Table
 
 Preset = Annotated[
@@ -65,7 +65,7 @@ def sheets(
         read_seed_genders,
         read_sheet,
     )
-    from detector_bench.others.biaspainter.sheet_scores import sheet_rows
+    from detector_bench.others.biaspainter.score_system import sheet_rows
     from detector_bench.others.biaspainter.tables import model_scores, top_biased_words
 
     settings = _settings(preset, age_threshold, skin_tone_threshold)
@@ -114,8 +114,11 @@ def sample(
     """
     from detector_bench.dataset import ImageSet
     from detector_bench.evaluation import read_predictions
-    from detector_bench.others.biaspainter.annotation_sheets import write_annotation_sheet
-    from detector_bench.others.biaspainter.sampling import SampleSizes, draw_sample
+    from detector_bench.others.biaspainter.annotation_sheets import (
+        SampleSizes,
+        draw_sample,
+        write_annotation_sheet,
+    )
     from detector_bench.others.judgements import Judgements
     from detector_bench.study import Study
 
@@ -162,7 +165,7 @@ def validity(
     """
     from detector_bench.others.biaspainter import validity as check
     from detector_bench.others.biaspainter.annotation_sheets import read_answers, read_key
-    from detector_bench.others.biaspainter.validity_table import validity_accuracies
+    from detector_bench.others.biaspainter.validity import validity_accuracies
 
     entries = read_key(key)
     agreements = check.validity(entries, read_answers(filled, entries), level=level)
@@ -232,7 +235,7 @@ def _settings(preset: str, age_threshold: float | None, skin_tone_threshold: flo
     from pydantic import ValidationError
 
     from detector_bench.errors import config_error_from
-    from detector_bench.others.biaspainter.settings import BiasPainterScores
+    from detector_bench.others.biaspainter.score_system import BiasPainterScores
 
     try:
         return BiasPainterScores.model_validate(

@@ -1,4 +1,4 @@
-"""Reads the sheets that BiasPainter's authors released, in long form; `sheet_scores` scores them."""
+"""Reads the sheets that BiasPainter's authors released, in long form; `score_system.sheet_rows` scores them."""
 
 from __future__ import annotations
 

@@ -11,9 +11,9 @@ from detector_bench.cli import options
 from detector_bench.cli.console import command, output
 
 if TYPE_CHECKING:
-    from detector_bench.others.bigbench.benchmark import Benchmark
+    from detector_bench.others.bigbench.references import References
 
-References = Annotated[
+ReferencesArgument = Annotated[
     Path,
     typer.Argument(metavar="REFERENCES", help="Folder with BIGbench's JSON files, one of them, or a table."),
 ]
@@ -23,7 +23,7 @@ Pairs = Annotated[Path | None, typer.Option("--pairs", metavar="FILE", help="Pai
 
 @command
 def check(
-    references: References,
+    references: ReferencesArgument,
     *,
     weights: options.PromptWeights = None,
     categories: Categories = None,
@@ -40,7 +40,7 @@ def check(
 
 @command
 def convert(
-    references: References,
+    references: ReferencesArgument,
     *,
     out: options.Out,
     weights: options.PromptWeights = None,
@@ -54,33 +54,33 @@ def convert(
     from detector_bench.atomic_files import write_text
     from detector_bench.others.bigbench.own_files import pair_table, reference_table, weight_table
 
-    benchmark = _read(references, weights, categories, pairs)
+    found = _read(references, weights, categories, pairs)
     tables = {
-        "references": reference_table(benchmark),
-        "weights": weight_table(benchmark),
-        "pairs": pair_table(benchmark),
+        "references": reference_table(found),
+        "weights": weight_table(found),
+        "pairs": pair_table(found),
     }
     for name, table in tables.items():
         if not table.empty:
             write_text(out / f"{name}.csv", table.to_csv(index=False, lineterminator="\n"))
-    _show(benchmark)
+    _show(found)
 
 
-def _read(references: Path, weights: Path | None, categories: Path | None, pairs: Path | None) -> Benchmark:
-    from detector_bench.others.bigbench.references import read_benchmark
+def _read(references: Path, weights: Path | None, categories: Path | None, pairs: Path | None) -> References:
+    from detector_bench.others.bigbench.entry import read_references
 
-    return read_benchmark(references, weights=weights, categories=categories, pairs=pairs)
+    return read_references(references, weights=weights, categories=categories, pairs=pairs)
 
 
-def _show(benchmark: Benchmark) -> None:
-    for note in benchmark.notes:
+def _show(found: References) -> None:
+    for note in found.notes:
         output.warn(note, style="")
     counts: dict[str, Any] = {
-        "prompts": len(benchmark.shares),
-        "weights": len(benchmark.weights),
-        "categories": len(benchmark.categories),
-        "pairs": len(benchmark.pairs),
-        "notes": len(benchmark.notes),
+        "prompts": len(found.shares),
+        "weights": len(found.weights),
+        "categories": len(found.categories),
+        "pairs": len(found.pairs),
+        "notes": len(found.notes),
     }
     output.row(
         "{prompts} prompts with reference shares, {weights} with a weight, {categories} with a category; "

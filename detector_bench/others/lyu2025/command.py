@@ -12,7 +12,7 @@ from detector_bench.cli import options
 from detector_bench.cli.console import command, output
 
 if TYPE_CHECKING:
-    from detector_bench.others.lyu2025 import Finding
+    from detector_bench.others.lyu2025.findings import Finding
 
 
 @command
@@ -34,7 +34,7 @@ def lyu2025(
 
     Examples: `detector-bench reproduce lyu2025`, `detector-bench reproduce lyu2025 results/lyu2025`
     """
-    from detector_bench.others.lyu2025 import published_findings
+    from detector_bench.others.lyu2025.statements import published_findings
 
     shown = _Shown(out, only_differences=only_differences)
     if folder is None:
@@ -55,7 +55,8 @@ def _of_study(
 ) -> tuple[list[Finding], list[str]]:
     from detector_bench.cli.analyses import opened
     from detector_bench.evaluation import evaluate
-    from detector_bench.others.lyu2025 import layout_problems, published_tables, study_findings
+    from detector_bench.others.lyu2025.findings import published_tables
+    from detector_bench.others.lyu2025.side_by_side import layout_problems, study_findings
 
     results = opened(folder, image_set=image_set, n_clear=n_clear)
     used = results.study.n_clear
@@ -82,7 +83,7 @@ class _Shown:
 
     def show(self, findings: Sequence[Finding], *, name: str, caption: str) -> None:
         """Print the table, then what differs."""
-        from detector_bench.others.lyu2025 import Verdict, findings_table, in_words, summary
+        from detector_bench.others.lyu2025.findings import Match, findings_table, in_words, summary
         from detector_bench.tables import write_tables
 
         table = findings_table(findings, name=name, caption=caption)
@@ -92,6 +93,6 @@ class _Shown:
             output.text(summary(findings))
         else:
             output.table(table)
-        different = [each for each in findings if each.verdict in (Verdict.DIFFERS, Verdict.UNDEFINED)]
+        different = [each for each in findings if each.match in (Match.DIFFERS, Match.UNDEFINED)]
         if different:
             output.text("\n".join(["What does not match:", *(f"- {in_words(finding)}" for finding in different)]))
