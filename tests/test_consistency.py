@@ -162,7 +162,9 @@ def test_printed_tables(finished: Path, table: str) -> None:
             assert printed(text, size, per_cent=False) or printed(text, size, per_cent=True), (name, value, text)
     latex = (folder / f"{table}.tex").read_text().replace("$-$", "-")
     # A wide or long table is broken up into parts, which repeat the names.
-    parts = [each.split("\\bottomrule")[0] for each in latex.split("\\midrule")[1:]]
+    # A table that goes on for pages says first what stands above and below the rows of each.
+    bodies = re.split(r"\\endfoot|\\midrule(?!\s*\\end)", latex)[1:]
+    parts = [re.split(r"\\bottomrule|\\end\{", each)[0] for each in bodies]
     lines = [line.split("&", first)[first] for part in parts for line in part.splitlines() if "&" in line]
     said = [numbers_of(" | ".join(cells[first:]).replace("\\", "")) for cells in rows]
     assert sorted(numbers_of(" | ".join(lines))) == sorted(each for row in said for each in row)
@@ -186,7 +188,10 @@ def test_every_number_with_an_interval_on_a_page_is_in_a_table(
         for name in row.index
         if f"{name}_ci_low" in row
     ]
-    rows = [*known.values(), *doubt.itertuples(index=False), *agreement]
+    metrics = pd.read_csv(finished / "metrics.csv")
+    by_category = metrics.loc[metrics["category"] != ALL, ["value", "ci_low", "ci_high"]]
+    rows = [*known.values(), *(row for table in (doubt, by_category) for row in table.itertuples(index=False))]
+    rows += agreement
     page = re.sub(r"<[^>]*>", " ", (finished / "report" / "index.html").read_text())
     triples = {each.groups() for each in WITH_INTERVAL.finditer(re.sub(r"\s+", " ", html.unescape(page)))}
     assert len(triples) > 60
