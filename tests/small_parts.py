@@ -24,7 +24,7 @@ from detector_bench.detectors import Detector, Prediction, build_detector, detec
 from detector_bench.perception.stage import STAGES, Arrays, Batch, Frame, Stage, StageFunction
 from detector_bench.runner.run import RunRecord, RunSettings, run_detectors
 from detector_bench.vocabulary.columns import IMAGE_COLUMNS, LABEL_COLUMNS, PROMPT_COLUMNS
-from detector_bench.weights import WeightsFile, WeightsLocator
+from detector_bench.weights import WeightsLocator
 from detector_bench.weights.files import WeightsField
 
 COLOURS = ((200, 40, 40), (40, 40, 200), (40, 200, 40))
@@ -135,9 +135,6 @@ class Brightness(Stage):
     needs_pixels: ClassVar[bool] = False
     colour: MeanColour = MeanColour()
 
-    def inputs(self) -> tuple[Stage, ...]:
-        return (self.colour,)
-
     def load(self, weights: WeightsLocator) -> StageFunction:
         return counted(self.kind, lambda frame: {"value": frame[self.colour]["mean"].mean(keepdims=True)})
 
@@ -147,9 +144,6 @@ class Weighted(Stage):
 
     kind: ClassVar[str] = "test_weighted"
     factor: WeightsField
-
-    def weights(self) -> tuple[WeightsFile, ...]:
-        return (self.factor,)
 
     def load(self, weights: WeightsLocator) -> StageFunction:
         factor = float(weights.locate(self.factor).read_text())

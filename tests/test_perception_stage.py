@@ -99,6 +99,19 @@ def test_inputs_come_before_their_users_and_each_once() -> None:
 # Fingerprints
 
 
+def test_inputs_and_weights_are_a_stages_fields_unless_it_says_otherwise() -> None:
+    file = WeightsFile(path="net.onnx", sha256=SHA256)
+    on_faces = network(file, crop={"boxes": "yunet_faces"})
+    assert on_faces.inputs() == (YuNetFaces(),), "handed on by the crop, which is no stage"
+    assert on_faces.weights() == (file,), "those of its input are its input's"
+    assert network(file).inputs() == ()
+    both = AgeAndGenderNetworks()
+    assert both.inputs() == (both.faces,)
+    assert both.weights() == (both.gender_network, both.age_network, both.landmarks)
+    assert YoloPersons().weights() == ()
+    assert [stage.weights() for stage in YoloPersons().inputs()] == [(YoloPersons().network,)]
+
+
 def test_fingerprint_changes_with_every_parameter() -> None:
     stages = [
         DlibHogFaces(),

@@ -32,6 +32,7 @@ from detector_bench.metrics.joint_verdicts import JointVerdicts, Kinds
 from detector_bench.metrics.normal_counts import Moments, NormalCounts
 
 RESAMPLES_PER_BLOCK = 50
+"""Fixed, so that equal seeds draw equal resamples however many are wanted."""
 
 LARGEST_DRAWN_ONE_BY_ONE = 64
 """Prompts with more images get normally distributed counts in place of drawn images."""
