@@ -13,6 +13,7 @@ from rich.filesize import decimal
 
 from detector_bench.cli import options
 from detector_bench.cli.console import command, errors, output
+from detector_bench.cli.weights import known_as
 from detector_bench.errors import ConfigError, nearest_hint
 from detector_bench.plugins import load_plugins
 
@@ -101,7 +102,7 @@ def _print_entry(entry: _Entry, *, locator: WeightsLocator, whole_card: bool) ->
         messages = lacking(built, weights=locator)
     elif entry.problem:
         messages = [*messages, entry.problem]
-    weights = [_known_as(file, locator) for file in dict.fromkeys(w for stage in stages for w in stage.weights())]
+    weights = [known_as(file, locator) for file in dict.fromkeys(w for stage in stages for w in stage.weights())]
     rows = {
         "ready": "no: " + "\n".join(messages) if messages else _ready(weights, locator),
         "attributes": ", ".join(built.attributes if built is not None else kind.attributes if kind else ()),
@@ -118,14 +119,6 @@ def _print_entry(entry: _Entry, *, locator: WeightsLocator, whole_card: bool) ->
         rows["parameters"] = _as_yaml(_in_short(built.settings))
     summary = kind.card.summary if kind is not None else ""
     output.record(entry.name, rows, table="detectors", summary=summary, good=not messages)
-
-
-def _known_as(file: Weights, locator: WeightsLocator) -> Weights:
-    from detector_bench.weights import WeightsFile, described
-
-    if not isinstance(file, WeightsFile):
-        return file
-    return described(file, content=None if locator.find(file) is None else locator.content_sha256(file))
 
 
 def _ready(weights: Sequence[Weights], locator: WeightsLocator) -> str:

@@ -17,9 +17,12 @@ from detector_bench.errors import ConfigError
 
 if TYPE_CHECKING:
     from detector_bench.labelling import LabelStore
-    from detector_bench.labelling.agreement_numbers import Agreement, LabelsSideBySide
+    from detector_bench.labelling.agreement_numbers import LabelsSideBySide
     from detector_bench.labelling.incoming import Imported
     from detector_bench.tables.label_tables import DeskAgreement
+
+_STORED = {"low": "ci_low", "high": "ci_high", "images": "n"}
+"""Names of numbers in the file that differ from those of `DeskAgreement`."""
 
 
 class ExportFormat(StrEnum):
@@ -163,24 +166,24 @@ def agreement(
     from detector_bench.labelling.agreement_numbers import LabelsSideBySide
     from detector_bench.tables.label_tables import desk_agreement
 
-    rows: list[dict[str, object]] = []
+    measured = []
     with _opened(where, image_set, task, read_only=True) as store:
         given = store.given(independent=True)
         for question in store.questions:
             labels = LabelsSideBySide(store.image_set, given, question)
             if len(labels.annotators) > 1:
                 found = list(_measured(labels))
-                numbers = [_as_stored(question.name, row) for row in found]
-                output.table(desk_agreement(found, attribute=question.name), rows=pd.DataFrame(numbers))
-                rows += numbers
+                numbers = pd.DataFrame(found).rename(columns=_STORED)
+                numbers.insert(0, "attribute", question.name)
+                output.table(desk_agreement(found, attribute=question.name), rows=numbers)
+                measured.append(numbers)
             else:
                 output.say(
                     f"{question.name}: fewer than two annotators have labelled: there is nothing to compare"
                 )
     if out is not None:
-        write_text(
-            options.file_in(out, "agreement.csv"), pd.DataFrame(rows).to_csv(index=False, lineterminator="\n")
-        )
+        rows = pd.concat(measured) if measured else pd.DataFrame()
+        write_text(options.file_in(out, "agreement.csv"), rows.to_csv(index=False, lineterminator="\n"))
 
 
 def _opened(
@@ -209,35 +212,18 @@ def _opened(
 
 def _measured(labels: LabelsSideBySide) -> Iterator[DeskAgreement]:
     """Agreement of all annotators and of every two of them, over everything and by scope."""
+    from detector_bench.tables.label_tables import DeskAgreement
+
     groups = [tuple(labels.annotators)]
     if len(labels.annotators) > 2:
         groups += list(combinations(labels.annotators, 2))
     for annotators in groups:
         names = " and ".join(annotators) if len(annotators) == 2 else "all"
-        yield _row(names, "all", "all", labels.agreement(annotators))
-        for scope in labels.by_scope(annotators):
-            yield _row(names, scope.t2i_model, scope.category, scope.agreement)
-
-
-def _row(annotators: str, t2i_model: str, category: str, agreement: Agreement) -> DeskAgreement:
-    from detector_bench.tables.label_tables import DeskAgreement
-
-    return DeskAgreement(
-        annotators,
-        t2i_model,
-        category,
-        kappa=agreement.kappa,
-        low=agreement.low,
-        high=agreement.high,
-        equal=agreement.percent,
-        images=agreement.images,
-    )
-
-
-def _as_stored(attribute: str, row: DeskAgreement) -> dict[str, object]:
-    names = {"annotators": row.annotators, "t2i_model": row.t2i_model, "category": row.category}
-    numbers = {"kappa": row.kappa, "ci_low": row.low, "ci_high": row.high, "equal": row.equal, "n": row.images}
-    return {"attribute": attribute, **names, **numbers}
+        places = [("all", "all", labels.agreement(annotators))]
+        places += [(each.t2i_model, each.category, each.agreement) for each in labels.by_scope(annotators)]
+        for t2i_model, category, found in places:
+            numbers = (found.kappa, found.low, found.high, found.percent, found.images)
+            yield DeskAgreement(names, t2i_model, category, *numbers)
 
 
 def _report(imported: Imported, store: LabelStore) -> None:

@@ -144,14 +144,18 @@ def _known(study_file: Path | None, weights_dir: Path | None) -> tuple[dict[str,
         locator = study.locator(weights_dir=weights_dir)
         stages = [stage for found in study.build_detectors() for stage in found.stages]
         for stage in with_inputs(stages):
-            files.update({file.name: _known_as(file) for file in stage.weights()})
+            files.update({file.name: known_as(file) for file in stage.weights()})
     return files, locator
 
 
-def _known_as(file: Weights) -> Weights:
+def known_as(file: Weights, locator: WeightsLocator | None = None) -> Weights:
+    """A file as the catalogue knows it; with a locator, by its content where it is on this machine."""
     from detector_bench.weights import WeightsFile, described
 
-    return described(file) if isinstance(file, WeightsFile) else file
+    if not isinstance(file, WeightsFile):
+        return file
+    is_here = locator is not None and locator.find(file) is not None
+    return described(file, content=locator.content_sha256(file) if locator and is_here else None)
 
 
 def _chosen(files: dict[str, Weights], names: list[str] | None) -> list[Weights]:
