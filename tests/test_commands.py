@@ -241,7 +241,7 @@ def test_the_old_form_is_told_the_new_one(call: Call, name: str) -> None:
     assert f"`detector-bench {name} results/one{names}`" in errors
 
 
-def test_exit_status(call: Call, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_exit_status(call: Call, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert call("taxonomies")[0] == 0
     assert call("compare", folder / "results")[0] == 1
     assert call("compare")[0] == 2
@@ -250,7 +250,8 @@ def test_exit_status(call: Call, folder: Path, monkeypatch: pytest.MonkeyPatch) 
         raise KeyboardInterrupt
 
     monkeypatch.setattr("detector_bench.study.Results.rank", interrupted)
-    assert call("rank", folder / "results")[0] == EXIT_INTERRUPTED == 130
+    assert call("rank", folder / "results", "--log", tmp_path / "log")[0] == EXIT_INTERRUPTED == 130
+    assert (tmp_path / "log").read_text().endswith("stopped: KeyboardInterrupt\n")
     shown = " ".join(call("--help")[1].split())
     assert EXIT_STATUS in shown
     assert all(f"{status} " in EXIT_STATUS for status in (0, 1, 2, 130))

@@ -19,7 +19,7 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from detector_bench import __version__
-from detector_bench.errors import ConfigError, DetectorBenchError
+from detector_bench.errors import ConfigError
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -32,22 +32,22 @@ _UNBOUNDED = 100_000
 """Characters in a line where no terminal ends it."""
 _PANEL = "Common options"
 
-AsJson = Annotated[
+_AsJson = Annotated[
     bool,
     typer.Option(
         "--json", rich_help_panel=_PANEL, help="Print one JSON object: its `rows` are those of the CSV form."
     ),
 ]
-Quiet = Annotated[
+_Quiet = Annotated[
     bool, typer.Option("--quiet", "-q", rich_help_panel=_PANEL, help="Print nothing but results and errors.")
 ]
-LogFile = Annotated[
+_LogFile = Annotated[
     Path | None,
     typer.Option(
         "--log", metavar="FILE", rich_help_panel=_PANEL, help="Append what happens to this file, with times."
     ),
 ]
-Gone = Annotated[Path | None, typer.Option("--predictions", hidden=True)]
+_Gone = Annotated[Path | None, typer.Option("--predictions", hidden=True)]
 
 errors = Console(stderr=True)
 
@@ -195,8 +195,8 @@ class Printout:
             self._finish(name, folder)
             self.log(f"ended with status {stop.exit_code}")
             raise
-        except (DetectorBenchError, KeyboardInterrupt) as error:
-            self.log(f"stopped: {error or 'interrupted'}")
+        except BaseException as error:
+            self.log(f"stopped: {str(error) or type(error).__name__}")
             raise
         else:
             self.log("ended with status 0")
@@ -232,10 +232,10 @@ def command(run: Callable[..., None] | None = None, *, prints_rows: bool = True)
     takes_folder = "folder" in own.parameters
     added: dict[str, tuple[object, object]] = {
         "context": (typer.Context, inspect.Parameter.empty),
-        **({"as_json": (AsJson, False)} if prints_rows else {}),
-        "quiet": (Quiet, False),
-        "log": (LogFile, None),
-        **({"gone": (Gone, None)} if takes_folder else {}),
+        **({"as_json": (_AsJson, False)} if prints_rows else {}),
+        "quiet": (_Quiet, False),
+        "log": (_LogFile, None),
+        **({"gone": (_Gone, None)} if takes_folder else {}),
     }
     positional = [name for name, each in own.parameters.items() if each.kind is each.POSITIONAL_OR_KEYWORD]
     parameters = [
