@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import subprocess
@@ -24,8 +25,9 @@ def written(folder: Path) -> None:
         (folder / name).write_text(content, encoding="utf-8")
 
 
-def python(code: str, folder: Path) -> str:
-    done = subprocess.run([sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, check=False)
+def python(code: str, folder: Path, *arguments: str) -> str:
+    line = [sys.executable, "-c", code, *arguments]
+    done = subprocess.run(line, cwd=folder, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -72,6 +74,48 @@ def test_the_guide_ends_with_a_table_and_figures(tmp_path: Path, monkeypatch: py
     assert "Gender gap, squared" in comparison
     drawn = {path.name for path in (tmp_path / "results" / "figures").glob("*.png")}
     assert {"gender_gap_double.png", "score_deviations_double.png"} <= drawn
+
+
+def installed(folder: Path, target: str) -> None:
+    """Lay the guide's file out as a package that is installed in the folder, with a command and an entry point."""
+    written(folder)
+    (folder / "my_package").mkdir()
+    code = (folder / "gap.py").read_text(encoding="utf-8")
+    code = code.replace("tables=tables,", 'tables=tables,\n        commands={"gap": ".command:gap"},')
+    (folder / "my_package" / "__init__.py").write_text(code, encoding="utf-8")
+    command = 'def gap() -> None:\n    """Say what the gap is."""\n    print("between men and women")\n'
+    (folder / "my_package" / "command.py").write_text(command, encoding="utf-8")
+    facts = folder / "my_package-1.0.dist-info"
+    facts.mkdir()
+    (facts / "METADATA").write_text("Metadata-Version: 2.1\nName: my_package\nVersion: 1.0\n", encoding="utf-8")
+    entry = f"[detector_bench.score_systems]\ngender_gap = {target}\n"
+    (facts / "entry_points.txt").write_text(entry, encoding="utf-8")
+
+
+def test_an_installed_package_needs_no_plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    installed(tmp_path, "my_package:BENCHMARK")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
+    assert python("from detector_bench.cli import main; main()", tmp_path, "gap") == "between men and women\n"
+    asked = """
+from detector_bench.figures import known_figures
+from detector_bench.metrics import metric_info
+from detector_bench.study import Study
+
+study = Study.from_yaml("study.yaml")
+print(study.scores[1].variant, known_figures()["gender_gap"], metric_info("gender_gap_deviation").better, sep="; ")
+"""
+    assert python(asked, tmp_path) == "squared; the gap between men and women; closest to zero\n"
+
+
+def test_a_package_that_cannot_be_loaded_disturbs_only_studies_that_name_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    installed(tmp_path, "gone:BENCHMARK")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
+    assert command("detector-bench prompts --list", tmp_path) == (0, "")
+    status, said = command("detector-bench run study.yaml --out results", tmp_path)
+    assert status == 1
+    assert "score system 'gender_gap' cannot be loaded from 'gone:BENCHMARK' (package my_package)" in said
 
 
 def test_all_code_of_the_guide_is_followed() -> None:

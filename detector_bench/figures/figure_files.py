@@ -82,8 +82,7 @@ def draw_figure(study: FinishedStudy, name: str, *, width: Width = "double") -> 
     """
     draw = _draw_function(name)
     with paper_style():
-        drawing: Drawing = draw(study, width=width)
-        drawing = with_display_names(drawing, study.results.study.get("display_names") or {})
+        drawing = with_display_names(draw(study, width=width), study.results.study.get("display_names") or {})
         # Laid out here, once, and not anew for every format.
         if (layout := drawing.figure.get_layout_engine()) is not None:
             layout.execute(drawing.figure)

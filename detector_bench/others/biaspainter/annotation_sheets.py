@@ -15,12 +15,12 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from detector_bench.atomic_files import write_text
-from detector_bench.dataset.table_reading import read_any_table
 from detector_bench.dataset.text_table import Findings, TextTable
 from detector_bench.errors import ConfigError, Problem, nearest_hint
 from detector_bench.metrics.counts import FloatArray
 from detector_bench.others.biaspainter.biased_words import DIRECTIONS
 from detector_bench.others.biaspainter.formulas import BIASPAINTER_ATTRIBUTES, PRESETS, Preset
+from detector_bench.others.biaspainter.released_sheets import read_records
 from detector_bench.others.biaspainter.score_system import only_pairs, pair_scores
 from detector_bench.others.judgements import Judgements
 
@@ -131,7 +131,7 @@ def read_key(path: Path | str) -> dict[str, KeyEntry]:
         DataError: with all mistakes at once.
     """
     findings = Findings()
-    table = _read(Path(path), _KEY_COLUMNS, findings)
+    table = read_records(Path(path), _KEY_COLUMNS, findings)
     key: dict[str, KeyEntry] = {}
     for record in range(len(table)):
         item, attribute, stratum = (table.cell(name, record) for name in ("item", "attribute", "stratum"))
@@ -170,7 +170,7 @@ def read_answers(paths: Sequence[Path | str], key: Mapping[str, KeyEntry]) -> di
     findings = Findings()
     answers: dict[str, dict[str, str]] = {}
     for path in map(Path, paths):
-        table = _read(path, ("item",), findings)
+        table = read_records(path, ("item",), findings)
         columns = [name for name in table.columns if name == ANSWER or name.startswith(f"{ANSWER}_")]
         if not columns:
             accepted = f"{ANSWER}, or {ANSWER}_<name> for each annotator"
@@ -223,17 +223,6 @@ def _report(
 ) -> None:
     place = (table.row(record), column, table.cell(column, record), accepted)
     findings.add(Problem(table.file, message, *place))
-
-
-def _read(path: Path, columns: tuple[str, ...], findings: Findings) -> TextTable:
-    table = read_any_table(path, findings, wanted=columns)
-    if table is not None:
-        for name in (each for each in columns if not table.has(each)):
-            hint = nearest_hint(name, [each for each in table.columns if each not in columns])
-            findings.add(Problem(table.file, f"the column is missing; {hint}", 1, name, None, ",".join(columns)))
-    findings.raise_if_any()
-    assert table is not None  # noqa: S101 - a table that cannot be read is a mistake
-    return table
 
 
 def _csv(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
