@@ -30,7 +30,7 @@ from verdict_conclusions import report_causes, report_labels, report_verdicts
 
 from detector_bench.evaluation.comparison import COMPARED_METRICS, ComparisonFamily, Contest
 from detector_bench.evaluation.ranking import ranking
-from detector_bench.metrics.influence import COMPARABLE_METRICS
+from detector_bench.metrics.influence import comparable_metrics
 
 NAMES = tuple("abcdefgh")
 RANKS = ", ranks"
@@ -52,7 +52,7 @@ class RankScenario:
     prompts: int
     images: int
     detectors: tuple[Detector, ...]
-    metrics: tuple[str, ...] = COMPARABLE_METRICS
+    metrics: tuple[str, ...] = comparable_metrics()
     """Each is tested by itself; all of `COMPARED_METRICS` together, too, where all of them are here."""
 
     @property

@@ -29,9 +29,8 @@ from detector_bench.installation import resource
 from detector_bench.metrics import JointVerdicts, Scopes
 from detector_bench.metrics.bootstrap import Unit, leave_one_prompt_out, resample
 from detector_bench.metrics.counts import CountArray
-from detector_bench.metrics.influence import metric_values
+from detector_bench.metrics.influence import acceleration_of_images, acceleration_of_prompts, metric_values
 from detector_bench.metrics.intervals import bca_interval, percentile_interval
-from detector_bench.metrics.jackknife import acceleration_of_images, acceleration_of_prompts
 from detector_bench.metrics.measured_values import CUMULATIVE_SCORE_LIMIT, ErrorSums
 
 SHARES = ("f1", "filter_rate", "accuracy")

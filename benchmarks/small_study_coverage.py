@@ -23,11 +23,10 @@ from numpy.typing import NDArray
 
 from detector_bench.evaluation.counting import Counts
 from detector_bench.evaluation.intervals import Intervals, IntervalScores
-from detector_bench.evaluation.scatter import Method
 from detector_bench.evaluation.scores import ScoreTable, detector_scope_scores, human_scope_scores
 from detector_bench.installation import resource
 from detector_bench.metrics import JointVerdicts, Scopes, metric_info
-from detector_bench.metrics.bootstrap import Unit
+from detector_bench.metrics.bootstrap import Method, Unit
 from detector_bench.vocabulary import ATTRIBUTES
 
 PROMPTS, IMAGES, CATEGORIES = 12, 5, 3

@@ -20,9 +20,8 @@ import numpy as np
 from measuring import machine
 from numpy.typing import NDArray
 
-from detector_bench.evaluation.out_of_sample import CHOSEN_BY, REPEATS, threshold_choices
+from detector_bench.evaluation.out_of_sample import REPEATS, threshold_choices
 from detector_bench.evaluation.sweeps import Sweep
-from detector_bench.evaluation.swept_metrics import SWEPT
 from detector_bench.evaluation.threshold_chooser import ThresholdChooser
 from detector_bench.metrics import METRICS
 from detector_bench.vocabulary import ALL, attribute_named
@@ -126,7 +125,7 @@ def one_study(seed: np.random.SeedSequence, scenario: Scenario, *, resamples: in
     choices = threshold_choices(study, t2i_models=[ALL], seed=1, level=LEVEL, resamples=resamples)
     found = {}
     for choice in choices.itertuples(index=False):
-        metric = next(each for each in SWEPT if each.name == choice.chosen_by)
+        metric = METRICS[choice.chosen_by]
         everyone = np.ones((1, scenario.prompts))
         there = ThresholdChooser.of_sweep(fresh, metric, n_clear="detector").values(everyone)[0]
         chooser = ThresholdChooser.of_sweep(study, metric, n_clear="detector")
@@ -188,7 +187,7 @@ def main() -> None:
         print(f"\n**{scenario.name}**: {arguments.studies} studies, {time.perf_counter() - start:.0f} s\n")
         print("| " + " | ".join(HEADINGS) + " |")
         print("|---|" + "---:|" * (len(HEADINGS) - 1))
-        for metric in CHOSEN_BY:
+        for metric in (each.name for each in METRICS.swept_for(attribute_named("gender")) if each.chooses):
             print("| " + " | ".join(row(metric, [each[metric] for each in studies])) + " |", flush=True)
 
 

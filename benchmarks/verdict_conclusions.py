@@ -13,9 +13,8 @@ from simulated_detectors import Detector, Floats, population_errors, shares_of_m
 
 from detector_bench.evaluation.counting import Counts
 from detector_bench.evaluation.intervals import Intervals, IntervalScores
-from detector_bench.evaluation.more_labels import more_labels
+from detector_bench.evaluation.more_labels import Tolerance, more_labels
 from detector_bench.evaluation.scores import detector_scope_scores
-from detector_bench.evaluation.tolerance import Tolerance
 from detector_bench.metrics import JointVerdicts
 from detector_bench.metrics.cause_doubt import beyond_chance
 from detector_bench.metrics.intervals import Interval

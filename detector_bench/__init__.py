@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from detector_bench.detectors import Card, Prediction, build_detector, detector
     from detector_bench.errors import DetectorBenchError
     from detector_bench.evaluation import evaluate
+    from detector_bench.metrics import metric
     from detector_bench.perception.stage import Batch, Frame, Stage
     from detector_bench.quickstart import build_image_set
     from detector_bench.runner.prediction_files import read_predictions
@@ -50,6 +51,7 @@ _HOMES = {
     "evaluate": "evaluation",
     "import_folder": "dataset",
     "makes_table": "tables",
+    "metric": "metrics",
     "read_predictions": "runner.prediction_files",
     "study_tables": "tables",
 }
@@ -79,6 +81,7 @@ __all__ = [
     "evaluate",
     "import_folder",
     "makes_table",
+    "metric",
     "read_predictions",
     "study_tables",
 ]

@@ -86,6 +86,10 @@ class Registry(Generic[T]):
         self._scan()
         return sorted(self._entries)
 
+    def loaded(self) -> list[T]:
+        """The things that are here already, in the order in which they were registered."""
+        return [entry for entry in self._entries.values() if not isinstance(entry, str | EntryPoint)]
+
     def __iter__(self) -> Iterator[str]:
         return iter(self.names())
 
@@ -151,8 +155,8 @@ def _definition(entry: object) -> tuple[str, str]:
     if isinstance(entry, str | EntryPoint):
         module, _, attribute = (entry if isinstance(entry, str) else entry.value).partition(":")
         return module.strip(), attribute.partition("[")[0].strip()
-    factory = getattr(entry, "factory", entry)
-    return getattr(factory, "__module__", ""), getattr(factory, "__qualname__", "")
+    made = getattr(entry, "factory", None) or getattr(entry, "function", None) or entry
+    return getattr(made, "__module__", ""), getattr(made, "__qualname__", "")
 
 
 def _shown(entry: object) -> str:

@@ -1,6 +1,7 @@
-"""Writes the tables of docs/metrics.md, which stand in the metric catalogue.
+"""Writes the tables of docs/metrics.md, which are the declarations of the metrics; your own have a section, too.
 
 python docs/write_metrics_page.py docs/metrics.md
+python docs/write_metrics_page.py my_metrics.md my_metric.py
 """
 
 from __future__ import annotations
@@ -11,29 +12,28 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from detector_bench.metrics import METRICS, MetricInfo
-from detector_bench.metrics.bias_catalogue import BIAS_METRICS
-from detector_bench.metrics.catalogue import CLASS_METRICS, FILTER_METRICS, IMAGE_COUNTS
+from detector_bench.plugins import load_plugins
 
-BEGIN = "<!-- From here on written by docs/write_metrics_page.py: change the catalogue, not the page. -->\n"
-GROUPS = {
-    "Images": IMAGE_COUNTS,
-    "Filter": FILTER_METRICS,
-    "Class and measured value": CLASS_METRICS,
-    "Bias": BIAS_METRICS,
-    **{
-        f"[{name}]({name.casefold()}.md)": tuple(
-            info for info in METRICS.values() if info.name.startswith(f"{name.casefold()}_")
-        )
-        for name in ("BiasPainter", "BIGbench", "ImageBiTe")
-    },
-}
+BEGIN = "<!-- From here on written by docs/write_metrics_page.py: change the declarations, not the page. -->\n"
+BENCHMARKS = ("BiasPainter", "BIGbench", "ImageBiTe")
 HEADINGS = ("metric", "what it says", "definition", "range", "better", "n", "n_left_out", "interval", "source")
 
 
 def page(text: str) -> str:
     """The page with fresh tables behind what was written by hand."""
     before, marker, _ = text.partition(BEGIN)
-    return before + marker + "".join(f"\n## {title}\n\n{_table(group)}" for title, group in GROUPS.items())
+    groups: dict[str, list[MetricInfo]] = {}
+    for info in METRICS.values():
+        groups.setdefault(_title(info), []).append(info)
+    # Other benchmarks' scores stand in the order in which their pages are named.
+    last = [f"[{name}]({name.casefold()}.md)" for name in BENCHMARKS]
+    titles = [*(title for title in groups if title not in last), *last]
+    return before + marker + "".join(f"\n## {title}\n\n{_table(groups[title])}" for title in titles)
+
+
+def _title(info: MetricInfo) -> str:
+    names = [name for name in BENCHMARKS if info.name.startswith(f"{name.casefold()}_")]
+    return f"[{names[0]}]({names[0].casefold()}.md)" if names else info.section
 
 
 def _table(group: Iterable[MetricInfo]) -> str:
@@ -64,4 +64,6 @@ def _range(info: MetricInfo) -> str:
 
 if __name__ == "__main__":
     written = Path(sys.argv[1])
-    written.write_text(page(written.read_text(encoding="utf-8")), encoding="utf-8")
+    load_plugins([Path(name) for name in sys.argv[2:]])
+    known = written if written.is_file() else Path(__file__).with_name("metrics.md")
+    written.write_text(page(known.read_text(encoding="utf-8")), encoding="utf-8")

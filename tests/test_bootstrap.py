@@ -18,6 +18,7 @@ from detector_bench.metrics.bootstrap import (
     sampling_distribution,
     spread_factors,
 )
+from detector_bench.metrics.influence import acceleration_of_images, acceleration_of_prompts
 from detector_bench.metrics.intervals import (
     bca_interval,
     percentile_interval,
@@ -25,7 +26,6 @@ from detector_bench.metrics.intervals import (
     wilson_interval,
     wilson_interval_of_f1,
 )
-from detector_bench.metrics.jackknife import acceleration_of_images, acceleration_of_prompts
 from detector_bench.metrics.resampling import RESAMPLES_PER_BLOCK, Resampler, own_weight
 from detector_bench.vocabulary import ATTRIBUTES
 

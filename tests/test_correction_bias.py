@@ -9,8 +9,7 @@ from numpy.typing import NDArray
 from scipy.stats import binom
 
 from detector_bench.metrics import CountArray, Scopes
-from detector_bench.metrics.correction_bias import model_bias_score_error_bias, slopes_of_bias
-from detector_bench.metrics.estimands import concentration_corrected
+from detector_bench.metrics.estimands import concentration_corrected, model_bias_score_error_bias, slopes_of_bias
 
 
 def exact_bias(share: float, images: int) -> float:

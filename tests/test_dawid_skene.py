@@ -14,7 +14,7 @@ from detector_bench.dataset import ImageSet
 from detector_bench.errors import ConfigError
 from detector_bench.evaluation.image_index import ImageIndex, annotators_labels
 from detector_bench.evaluation.label_doubt import check_identified, estimated_labels
-from detector_bench.metrics.dawid_skene import AnnotatorModel, dawid_skene
+from detector_bench.metrics.agreement import AnnotatorModel, dawid_skene
 from detector_bench.vocabulary import ATTRIBUTES
 
 GENDER = ATTRIBUTES["gender"]

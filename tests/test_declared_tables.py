@@ -14,6 +14,7 @@ from test_report_tables import Entry, images, metric_table, truth, written
 
 from detector_bench.errors import ConfigError
 from detector_bench.figures import draw_figure
+from detector_bench.metrics import METRICS
 from detector_bench.plugins import load_plugins
 from detector_bench.results.finished_study import FinishedStudy
 from detector_bench.study import Results, Study
@@ -319,3 +320,26 @@ class TestStudyInStyle:
             Study.from_yaml(tmp_path / "study.yaml").evaluate(tmp_path / "results", tmp_path / "results")
         assert message in str(raised.value)
         assert "\n" not in str(raised.value)
+
+
+def test_a_metric_of_ones_own_heads_a_column(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(METRICS._registry, "_entries", dict(METRICS._registry._entries))
+    (tmp_path / "mine.py").write_text(
+        "import detector_bench as db\n"
+        "from detector_bench.metrics import divide\n"
+        "@db.metric(over='images', better='lower', definition='kept / all', left_out='nothing')\n"
+        "def kept_share(counts):\n"
+        "    'Share of all images that are kept.'\n"
+        "    return divide(counts[..., :-2].sum(axis=(-1, -2)), counts.sum(axis=(-1, -2)))\n"
+        "db.declare_table(name='mine', caption='Bold: best.', columns=[db.Column.of('kept_share')])\n"
+    )
+    load_plugins([tmp_path / "mine.py"])
+    values = [("a", 0.25, 0), ("b", 0.5, 3), ("c", NAN, 0)]
+    entries = [
+        Entry(name, "all", "kept_share", value, n=9, n_left_out=left_out) for name, value, left_out in values
+    ]
+    found = study_tables(metric_table([*truth("sdxl", 0.5), *entries]))["mine"]
+    assert [column.heading for column in found.columns] == ["Detector", "Kept share (%)"]
+    assert written(found) == [["a", "*25.00*"], ["b", "50.00"], ["c", "-"]]
+    assert found.rows[1].notes == ("left out, nothing: 3 of 12",)
+    assert found.rows[2].notes == ("- for kept share (%): its denominator is empty",)

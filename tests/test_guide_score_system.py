@@ -156,3 +156,8 @@ def test_mistakes_are_told_in_one_line(tmp_path: Path, change: tuple[str, str], 
     status, said = command("detector-bench run study.yaml --plugin gap.py --out results", tmp_path)
     assert status == 1
     assert told in " ".join(said.split())
+
+
+def test_commands_are_listed_without_the_packages_that_scores_need(tmp_path: Path) -> None:
+    said = python("import sys, detector_bench.cli.app; print('numpy' in sys.modules)", tmp_path)
+    assert said == "False\n"

@@ -25,8 +25,7 @@ from detector_bench.dataset import ImageSet
 from detector_bench.errors import ConfigError
 from detector_bench.evaluation import Intervals, evaluate, label_doubt
 from detector_bench.figures import bias_deviation
-from detector_bench.metrics import METRICS
-from detector_bench.metrics.headline import HEADLINE_METRICS
+from detector_bench.metrics import HEADLINE_METRICS, METRICS
 from detector_bench.results.finished_study import FinishedStudy
 from detector_bench.results.metric_lookup import NOT_EVALUATED, LabelDoubtLookup, MetricLookup, Number
 from detector_bench.site.verdict_words import label_doubt_words

@@ -16,8 +16,7 @@ from imagebite_parts import expected, stated
 from small_parts import write_csv
 
 from detector_bench.metrics import METRICS, MetricInfo, metric_info
-from detector_bench.metrics.catalogue import CLASS, LABEL
-from detector_bench.metrics.metric_info import Better, Kind, Unit
+from detector_bench.metrics.catalogue import CLASS, LABEL, Better, Counted, Kind
 from detector_bench.study import Study
 from detector_bench.vocabulary import ATTRIBUTES
 from detector_bench.vocabulary.columns import IMAGE_COLUMNS, LABEL_COLUMNS, PREDICTIONS, PROMPT_COLUMNS
@@ -138,7 +137,7 @@ class TestEveryMetric:
         assert info.source
         assert info.better in get_args(Better)
         assert info.kind in get_args(Kind)
-        assert info.counted in get_args(Unit)
+        assert info.counted in get_args(Counted)
         assert metric_info(info.name.replace(CLASS, "male").replace(LABEL, "male")).better == info.better
 
     def test_has_rows_within_its_range(self, info: MetricInfo, rows: pd.DataFrame) -> None:

@@ -5,10 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from detector_bench.evaluation.more_labels import MOST_TIMES, more_labels
-from detector_bench.evaluation.tolerance import Tolerance
+from detector_bench.evaluation.more_labels import MOST_TIMES, Tolerance, more_labels
 from detector_bench.metrics import CountArray, Scopes, prompt_bias_error_interval
-from detector_bench.metrics.correction_bias import model_bias_score_error_bias
+from detector_bench.metrics.estimands import model_bias_score_error_bias
 from detector_bench.metrics.intervals import Interval
 from detector_bench.metrics.prompt_bias_error import squared_errors
 

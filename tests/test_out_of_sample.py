@@ -8,16 +8,16 @@ import pandas as pd
 import pytest
 from numpy.typing import NDArray
 
-from detector_bench.evaluation.out_of_sample import CHOICE_COLUMNS, CHOSEN_BY, REPEATS, threshold_choices
-from detector_bench.evaluation.prompt_folds import drawn_prompts, prompt_folds
+from detector_bench.evaluation.out_of_sample import CHOICE_COLUMNS, REPEATS, threshold_choices
 from detector_bench.evaluation.sweeps import Sweep, sweep_table
-from detector_bench.evaluation.swept_metrics import SWEPT, SweptMetric, distance_from_best
-from detector_bench.evaluation.threshold_chooser import ThresholdChooser
-from detector_bench.metrics import METRICS, Scopes
-from detector_bench.metrics.prompt_subsets import PromptSubsets
+from detector_bench.evaluation.threshold_chooser import ThresholdChooser, drawn_prompts, prompt_folds
+from detector_bench.metrics import METRICS, MetricInfo, Scopes
+from detector_bench.metrics.scopes import PromptSubsets
 from detector_bench.tables.comparison_tables import chosen_thresholds, threshold_sweep
 from detector_bench.vocabulary import attribute_named
 
+SWEPT = METRICS.swept_for(attribute_named("gender"))
+CHOSEN_BY = tuple(each.name for each in SWEPT if each.chooses)
 EVERYTHING = Scopes(("",), np.zeros(1, dtype=np.intp))
 DIFFERENCE = "prompt_bias_score_difference"
 DEVIATION = "model_bias_score_deviation"
@@ -49,28 +49,28 @@ def study(
     )
 
 
-def metric_named(name: str) -> SweptMetric:
-    return next(each for each in SWEPT if each.name == name)
+def metric_named(name: str) -> MetricInfo:
+    return METRICS[name]
 
 
-def value(metric: SweptMetric, counts: NDArray[np.int64]) -> float:
+def value(metric: MetricInfo, counts: NDArray[np.int64]) -> float:
     """Of counts `[t2i_model, prompt, truth, verdict]`, without sets of prompts or folds."""
     scopes = Scopes(("",), np.zeros(counts.shape[1], dtype=np.intp))
-    return float(metric.score(counts, "detector", scopes).value[0, 0])
+    return float(metric.scores(counts, scopes=scopes, n_clear="detector").value[0, 0])
 
 
-def best(metric: SweptMetric, counts: NDArray[np.int64]) -> int:
+def best(metric: MetricInfo, counts: NDArray[np.int64]) -> int:
     values = np.array([value(metric, each) for each in counts])
-    return int(np.nanargmin(distance_from_best(values, metric=metric.name)))
+    return int(np.nanargmin(np.round(metric.loss(values), 12)))
 
 
 class TestSetsOfPrompts:
     @pytest.mark.parametrize("metric", SWEPT, ids=lambda each: each.name)
-    def test_a_set_is_a_study_of_its_prompts(self, metric: SweptMetric) -> None:
+    def test_a_set_is_a_study_of_its_prompts(self, metric: MetricInfo) -> None:
         sweep = study(np.random.default_rng(1), prompts=6, models=2)
         drawn = [[0, 1, 2], [5], [1, 3, 3, 3, 4], [2, 2]]
         weights = np.array([np.bincount(each, minlength=6) for each in drawn], dtype=float)
-        scores = metric.score(sweep.counts, "detector", PromptSubsets.of_weights(weights))
+        scores = metric.scores(sweep.counts, scopes=PromptSubsets.of_weights(weights), n_clear="detector")
         for number, prompts in enumerate(drawn):
             for threshold, counts in enumerate(sweep.counts):
                 assert scores.value[threshold, 0, number] == pytest.approx(value(metric, counts[:, prompts]))
@@ -230,7 +230,7 @@ class TestTables:
         assert CHOSEN_BY
         assert all(METRICS[name].better != "none" for name in CHOSEN_BY)
         with pytest.raises(ValueError, match="no direction is better"):
-            distance_from_best(np.zeros(1), metric="model_bias_score")
+            METRICS["model_bias_score"].loss(np.zeros(1))
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ from detector_bench.evaluation.comparison import ComparisonFamily, Contest
 from detector_bench.evaluation.ranking import ranking
 from detector_bench.metrics import JointVerdicts, NClear, Scopes
 from detector_bench.metrics.bootstrap import Unit
-from detector_bench.metrics.influence import COMPARABLE_METRICS, Influences, metric_values
+from detector_bench.metrics.influence import Influences, comparable_metrics, metric_values
 from detector_bench.metrics.prompt_bias_error import squared_errors
 from detector_bench.metrics.simultaneous import Differences, simultaneous_tests
 
@@ -89,7 +89,7 @@ def test_the_squared_error_has_the_jackknifes_influence() -> None:
 def test_values_are_those_of_the_metrics(unit: Unit) -> None:
     joint = made_up(images=20, errors=0.05)
     counts = joint.counts()
-    found = metric_values(joint, COMPARABLE_METRICS, n_clear="human")
+    found = metric_values(joint, comparable_metrics(), n_clear="human")
     assert found["prompt_bias_error"] == pytest.approx(metrics.prompt_bias_error(counts, n_clear="human").value)
     for metric in SMOOTH:
         assert found[metric] == pytest.approx(Influences(joint, unit).of(metric).value)

@@ -15,17 +15,20 @@ from detector_bench.cli.analyses import sweep as sweep_command
 from detector_bench.dataset import ImageSet
 from detector_bench.errors import ConfigError
 from detector_bench.evaluation import evaluate
-from detector_bench.evaluation.out_of_sample import CHOICE_COLUMNS, CHOSEN_BY, threshold_choices
+from detector_bench.evaluation.out_of_sample import CHOICE_COLUMNS, threshold_choices
 from detector_bench.evaluation.sweeps import (
     SWEEP_COLUMNS,
-    SWEPT_METRICS,
     even_thresholds,
     first_threshold,
     nearest_thresholds,
     sweep_counts,
     sweep_table,
 )
+from detector_bench.metrics import METRICS
 from detector_bench.tables.comparison_tables import threshold_sweep
+from detector_bench.vocabulary import attribute_named
+
+SWEPT = [each.name for each in METRICS.swept_for(attribute_named("gender"))]
 
 PICTURES = [
     *portraits({"male": 2, "female": 2, "low_quality": 2}),
@@ -99,7 +102,7 @@ def test_every_threshold_equals_an_evaluation_of_its_own(folder: Path, *, named:
         expected = metrics.set_index(["t2i_model", "metric"])["value"]
         ours = table[np.isclose(table["threshold"], threshold)].set_index(["t2i_model", "metric"])["value"]
         for model in ("all", "alpha", "beta"):
-            for metric in SWEPT_METRICS:
+            for metric in SWEPT:
                 assert ours[model, metric] == pytest.approx(expected[model, metric], nan_ok=True), metric
 
 
@@ -176,11 +179,11 @@ def test_command(folder: Path, tmp_path: Path) -> None:
     answer = CliRunner().invoke(app, [*arguments, "--from", "0.5", "--steps", "50"], env={"COLUMNS": "160"})
     assert answer.exit_code == 0, answer.output
     written = pd.read_csv(tmp_path / "curve.csv")
-    assert len(written) == 51 * 3 * len(SWEPT_METRICS)
+    assert len(written) == 51 * 3 * len(SWEPT)
     assert curve(written, "images_clear")[20] == 4  # 0.7
     chosen = pd.read_csv(tmp_path / "curve_chosen.csv")
     assert tuple(chosen.columns) == CHOICE_COLUMNS
-    assert len(chosen) == len(CHOSEN_BY) * 3
+    assert len(chosen) == sum(METRICS[name].chooses for name in SWEPT) * 3
     assert "where two to choose on and two to judge on are needed" in " ".join(answer.output.split())
     unknown = CliRunner().invoke(app, [results, "--detector", "swpt"])
     assert isinstance(unknown.exception, ConfigError)

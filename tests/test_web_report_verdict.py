@@ -14,9 +14,8 @@ from pydantic import ValidationError
 from typer.main import get_command
 
 from detector_bench.cli.app import app
-from detector_bench.evaluation.more_labels import MoreLabels
+from detector_bench.evaluation.more_labels import MoreLabels, Tolerance
 from detector_bench.evaluation.ranking import RankedDetector
-from detector_bench.evaluation.tolerance import Tolerance
 from detector_bench.results.metric_lookup import LabelDoubtLookup, MetricLookup, Number
 from detector_bench.site.verdict import (
     MODEL_ERROR,

@@ -201,7 +201,9 @@ NoCache = Annotated[bool, typer.Option("--no-cache", help="Keep no stage results
 Plugins = Annotated[
     list[Path] | None,
     typer.Option(
-        "--plugin", metavar="FILE.py", help="Python file with detectors or metrics of your own; may be repeated."
+        "--plugin",
+        metavar="FILE.py",
+        help="Python file of your own: detectors, metrics, tables, score systems; may be repeated.",
     ),
 ]
 _TASK = typer.Option("--task", help="One picture, or a seed and its edit; each has a store of its own.")

@@ -12,7 +12,7 @@ from detector_bench.cli.console import command, errors, output
 from detector_bench.plugins import load_plugins
 
 if TYPE_CHECKING:
-    from detector_bench.evaluation.tolerance import Tolerance
+    from detector_bench.evaluation.more_labels import Tolerance
     from detector_bench.figures import Format, Width
     from detector_bench.site import PictureMode
     from detector_bench.study import Study
@@ -142,7 +142,7 @@ def _tolerance(study: Study, prompt: float | None, model: float | None) -> Toler
     from pydantic import ValidationError
 
     from detector_bench.errors import config_error_from
-    from detector_bench.evaluation.tolerance import Tolerance
+    from detector_bench.evaluation.more_labels import Tolerance
 
     asked = {"prompt_bias_error": prompt, "model_bias_score_error": model}
     asked = {name: value for name, value in asked.items() if value is not None}

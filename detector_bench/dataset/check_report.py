@@ -6,8 +6,11 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from html import escape
 from itertools import islice
 from pathlib import Path
+
+import pandas as pd
 
 from detector_bench.dataset.consensus import DISAGREEMENT
 from detector_bench.dataset.image_references import count_pairs
@@ -88,6 +91,17 @@ class CheckReport:
     def ok(self) -> bool:
         """Whether tables and image files are without a mistake."""
         return not self.problems
+
+    def _repr_html_(self) -> str:
+        rows = [
+            {"attribute": item.attribute, "label": label, "images": count, "share": f"{item.shares[label]:.1%}"}
+            for item in self.attributes
+            for label, count in item.counts.items()
+        ]
+        counts = f"{_count(self.n_images, 'image')}, {_count(self.n_prompts, 'prompt')}"
+        said = "".join(f"<li>{escape(str(each))}</li>" for each in self.problems) or "<li>No mistakes.</li>"
+        shown = pd.DataFrame(rows, columns=["attribute", "label", "images", "share"]).to_html(index=False)
+        return f"<p>Image set {escape(self.root.name)}: {counts}</p>{shown}<ul>{said}</ul>"
 
     def summary(self) -> str:
         """The report as plain text of several lines."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass, field
 from functools import cached_property
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -96,6 +97,15 @@ class ImageSet:
     def name(self) -> str:
         """What messages and reports call the image set: the name of its folder."""
         return self.root.name
+
+    def _repr_html_(self) -> str:
+        """Images by T2I model, and those with a human label of each attribute."""
+        shown = pd.DataFrame({"images": self.images["t2i_model"].value_counts(sort=False)})
+        for name in self.attributes:
+            labelled = self.images["t2i_model"][self.truth(name)["label"].notna().to_numpy()]
+            shown[f"labelled: {name}"] = labelled.value_counts().reindex(shown.index).fillna(0).astype(int)
+        shown.index.name = "T2I model"
+        return f"<p>Image set {escape(self.name)}: {len(self.prompts):,} prompts</p>{shown.to_html()}"
 
     @cached_property
     def attributes(self) -> tuple[str, ...]:

@@ -218,11 +218,8 @@ def _filtered_classes(found: ImageVerdicts) -> tuple[Codes, IntArray]:
 
 def _detectors_last(scores: ReplacedScores) -> ReplacedScores:
     """`[replacement, detector, 1 + T2I models, 1 + categories]` with the detectors behind the scopes."""
-    return ReplacedScores(
-        np.moveaxis(scores.model_bias_score, 1, -1),
-        np.moveaxis(scores.model_bias_score_actual, 0, -1),
-        np.moveaxis(scores.prompt_bias_score_difference, 1, -1),
-    )
+    axes = (1, 0, 1)  # that of the human has no replacements
+    return ReplacedScores(*(np.moveaxis(each, axis, -1) for each, axis in zip(scores, axes, strict=True)))
 
 
 class _FilledScopes:

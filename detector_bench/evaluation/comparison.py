@@ -22,16 +22,10 @@ from detector_bench.evaluation.image_verdicts import rows_of_attribute
 from detector_bench.metrics import METRICS, JointVerdicts, NClear
 from detector_bench.metrics.bootstrap import Unit
 from detector_bench.metrics.counts import FloatArray
-from detector_bench.metrics.influence import COMPARABLE_METRICS, Influences, metric_values
+from detector_bench.metrics.influence import TESTED_OTHERWISE, Influences, comparable_metrics, metric_values
 from detector_bench.metrics.simultaneous import DRAWS, Differences, SimultaneousTests, simultaneous_tests
 
-COMPARED_METRICS = (
-    "f1",
-    "filter_rate",
-    "accuracy",
-    "prompt_bias_error",
-    "model_bias_score_deviation",
-)
+COMPARED_METRICS = METRICS.built_in("compared")
 """What detectors are compared and ranked by unless other metrics are named."""
 
 FILTERING_RIGHT = "filtering_right"
@@ -39,8 +33,6 @@ FILTERING_RIGHT = "filtering_right"
 
 CLASSIFICATION_RIGHT = "classification_right"
 """Share of right classes among the images that the human and both detectors call clear."""
-
-_TESTED_OTHERWISE = ("prompt_bias_error", "model_bias_score_deviation")
 
 
 class Contest(NamedTuple):
@@ -113,7 +105,7 @@ class ComparisonFamily:
 
         Args:
             contests: images with the verdicts of all detectors; those of one T2I model or attribute, say.
-            metrics: some of `metrics.influence.COMPARABLE_METRICS`.
+            metrics: some of `metrics.influence.comparable_metrics()`.
             unit: see `metrics.bootstrap`.
             seed: of the draws of the largest difference.
             level: that all intervals hold together, 0.95 for 95 %.
@@ -123,11 +115,10 @@ class ComparisonFamily:
         Raises:
             ConfigError: a metric that detectors cannot be compared by.
         """
+        accepted = comparable_metrics()
         for name in metrics:
-            if name not in COMPARABLE_METRICS:
-                raise ConfigError(
-                    f"cannot compare or rank by {name!r} (accepted: {', '.join(COMPARABLE_METRICS)})"
-                )
+            if name not in accepted:
+                raise ConfigError(f"cannot compare or rank by {name!r} (accepted: {', '.join(accepted)})")
         prepared = [_prepared(each, tuple(metrics), unit=unit, n_clear=n_clear) for each in contests]
         return cls(
             tuple(contests),
@@ -169,18 +160,13 @@ class ComparisonFamily:
             place = self._place(metric, pair, contest)
             if tests.p_value[place] < 1 - self.level:
                 first_is_higher = tests.low[place] + tests.high[place] > 0
-                found[pair if first_is_higher != lower_is_better(metric) else pair[::-1]] = True
+                found[pair if first_is_higher == (METRICS[metric].better == "higher") else pair[::-1]] = True
         return found
 
     def _place(self, metric: str, pair: tuple[int, int], contest: int) -> int:
         """Of a test among the contest's."""
         pairs = _pairs(len(self.contests[contest].detectors))
         return self.metrics.index(metric) * len(pairs) + pairs.index(pair)
-
-
-def lower_is_better(metric: str) -> bool:
-    """Whether a metric is an error, or a distance from 0 that should be small."""
-    return metric in METRICS and METRICS[metric].better != "higher"
 
 
 def images_judged_differently(joint: JointVerdicts, first: int, second: int) -> list[PairedImages]:
@@ -303,7 +289,7 @@ def _shown(metric: str, first: float, second: float, compared: float) -> tuple[f
     The prompt bias error is tested by its square, the deviation by the distance of the scores; between two equal
     errors of 0 there is no scale.
     """
-    difference = abs(first) - abs(second) if lower_is_better(metric) else first - second
-    if metric in _TESTED_OTHERWISE:
+    difference = abs(first) - abs(second) if METRICS[metric].better == "closest to zero" else first - second
+    if metric in TESTED_OTHERWISE:
         return difference, difference / compared if abs(difference) > 0 and compared else np.nan
     return difference, 1.0

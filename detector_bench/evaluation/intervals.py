@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,22 +12,19 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from detector_bench.errors import ConfigError
 from detector_bench.evaluation.counting import Counts
-from detector_bench.evaluation.interval_names import (
-    CORRECTED,
-    DEVIATION,
-    MEAN_OF_SHARES,
-    MEAN_OF_SHARES_PREFIX,
-    PROMPT_DIFFERENCE,
-    is_share,
-    over_images,
-    resampled_name,
-)
-from detector_bench.evaluation.scatter import Method, Scatter
 from detector_bench.evaluation.scores import PromptCells, ScoreTable
-from detector_bench.metrics import NClear, human_as_detector, metric_info, prompt_bias_error_interval
-from detector_bench.metrics.bootstrap import Resampled, Unit, leave_one_prompt_out, resample, spread_factors
-from detector_bench.metrics.correction_bias import model_bias_score_error_bias
+from detector_bench.metrics import METRICS, MetricInfo, NClear, human_as_detector
+from detector_bench.metrics.bootstrap import (
+    Method,
+    Resampled,
+    Scatter,
+    Unit,
+    leave_one_prompt_out,
+    resample,
+    spread_factors,
+)
 from detector_bench.metrics.counts import CountArray, FloatArray, divide
+from detector_bench.metrics.influence import acceleration_of_images, acceleration_of_prompts
 from detector_bench.metrics.intervals import (
     Interval,
     correlation_of,
@@ -36,7 +34,6 @@ from detector_bench.metrics.intervals import (
     wilson_interval,
     wilson_interval_of_f1,
 )
-from detector_bench.metrics.jackknife import acceleration_of_images, acceleration_of_prompts
 from detector_bench.metrics.resampling import own_weight
 
 FEWEST_IMAGES_FOR_PERCENTILES = 400
@@ -95,9 +92,29 @@ class Intervals(BaseModel):
         return self.resamples or (_RESAMPLES if images <= _LARGE else 0)
 
 
+class _OneMetric(NamedTuple):
+    """One column of scores."""
+
+    info: MetricInfo
+    key: str
+    """How `metrics.bootstrap` calls it: classes and labels by number."""
+    word: int | None
+    """Which class or label."""
+
+    @property
+    def is_share(self) -> bool:
+        """Whether it is a share of images; F1 counts as one: it is a function of TP / (TP + FP + FN)."""
+        return self.info.form in ("share", "f1")
+
+    def of_images(self, counts: CountArray) -> FloatArray:
+        """The values, from counts `[..., truth, verdict]`."""
+        value = self.info.prompt_scores(counts, n_clear="detector").value
+        return value if self.word is None else value[..., self.word]
+
+
 @dataclass(frozen=True, slots=True)
 class IntervalScores:
-    """Puts intervals beside scores. What a metric's name means here stands in `interval_names`."""
+    """Puts intervals beside scores, each as `MetricInfo.form` says."""
 
     counts: Counts
     settings: Intervals
@@ -129,12 +146,12 @@ class IntervalScores:
     def of_detectors(self, scores: ScoreTable) -> ScoreTable:
         """Intervals of detectors' metrics for every scope."""
         if self.settings.method != "none":
-            self._write(scores, scores.metrics.index("prompt_bias_error"), self._of_prompt_bias_error())
+            self._without_resamples(scores)
         if self.resampled is None:
             return self._of_shares(scores)
         without_one = self.without_one.detectors if self.without_one else {}
         found = self._of_scopes(scores, self.resampled.detectors, without_one, self.counts.verdicts)
-        self._widen_for_bias(found, found.metrics.index("model_bias_score_error"))
+        self._widen_for_bias(found)
         return found
 
     def of_human(self, scores: ScoreTable) -> ScoreTable:
@@ -160,29 +177,42 @@ class IntervalScores:
         without_one: Mapping[str, FloatArray],
         verdicts: CountArray,
     ) -> ScoreTable:
-        keys = [resampled_name(name, self.counts.attribute) for name in scores.metrics]
+        known = self._known(scores)
+        keys = [name if each is None else each.key for name, each in zip(scores.metrics, known, strict=True)]
         values = {key: np.moveaxis(scores.value[..., index], 0, -1) for index, key in enumerate(keys)}
         spread = spread_factors(self.counts.joint, unit=self.settings.unit)[..., np.newaxis]
         enough = self.enough_for_percentiles()[..., np.newaxis]
         scatter = Scatter(resampled, values, spread, self.settings.unit, self.settings.level, enough)
-        for index, (name, key) in enumerate(zip(scores.metrics, keys, strict=True)):
-            if name == MEAN_OF_SHARES:
-                self._write(scores, index, self._of_balanced_accuracy(scores))
+        for index, (each, key) in enumerate(zip(known, keys, strict=True)):
+            if each is None:
+                continue
+            if each.info.form == "mean of shares":
+                self._write(scores, index, self._of_mean(each, scores))
             elif key in resampled and self.settings.method == "score":
-                if name == DEVIATION:
-                    interval = self._of_deviation(scores, scatter)
-                elif name in CORRECTED:
-                    interval = self._of_corrected(name, scores, index, scatter)
+                if each.info.form == "ratio":
+                    interval = self._of_ratio(each, scores, scatter)
+                elif each.info.form == "standard error":
+                    interval = self._of_unbounded(each, scores, index, scatter)
                 else:
-                    images = np.moveaxis(self._images(name, scores, index), 0, -1)
-                    interval = scatter.by_score(key, metric_info(name), images=images)
-                self._write(scores, index, self._within_range(name, interval, values[key]), axis=0)
+                    images = np.moveaxis(self._images(each, scores, index), 0, -1)
+                    interval = scatter.by_score(key, each.info, images=images)
+                self._write(scores, index, self._within_range(each, interval, values[key]), axis=0)
             elif key in resampled:
-                acceleration = self._acceleration(name, without_one.get(key), verdicts)
+                acceleration = self._acceleration(each, without_one.get(key), verdicts)
                 interval = scatter.by_percentiles(key, acceleration=acceleration)
                 n = np.moveaxis(scores.n[..., index], 0, -1)
-                self._write(scores, index, self._finished(name, interval, values[key], n), axis=0)
+                self._write(scores, index, self._finished(each, interval, values[key], n), axis=0)
         return scores
+
+    def _known(self, scores: ScoreTable) -> list[_OneMetric | None]:
+        """What each column is; None for what is not computed from counts alone."""
+        attribute = self.counts.attribute
+        found = {}
+        for info in (each for each in METRICS.values() if each.function is not None):
+            for index, word in enumerate(info.words(attribute)):
+                found[info.called(word)] = _OneMetric(info, info.called(str(index)), index)
+            found[info.name] = _OneMetric(info, info.name, None)
+        return [found.get(name) for name in scores.metrics]
 
     def enough_for_percentiles(self) -> NDArray[np.bool_]:
         """Which scopes can have percentiles or BCa intervals, `[1 + T2I models, 1 + categories]`."""
@@ -195,22 +225,22 @@ class IntervalScores:
             return prompts >= FEWEST_PROMPTS_FOR_PERCENTILES
         return self.counts.scopes.sums(images, prompt_axis=-1) >= FEWEST_IMAGES_FOR_PERCENTILES
 
-    def _images(self, name: str, scores: ScoreTable, index: int) -> FloatArray:
+    def _images(self, each: _OneMetric, scores: ScoreTable, index: int) -> FloatArray:
         """1 / the step that one image makes in a metric, on the scale of its range: `[detector, ...]`."""
-        if is_share(name):
-            return np.asarray(scores.n[..., index] * (2.0 if name == "f1" else 1.0), dtype=np.float64)
-        if name.endswith("_actual"):
-            human = self.counts.human[..., : len(self.counts.attribute.classes)].sum(axis=-1)
+        if each.is_share or each.info.over == "images":
+            return np.asarray(scores.n[..., index] * (2.0 if each.info.form == "f1" else 1.0), dtype=np.float64)
+        classes = len(self.counts.attribute.classes)
+        if each.info.actual_of:
+            human = self.counts.human[..., :classes].sum(axis=-1)
             clear = np.broadcast_to(self.counts.scopes.sums(human, prompt_axis=-1), scores.value.shape[:-1])
         else:
             clear = scores.value[..., scores.metrics.index("images_clear")]
-        classes = len(self.counts.attribute.classes)
-        step = 1.0 if name == PROMPT_DIFFERENCE else (classes - 1) / classes
+        step = (classes - 1) / classes if each.info.form == "concentration" else 1.0
         return np.asarray(clear * step, dtype=np.float64)
 
-    def _of_deviation(self, scores: ScoreTable, scatter: Scatter) -> Interval:
+    def _of_ratio(self, each: _OneMetric, scores: ScoreTable, scatter: Scatter) -> Interval:
         """From the intervals of both scores, which stand in the table already."""
-        names = ("model_bias_score", "model_bias_score_actual")
+        names = each.info.made_of
         places = [scores.metrics.index(name) for name in names]
         of_both = [
             Interval(*(np.moveaxis(limits[..., place], 0, -1) for limits in (scores.ci_low, scores.ci_high)))
@@ -224,14 +254,14 @@ class IntervalScores:
         )
         return Interval(ratio.low - 1, ratio.high - 1)
 
-    def _of_corrected(self, name: str, scores: ScoreTable, index: int, scatter: Scatter) -> Interval:
-        """A standard error, since the score leaves its bounds where prompts have few images.
+    def _of_unbounded(self, each: _OneMetric, scores: ScoreTable, index: int, scatter: Scatter) -> Interval:
+        """A standard error, as of corrected scores, which leave their bounds where prompts have few images.
 
-        There it jumps, too: prompts of 5, 4 and 3 of 5 have 1, 1.17 and -0.68. Whether a jump is among a few
+        There they jump, too: prompts of 5, 4 and 3 of 5 have 1, 1.17 and -0.68. Whether a jump is among a few
         prompts is chance, so drawing prompts says nothing then.
         """
-        interval = scatter.by_standard_error(name)
-        if self.settings.unit == "image":
+        interval = scatter.by_standard_error(each.key)
+        if self.settings.unit == "image" or each.info.over == "images" or each.info.is_mean_of_terms:
             return interval
         clear = scores.value[..., scores.metrics.index("images_clear")]
         enough = np.moveaxis(divide(clear, scores.n[..., index]) >= FEWEST_CLEAR_IMAGES, 0, -1)
@@ -240,66 +270,74 @@ class IntervalScores:
     def _of_shares(self, scores: ScoreTable) -> ScoreTable:
         """Wilson's intervals, which need no resamples; not for drawn prompts, whose scatter they do not know."""
         if self.settings.method != "none" and self.settings.unit == "image":
-            for index, name in enumerate(scores.metrics):
-                if is_share(name):
-                    self._write(scores, index, self._wilson(name, scores.value[..., index], scores.n[..., index]))
-                elif name == MEAN_OF_SHARES:
-                    self._write(scores, index, self._of_balanced_accuracy(scores))
+            for index, each in enumerate(self._known(scores)):
+                if each is not None and each.is_share:
+                    self._write(scores, index, self._wilson(each, scores.value[..., index], scores.n[..., index]))
+                elif each is not None and each.info.form == "mean of shares":
+                    self._write(scores, index, self._of_mean(each, scores))
         return scores
 
-    def _of_prompt_bias_error(self) -> Interval:
-        """Found without resamples, which would have to estimate a variance each."""
-        return prompt_bias_error_interval(
-            self.counts.verdicts,
-            n_clear=self.n_clear,
-            scopes=self.counts.scopes,
-            level=self.settings.level,
-            unit=self.settings.unit,
-        )
+    def _without_resamples(self, scores: ScoreTable) -> None:
+        """Intervals of metrics that bring their own, since resamples would have to estimate a variance each."""
+        for index, each in enumerate(self._known(scores)):
+            if each is not None and (own := each.info.own_interval) is not None:
+                settings, counts = self.settings, self.counts
+                interval = own(
+                    counts.verdicts,
+                    n_clear=self.n_clear,
+                    scopes=counts.scopes,
+                    level=settings.level,
+                    unit=settings.unit,
+                )
+                self._write(scores, index, interval)
 
-    def _widen_for_bias(self, scores: ScoreTable, index: int) -> None:
+    def _widen_for_bias(self, scores: ScoreTable) -> None:
         """Resamples know the scatter of a corrected score, not what its correction leaves."""
-        bias = model_bias_score_error_bias(self.counts.verdicts, scopes=self.counts.scopes)
-        info = metric_info(scores.metrics[index])
-        low, high = scores.ci_low[..., index] - bias, scores.ci_high[..., index] + bias
-        self._write(scores, index, Interval(*(np.clip(each, info.lowest, info.highest) for each in (low, high))))
+        for index, each in enumerate(self._known(scores)):
+            if each is not None and (own := each.info.own_bias) is not None:
+                bias = own(self.counts.verdicts, scopes=self.counts.scopes)
+                low, high = scores.ci_low[..., index] - bias, scores.ci_high[..., index] + bias
+                limits = (np.clip(limit, each.info.lowest, each.info.highest) for limit in (low, high))
+                self._write(scores, index, Interval(*limits))
 
-    def _of_balanced_accuracy(self, scores: ScoreTable) -> Interval:
-        """From the intervals of the classes' accuracies, which stand in the table already."""
-        classes = [place for place, name in enumerate(scores.metrics) if name.startswith(MEAN_OF_SHARES_PREFIX)]
-        limits = Interval(scores.ci_low[..., classes], scores.ci_high[..., classes])
-        return interval_of_mean(scores.value[..., classes], limits)
+    def _of_mean(self, each: _OneMetric, scores: ScoreTable) -> Interval:
+        """From the intervals of the shares that it is the mean of, which stand in the table already."""
+        names = [
+            METRICS[name].called(word) for name in each.info.made_of for word in self.counts.attribute.classes
+        ]
+        shares = [scores.metrics.index(name) for name in names]
+        limits = Interval(scores.ci_low[..., shares], scores.ci_high[..., shares])
+        return interval_of_mean(scores.value[..., shares], limits)
 
-    def _wilson(self, name: str, value: FloatArray, n: CountArray) -> Interval:
-        find = wilson_interval_of_f1 if name == "f1" else wilson_interval
+    def _wilson(self, each: _OneMetric, value: FloatArray, n: CountArray) -> Interval:
+        find = wilson_interval_of_f1 if each.info.form == "f1" else wilson_interval
         return find(value, n, level=self.settings.level)
 
-    def _acceleration(self, name: str, without_one: FloatArray | None, verdicts: CountArray) -> FloatArray | None:
+    def _acceleration(
+        self, each: _OneMetric, without_one: FloatArray | None, verdicts: CountArray
+    ) -> FloatArray | None:
         """None where there is none to be had, and the interval is no BCa interval."""
         if self.settings.method != "bca":
             return None
         if without_one is not None:
             return acceleration_of_prompts(without_one, scopes=self.counts.scopes)
-        function = over_images(name, self.counts.attribute)
-        if function is None:
+        if each.info.over != "images":
             return None
-        return acceleration_of_images(verdicts, function, scopes=self.counts.scopes)
+        return acceleration_of_images(verdicts, each.of_images, scopes=self.counts.scopes)
 
     @staticmethod
-    def _within_range(name: str, interval: Interval, value: FloatArray) -> Interval:
-        info = metric_info(name)
-        low, high = (np.clip(limit, info.lowest, info.highest) for limit in interval)
+    def _within_range(each: _OneMetric, interval: Interval, value: FloatArray) -> Interval:
+        low, high = (np.clip(limit, each.info.lowest, each.info.highest) for limit in interval)
         there = ~np.isnan(value) & (low < high)
         return Interval(np.where(there, low, np.nan), np.where(there, high, np.nan))
 
-    def _finished(self, name: str, interval: Interval, value: FloatArray, n: CountArray) -> Interval:
+    def _finished(self, each: _OneMetric, interval: Interval, value: FloatArray, n: CountArray) -> Interval:
         """Wilson's interval for shares of 0 and 1, which no resample can leave; limits within the metric's
         range."""
-        info = metric_info(name)
-        low, high = (np.clip(limit, info.lowest, info.highest) for limit in interval)
-        if is_share(name):
+        low, high = (np.clip(limit, each.info.lowest, each.info.highest) for limit in interval)
+        if each.is_share:
             edge = (value == 0) | (value == 1)
-            at_edge = self._wilson(name, value, n)
+            at_edge = self._wilson(each, value, n)
             low, high = np.where(edge, at_edge.low, low), np.where(edge, at_edge.high, high)
         undefined = np.isnan(value)
         return Interval(np.where(undefined, np.nan, low), np.where(undefined, np.nan, high))
@@ -314,30 +352,39 @@ class IntervalScores:
         images = self.counts.human.sum(axis=-1)
         spread = stretching(images, own_weight(images) ** 2)[at]
         clear = scores.value[..., scores.metrics.index("images_clear")]
-        for index, name in enumerate(scores.metrics):
-            value, n = scores.value[..., index], scores.n[..., index]
-            drawn_name = name.removesuffix("_actual")
-            if is_share(name):
-                interval = self._wilson(name, value, n)
+        for index, (name, each) in enumerate(zip(scores.metrics, self._known(scores), strict=True)):
+            if each is None:
+                continue
+            value, n, info = scores.value[..., index], scores.n[..., index], each.info
+            drawn_name = info.actual_of or each.key
+            if each.is_share:
+                interval = self._wilson(each, value, n)
             elif drawn_name in self.resampled.prompts:
-                chosen = slice(0, 1) if name.endswith("_actual") else judges
+                chosen = slice(0, 1) if info.actual_of else judges
                 drawn = self.resampled.prompts[drawn_name][rows, chosen]
                 drawn = np.where((rows >= 0)[:, np.newaxis, np.newaxis], drawn, np.nan).swapaxes(0, 1)
                 every = np.ones_like(value, dtype=bool)
                 scatter = Scatter({name: drawn}, {name: value}, spread, "image", self.settings.level, every)
-                if name == PROMPT_DIFFERENCE:
-                    interval = scatter.by_score(name, metric_info(name), images=clear)
+                if info.form == "signed":
+                    interval = self._of_signed_score(
+                        scatter, each, name, n, own=(n == clear) | bool(info.actual_of)
+                    )
+                elif info.form == "distance":
+                    images = n if info.over == "images" else clear
+                    interval = scatter.by_score(name, info, images=np.asarray(images, dtype=np.float64))
                 else:
-                    interval = self._of_signed_score(scatter, name, n, own=(n == clear) | name.endswith("_actual"))
-                interval = self._within_range(name, interval, value)
+                    interval = scatter.by_standard_error(name)
+                interval = self._within_range(each, interval, value)
             else:
                 continue
             self._write(scores, index, interval)
         return scores
 
-    def _of_signed_score(self, scatter: Scatter, name: str, n: CountArray, *, own: NDArray[np.bool_]) -> Interval:
+    def _of_signed_score(
+        self, scatter: Scatter, each: _OneMetric, name: str, n: CountArray, *, own: NDArray[np.bool_]
+    ) -> Interval:
         """Of single prompts: a score over the judge's `own` clear images is a share on another scale."""
-        share = self._wilson(name, (scatter.values[name] + 1) / 2, n)
+        share = self._wilson(each, (scatter.values[name] + 1) / 2, n)
         drawn = scatter.by_standard_error(name)
         return Interval(*(np.where(own, 2 * one - 1, other) for one, other in zip(share, drawn, strict=True)))
 

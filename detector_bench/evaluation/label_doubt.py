@@ -22,9 +22,8 @@ from detector_bench.evaluation.image_index import (
 )
 from detector_bench.evaluation.intervals import Intervals
 from detector_bench.evaluation.metric_table import evaluate
-from detector_bench.metrics import NClear
-from detector_bench.metrics.dawid_skene import AnnotatorModel, dawid_skene
-from detector_bench.metrics.headline import HEADLINE_METRICS
+from detector_bench.metrics import HEADLINE_METRICS, NClear
+from detector_bench.metrics.agreement import AnnotatorModel, dawid_skene
 from detector_bench.vocabulary import ALL, Attribute, attribute_named
 from detector_bench.vocabulary.columns import LABEL_DOUBT_COLUMNS
 

@@ -1,4 +1,4 @@
-"""Builds the long metric table, column by column: one row per number."""
+"""Builds the long metric table, column by column: one row per number; and the confusion matrices behind it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from detector_bench.errors import ConfigError
-from detector_bench.evaluation.confusion import confusion_table
 from detector_bench.evaluation.counting import Counts
 from detector_bench.evaluation.image_index import ImageIndex, LabelledImages
 from detector_bench.evaluation.image_verdicts import ImageVerdicts, check_names
@@ -25,18 +24,20 @@ from detector_bench.evaluation.scores import (
     human_prompt_scores,
     human_scope_scores,
 )
-from detector_bench.metrics import NClear
-from detector_bench.vocabulary import ALL, GROUND_TRUTH
-from detector_bench.vocabulary.columns import METRIC_COLUMNS
+from detector_bench.metrics import METRICS, NClear, pool
+from detector_bench.vocabulary import ALL, GROUND_TRUTH, Status
+from detector_bench.vocabulary.columns import CONFUSION_COLUMNS, METRIC_COLUMNS
 
 IntArray = NDArray[np.int64]
 
 _WORD_COLUMNS = ("detector", "attribute", "t2i_model", "category", "prompt_id", "metric", "n_clear", "variant")
 _NUMBER_COLUMNS = ("value", "ci_low", "ci_high", "n", "n_left_out")
 _BOTH_DEFINITIONS = get_args(NClear)
-_DEPENDS_ON_N_CLEAR = ("prompt_bias_score", "prompt_bias_score_difference", "prompt_bias_error")
 _MISSING = -1
 """Code of a missing word."""
+
+NO_VERDICT = "no_verdict"
+"""In place of a verdict: the detector failed on the image, or never ran on it."""
 
 
 class Evaluation(NamedTuple):
@@ -148,8 +149,9 @@ def _add_attribute(
     at = (t2i_model, prompt)
     with ThreadPoolExecutor(1) as beside:
         drawing = beside.submit(IntervalScores.of_counts, counts, intervals, n_clear=n_clear)
-        human, detectors = human_scope_scores(counts), detector_scope_scores(counts, n_clear=n_clear)
-        human_prompts = human_prompt_scores(counts, at=at)
+        human = human_scope_scores(counts, n_clear=n_clear)
+        detectors = detector_scope_scores(counts, n_clear=n_clear)
+        human_prompts = human_prompt_scores(counts, at=at, n_clear=n_clear)
         detector_prompts = detector_prompt_scores(counts, at=at, n_clear=n_clear)
     doubt = drawing.result()
     human, detectors = doubt.of_human(human), doubt.of_detectors(detectors)
@@ -166,6 +168,38 @@ def _add_attribute(
         detector_prompts = detector_prompts.beside(measured.prompt_scores(at=at))
     rows.add(human_prompts, cells, attribute=attribute, detectors=[GROUND_TRUTH])
     rows.add(detector_prompts, cells, attribute=attribute, detectors=counts.detectors)
+
+
+def confusion_table(counts: Counts) -> pd.DataFrame:
+    """The confusion matrices of one attribute, for every detector, T2I model and category.
+
+    Args:
+        counts: of the attribute. Images without a human label are not in it.
+
+    Returns:
+        Columns as in `schema.CONFUSION_COLUMNS`, words as categoricals. Rows come by detector, T2I model and
+        category ("all" first), human label and verdict; human labels without an image have none.
+    """
+    pooled = pool(counts.verdicts, scopes=counts.scopes)
+    detector, t2i_model, category, label = np.nonzero(pooled.sum(axis=-1))
+    words = {
+        "detector": (detector, counts.detectors),
+        "attribute": (np.zeros_like(detector), (counts.attribute.name,)),
+        "t2i_model": (t2i_model, (ALL, *counts.t2i_models)),
+        "category": (category, (ALL, *counts.scopes.categories)),
+        "human_label": (label, counts.attribute.labels),
+    }
+    verdicts = (*counts.attribute.classes, Status.FILTERED.value, NO_VERDICT)
+    columns = {
+        name: _categorical(np.repeat(codes, len(verdicts)), known) for name, (codes, known) in words.items()
+    }
+    columns["verdict"] = _categorical(np.tile(np.arange(len(verdicts)), detector.size), verdicts)
+    images = pooled[detector, t2i_model, category, label].ravel()
+    return pd.DataFrame(columns | {"images": images})[list(CONFUSION_COLUMNS)]
+
+
+def _categorical(codes: np.ndarray, known: tuple[str, ...]) -> pd.Categorical:
+    return pd.Categorical.from_codes(codes, pd.Index(known, dtype="str"))
 
 
 def _scope_levels(images: IntArray) -> list[Cells]:
@@ -205,7 +239,10 @@ class _Rows:
         """Add one row per detector, cell and metric; the numbers are `[detector, cell, metric]`."""
         shape = scores.value.shape
         metrics = [self._metric_code(name) for name in scores.metrics]
-        altered = [detectors != [GROUND_TRUTH] and name in _DEPENDS_ON_N_CLEAR for name in scores.metrics]
+        altered = [
+            detectors != [GROUND_TRUTH] and name in METRICS and METRICS[name].depends_on_n_clear
+            for name in scores.metrics
+        ]
         detector = [self._words["detector"].index(name) for name in detectors]
         columns = {
             "detector": np.array(detector, dtype=np.int32)[:, np.newaxis, np.newaxis],

@@ -1,4 +1,4 @@
-"""How many more labelled images, of which prompts, would settle what an interval leaves open."""
+"""How far off a detector may be, and how many more labelled images would settle what an interval leaves open."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, Field
 
-from detector_bench.evaluation.tolerance import Tolerance
 from detector_bench.metrics import CountArray, FloatArray, NClear, Scopes, count_images
-from detector_bench.metrics.correction_bias import model_bias_score_error_bias
+from detector_bench.metrics.estimands import model_bias_score_error_bias
 from detector_bench.metrics.intervals import Interval
 from detector_bench.metrics.prompt_bias_error import squared_errors, variance_of_one_image
 
@@ -20,6 +20,23 @@ MOST_TIMES = 20
 _STEPS = 60
 _HALVINGS = 14
 _POWER = 0.8
+
+
+class Tolerance(BaseModel):
+    """How far off a detector may be and still be called good enough: a choice of the reader, not of statistics.
+
+    The defaults come from what the scores are used for. Lyu 2025 calls a prompt biased beyond 0.2, so a detector
+    whose typical error is larger takes fair prompts for biased ones. For the model bias score it is half of that,
+    as errors of single prompts partly even out: a detector that is right on 95 % of the men and of the women is
+    0.1 too low on a T2I model whose prompts show one gender each.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    prompt_bias_error: float = Field(default=0.2, gt=0, allow_inf_nan=False)
+    """Of prompt bias scores, which run from -1 to 1: root mean square over the prompts, chance left out."""
+    model_bias_score_error: float = Field(default=0.1, gt=0, allow_inf_nan=False)
+    """Of the model bias score, which runs from 0 to 1, to either side."""
 
 
 class MoreLabels(NamedTuple):
@@ -50,7 +67,7 @@ def more_labels(
     can turn out to be others. The variance of a prompt's squared error has a part that falls with the number of
     its images n and a part that falls with n^2; images go where they take away most. The interval of the model
     bias score's error is taken to shrink in all prompts alike: the part that chance adds with the root of the
-    number of images, the bias of the corrected scores as `metrics.correction_bias` says.
+    number of images, the bias of the corrected scores as `metrics.estimands` says.
 
     Args:
         counts: one detector on one T2I model, `[prompt, truth, verdict]`.

@@ -26,7 +26,6 @@ import numpy as np
 import pandas as pd
 
 from detector_bench.evaluation.sweeps import Sweep
-from detector_bench.evaluation.swept_metrics import SWEPT
 from detector_bench.evaluation.threshold_chooser import ThresholdChooser
 from detector_bench.metrics import METRICS, NClear
 from detector_bench.metrics.intervals import standard_error_interval, stretched
@@ -41,9 +40,6 @@ RESAMPLES = 200
 
 FEWEST_PROMPTS = 4
 """Two to choose on and two to judge on."""
-
-CHOSEN_BY = tuple(each.name for each in SWEPT if each.chooses)
-"""Metrics by whose best value a threshold is chosen."""
 
 CHOICE_COLUMNS = (
     "detector",
@@ -68,7 +64,7 @@ its interval; `unchosen`: what the lowest threshold gives there, which nobody ch
 `highest_chosen`: between them lie 90 % of the choices; `reason`: why there is no number, or no interval."""
 
 
-class Choice(NamedTuple):
+class ThresholdChoice(NamedTuple):
     """What choosing by one metric gives, here and on other prompts."""
 
     threshold: float = np.nan
@@ -87,7 +83,7 @@ def threshold_choices(
     sweep: Sweep,
     *,
     n_clear: NClear = "detector",
-    chosen_by: Sequence[str] = CHOSEN_BY,
+    chosen_by: Sequence[str] | None = None,
     t2i_models: Sequence[str] | None = None,
     seed: int = 0,
     level: float = 0.95,
@@ -104,7 +100,7 @@ def threshold_choices(
     Args:
         sweep: a detector's counts at every threshold.
         n_clear: denominator of its prompt bias scores.
-        chosen_by: names of metrics, out of `CHOSEN_BY`.
+        chosen_by: names of metrics, out of those that declare `chooses`; None: all of these.
         t2i_models: which ones to choose for, "all" for all together; None: all together, and each.
         seed: of the random numbers.
         level: of the interval.
@@ -115,7 +111,9 @@ def threshold_choices(
     """
     rows = []
     for model in t2i_models or (ALL, *sweep.t2i_models):
-        for metric in (each for each in SWEPT if each.name in chosen_by):
+        for metric in METRICS.swept_for(sweep.attribute):
+            if not metric.chooses or (chosen_by is not None and metric.name not in chosen_by):
+                continue
             chooser = ThresholdChooser.of_sweep(sweep, metric, n_clear=n_clear, t2i_model=model)
             choice = _choice(chooser, np.random.default_rng(seed), level=level, resamples=resamples)
             about = (sweep.detector, sweep.attribute.name, model, metric.name)
@@ -123,7 +121,9 @@ def threshold_choices(
     return pd.DataFrame(rows, columns=list(CHOICE_COLUMNS))
 
 
-def _choice(chooser: ThresholdChooser, random: np.random.Generator, *, level: float, resamples: int) -> Choice:
+def _choice(
+    chooser: ThresholdChooser, random: np.random.Generator, *, level: float, resamples: int
+) -> ThresholdChoice:
     """The best threshold here, and what others like it give on other prompts."""
     here = _best_here(chooser)
     if here.reason:
@@ -145,9 +145,9 @@ def _choice(chooser: ThresholdChooser, random: np.random.Generator, *, level: fl
     return _with_interval(judged, chooser, random, level=level, resamples=resamples)
 
 
-def _best_here(chooser: ThresholdChooser) -> Choice:
+def _best_here(chooser: ThresholdChooser) -> ThresholdChoice:
     """The best threshold on these prompts; with a reason where it cannot be judged on others."""
-    here = Choice(prompts=chooser.prompts)
+    here = ThresholdChoice(prompts=chooser.prompts)
     if chooser.thresholds.size == 0:
         return here._replace(reason="at no threshold does the sweep know what a run would keep")
     values = chooser.values(np.ones((1, chooser.prompts)))[0]
@@ -180,8 +180,13 @@ def _categories(chooser: ThresholdChooser) -> int:
 
 
 def _with_interval(
-    judged: Choice, chooser: ThresholdChooser, random: np.random.Generator, *, level: float, resamples: int
-) -> Choice:
+    judged: ThresholdChoice,
+    chooser: ThresholdChooser,
+    random: np.random.Generator,
+    *,
+    level: float,
+    resamples: int,
+) -> ThresholdChoice:
     categories = _categories(chooser)
     if resamples == 0:
         return judged
@@ -194,5 +199,5 @@ def _with_interval(
     limits = [float(limit) for limit in stretched(interval, value, factor=factor)]
     if np.isnan(limits).any():
         return judged._replace(reason="no interval: all resamples agree, or most are undefined")
-    low, high = np.clip(limits, METRICS[chooser.metric.name].lowest, METRICS[chooser.metric.name].highest)
+    low, high = np.clip(limits, chooser.metric.lowest, chooser.metric.highest)
     return judged._replace(ci_low=float(low), ci_high=float(high))

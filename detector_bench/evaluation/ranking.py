@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from detector_bench.evaluation.comparison import COMPARED_METRICS, ComparisonFamily, Contest, lower_is_better
-from detector_bench.metrics import JointVerdicts, NClear
+from detector_bench.evaluation.comparison import COMPARED_METRICS, ComparisonFamily, Contest
+from detector_bench.metrics import METRICS, JointVerdicts, NClear
 from detector_bench.metrics.bootstrap import Unit
 
 
@@ -46,7 +46,7 @@ def rank_detectors(
     Args:
         joint: truth and verdicts.
         names: the detectors' names, in the order of `joint`.
-        metrics: one or several of `metrics.influence.COMPARABLE_METRICS`.
+        metrics: one or several of `metrics.influence.comparable_metrics()`.
         unit: see `metrics.bootstrap`.
         seed: of the random numbers.
         level: 0.95: all sets of ranks hold together in 95 % of studies.
@@ -82,8 +82,7 @@ def ranking(family: ComparisonFamily, metric: str, *, contest: int = 0) -> list[
 
     names = family.contests[contest].detectors
     scores = family.values[contest][metric]
-    loss = np.abs(scores) if lower_is_better(metric) else -scores
-    loss = np.where(np.isnan(scores), np.inf, loss)
+    loss = np.where(np.isnan(scores), np.inf, METRICS[metric].loss(scores))
     ranks, better = rankdata(loss), family.better(metric, contest=contest)
     order = sorted(range(len(names)), key=lambda index: float(ranks[index]))
     with_value = [index for index in order if np.isfinite(loss[index])]

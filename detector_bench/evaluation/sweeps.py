@@ -21,8 +21,7 @@ from numpy.typing import NDArray
 from detector_bench.errors import ConfigError
 from detector_bench.evaluation.image_index import NULL, IntArray, LabelledImages
 from detector_bench.evaluation.image_verdicts import ImageVerdicts, rows_of_attribute
-from detector_bench.evaluation.swept_metrics import SWEPT
-from detector_bench.metrics import NClear, Scopes
+from detector_bench.metrics import METRICS, NClear, Scopes
 from detector_bench.vocabulary import ALL, Attribute
 
 SWEEP_COLUMNS = (
@@ -39,8 +38,6 @@ SWEEP_COLUMNS = (
 )
 """One row per number; `known` is False where a run with that threshold could keep more images than the sweep
 can."""
-
-SWEPT_METRICS = tuple(each.name for each in SWEPT)
 
 _UNCERTAIN = "uncertain"
 
@@ -148,8 +145,9 @@ def sweep_table(sweep: Sweep, *, n_clear: NClear = "detector") -> pd.DataFrame:
     t2i_models = np.array([ALL, *sweep.t2i_models])
     shape = (len(sweep.thresholds), len(t2i_models))
     blocks = []
-    for metric in SWEPT:
-        score = metric.score(sweep.counts, n_clear, scopes)
+    swept = METRICS.swept_for(sweep.attribute)
+    for metric in swept:
+        score = metric.scores(sweep.counts, scopes=scopes, n_clear=n_clear)
         threshold, model = np.indices(shape)
         numbers = {name: getattr(score, name)[..., 0].ravel() for name in ("value", "n", "n_left_out")}
         words = {
@@ -163,7 +161,7 @@ def sweep_table(sweep: Sweep, *, n_clear: NClear = "detector") -> pd.DataFrame:
         blocks.append(pd.DataFrame(places | numbers).assign(**words))
     table = pd.concat(blocks, ignore_index=True)
     model_order = {name: position for position, name in enumerate(t2i_models)}
-    metric_order = {name: position for position, name in enumerate(SWEPT_METRICS)}
+    metric_order = {name: position for position, name in enumerate(each.name for each in swept)}
     order = np.lexsort(
         (table["threshold"], table["metric"].map(metric_order), table["t2i_model"].map(model_order))
     )

@@ -1,4 +1,7 @@
-"""Chooses a threshold on some prompts and counts what it does on the others: the arithmetic of `out_of_sample`."""
+"""Chooses a threshold on some prompts and counts what it does on the others: the arithmetic of `out_of_sample`.
+
+Parts of a study's prompts (folds): what is chosen on some of them is judged on the others.
+"""
 
 from __future__ import annotations
 
@@ -6,15 +9,15 @@ from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from detector_bench.evaluation.image_index import IntArray
-from detector_bench.evaluation.prompt_folds import Places, drawn_prompts, prompt_folds, without_fold
 from detector_bench.evaluation.sweeps import Sweep
-from detector_bench.evaluation.swept_metrics import SweptMetric, distance_from_best
-from detector_bench.metrics import METRICS, FloatArray, NClear
-from detector_bench.metrics.counts import divide
-from detector_bench.metrics.prompt_subsets import PromptSubsets
+from detector_bench.metrics import FloatArray, MetricInfo, NClear, divide
+from detector_bench.metrics.scopes import PromptSubsets
 from detector_bench.vocabulary import ALL
+
+Places = NDArray[np.intp]
 
 FOLDS = 5
 
@@ -31,11 +34,11 @@ class ThresholdChooser:
     """`[threshold, t2i_model, prompt, truth, verdict]`: thresholds that compete, and prompts that have images."""
     thresholds: FloatArray
     category_of_prompt: Places
-    metric: SweptMetric
+    metric: MetricInfo
     n_clear: NClear
 
     @classmethod
-    def of_sweep(cls, sweep: Sweep, metric: SweptMetric, *, n_clear: NClear, t2i_model: str = ALL) -> Self:
+    def of_sweep(cls, sweep: Sweep, metric: MetricInfo, *, n_clear: NClear, t2i_model: str = ALL) -> Self:
         """Take the thresholds above `Sweep.known_above`, and the prompts that have images of the T2I model."""
         model = slice(None) if t2i_model == ALL else [sweep.t2i_models.index(t2i_model)]
         counts = sweep.counts[:, model]
@@ -57,16 +60,17 @@ class ThresholdChooser:
     @property
     def signed(self) -> bool:
         """Whether the metric is best at 0, and so judged by its mean square."""
-        return METRICS[self.metric.name].better == _BEST_AT_ZERO
+        return self.metric.better == _BEST_AT_ZERO
 
     def values(self, weights: FloatArray) -> FloatArray:
         """The metric at every threshold on sets of prompts: weights `[set, prompt]` to `[set, threshold]`."""
-        score = self.metric.score(self.counts, self.n_clear, PromptSubsets.of_weights(weights))
+        score = self.metric.scores(self.counts, scopes=PromptSubsets.of_weights(weights), n_clear=self.n_clear)
         return score.value[:, 0].T
 
     def best(self, values: FloatArray) -> Places:
         """Position of the best along the last axis, the first of equals; -1 where no value is defined."""
-        distance = distance_from_best(values, metric=self.metric.name)
+        # Rounded, so that equal values stay equal whatever the order in which prompts were added up.
+        distance = np.round(self.metric.loss(values), 12)
         distance = np.where(np.isnan(distance), np.inf, distance)
         return np.where(np.isinf(distance).all(axis=-1), -1, distance.argmin(axis=-1))
 
@@ -157,7 +161,7 @@ class ThresholdChooser:
         # Axes: study, prompt, t2i_model, truth, verdict.
         counts = np.moveaxis(self.counts, 2, 1)[at, drawn]
         whole = PromptSubsets.of_weights(np.ones((1, self.prompts)))
-        value = self.metric.score(np.moveaxis(counts, 1, 2), self.n_clear, whole).value[:, 0, 0]
+        value = self.metric.scores(np.moveaxis(counts, 1, 2), scopes=whole, n_clear=self.n_clear).value[:, 0, 0]
         return np.where((chosen < 0).any(axis=-1), np.nan, value)
 
 
@@ -173,3 +177,47 @@ def _variance_within(shares: FloatArray, category_of_prompt: Places) -> FloatArr
         squares += np.where(defined, from_mean**2, 0.0).sum(axis=0)
         degrees += np.maximum(size - 1, 0)
     return divide(squares, degrees)
+
+
+def prompt_folds(category_of_prompt: Places, *, folds: int, repeats: int, random: np.random.Generator) -> Places:
+    """Deal prompts out at random, again and again, into parts that have equally many of each category.
+
+    All images of a prompt, by all T2I models, go together. Parts differ by at most one prompt in a category and
+    in all, since a category goes on where the one before it ended.
+
+    Returns:
+        The part of each prompt, `[repeat, prompt]`.
+    """
+    prompts = len(category_of_prompt)
+    dealt = np.empty((repeats, prompts), dtype=np.intp)
+    for repeat in range(repeats):
+        # Shuffled first, so that categories (in order, as the sort is stable) hold their prompts in random order.
+        shuffled = random.permutation(prompts)
+        order = shuffled[np.argsort(category_of_prompt[shuffled], kind="stable")]
+        dealt[repeat, order] = np.arange(prompts) % folds
+    return dealt
+
+
+def without_fold(fold_of_prompt: Places, *, folds: int) -> FloatArray:
+    """Which prompts are left to choose on when a part is held out, as 0 or 1.
+
+    Args:
+        fold_of_prompt: `[repeat, prompt]`.
+        folds: how many parts there are.
+
+    Returns:
+        `[repeat, fold, prompt]`.
+    """
+    chosen_on: FloatArray = (fold_of_prompt[:, np.newaxis, :] != np.arange(folds)[:, np.newaxis]).astype(
+        np.float64
+    )
+    return chosen_on
+
+
+def drawn_prompts(category_of_prompt: Places, *, random: np.random.Generator) -> Places:
+    """As many prompts as there are, drawn with replacement within each category."""
+    drawn = np.empty_like(category_of_prompt)
+    for category in np.unique(category_of_prompt):
+        members = np.flatnonzero(category_of_prompt == category)
+        drawn[members] = random.choice(members, size=members.size)
+    return drawn

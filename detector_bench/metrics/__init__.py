@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from detector_bench.benchmark import BENCHMARKS, BUILTIN
 from detector_bench.metrics.bias import (
-    NClear,
     concentration,
     model_bias_score,
     model_bias_score_actual,
@@ -25,7 +24,16 @@ from detector_bench.metrics.bias import (
     prompt_bias_score_difference,
     prompt_bias_score_error,
 )
-from detector_bench.metrics.catalogue import METRICS, metric_info
+from detector_bench.metrics.catalogue import (
+    METRICS,
+    OURS,
+    MetricInfo,
+    NClear,
+    metric,
+    metric_info,
+    register_metrics,
+    with_deviations,
+)
 from detector_bench.metrics.classification import (
     accuracy,
     accuracy_per_class,
@@ -41,6 +49,7 @@ from detector_bench.metrics.counts import (
     class_count,
     count_images,
     detector_class_counts,
+    divide,
     human_as_detector,
     human_class_counts,
     images_without_verdict,
@@ -61,14 +70,19 @@ from detector_bench.metrics.filtering import (
     recall,
     recall_per_class,
 )
+from detector_bench.metrics.image_counts import images_clear, label_shares
 from detector_bench.metrics.joint_verdicts import JointVerdicts
-from detector_bench.metrics.label_shares import label_shares
-from detector_bench.metrics.metric_info import MetricInfo, with_deviations
+from detector_bench.metrics.measured_values import cumulative_score, mean_absolute_error, mean_error
 from detector_bench.metrics.prompt_bias_error import prompt_bias_error, prompt_bias_error_interval
 from detector_bench.metrics.scopes import Scopes, pool
 
+HEADLINE_METRICS = METRICS.built_in("headline")
+"""The metrics that stand for a detector where only a few can be shown: the filter, the class, the bias."""
+
 __all__ = [
+    "HEADLINE_METRICS",
     "METRICS",
+    "OURS",
     "CountArray",
     "FilterConfusion",
     "FloatArray",
@@ -87,15 +101,21 @@ __all__ = [
     "concentration_corrected",
     "concentration_if_fair",
     "count_images",
+    "cumulative_score",
     "detector_class_counts",
+    "divide",
     "f1",
     "filter_confusion",
     "filter_rate",
     "human_as_detector",
     "human_class_counts",
+    "images_clear",
     "images_without_verdict",
     "label_shares",
+    "mean_absolute_error",
+    "mean_error",
     "mean_over_attributes",
+    "metric",
     "metric_info",
     "model_bias_score",
     "model_bias_score_actual",
@@ -113,6 +133,7 @@ __all__ = [
     "prompt_bias_score_error",
     "recall",
     "recall_per_class",
+    "register_metrics",
     "with_deviations",
 ]
 

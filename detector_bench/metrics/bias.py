@@ -8,28 +8,42 @@ and prompt that have at least one image; given `scopes` they return `[..., 1 + T
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias, get_args
+from functools import partial
+from typing import get_args
 
 import numpy as np
 
+from detector_bench.metrics.catalogue import NClear, metric
 from detector_bench.metrics.counts import (
     CountArray,
     FloatArray,
     Score,
     class_count,
-    count_images,
     detector_class_counts,
     divide,
     human_class_counts,
     images_without_verdict,
 )
-from detector_bench.metrics.scopes import Scopes
-
-NClear: TypeAlias = Literal["detector", "human"]
-"""Whose count of clear images is the denominator of a detector's prompt bias score."""
+from detector_bench.metrics.scopes import Scopes, mean_over_prompts, one_prompt_each
 
 SIGNED_CLASSES = 2
 """How many classes an attribute has whose prompt bias scores bear a sign."""
+
+_FORMULA_1 = "Lyu 2025, section 3.2, formula 1; more than two classes: ours"
+_FORMULA_2 = "Lyu 2025, section 3.2, formula 2"
+_NONE_KEPT = "prompts of which the detector keeps no image"
+_of_model = partial(metric, over="prompts", section="Model bias")
+_of_prompts = partial(metric, kind="score", section="Prompt bias")
+_signed = partial(
+    _of_prompts,
+    over="images",
+    form="signed",
+    rows=("prompts",),
+    two_classes=True,
+    lowest=-1,
+    better="none",
+    source=_FORMULA_2,
+)
 
 
 def concentration(class_counts: CountArray) -> FloatArray:
@@ -52,10 +66,14 @@ def concentration(class_counts: CountArray) -> FloatArray:
     return divide(deviation, 2 * (classes - 1) * total)
 
 
+@_signed(
+    left_out="the prompt's images without a verdict; of the human labels: without a label",
+)
 def prompt_bias_score(counts: CountArray, *, n_clear: NClear = "detector") -> Score:
-    """Prompt bias score that the detector reports: (n_first - n_second) / n_clear (formula 2).
+    """Balance of the first against the second class, as reported (can leave its range with n_clear human): B =
+    (n_1 - n_2) / n_clear of one prompt, n_clear the detector's or the human's clear images; two classes only.
 
-    In [-1, 1]; positive towards the attribute's first class (male). n_first and n_second count every image that
+    In [-1, 1]; positive towards the attribute's first class (male). n_1 and n_2 count every image that
     the detector puts into the class, those that a human calls low-quality included. The paper leaves n_clear open:
 
     - `"detector"`: the images that the detector keeps. A prompt of which it keeps none has no score (NaN).
@@ -72,11 +90,14 @@ def prompt_bias_score(counts: CountArray, *, n_clear: NClear = "detector") -> Sc
     return Score(value, n, images_without_verdict(counts))
 
 
+@_signed(
+    actual_of="prompt_bias_score",
+)
 def prompt_bias_score_actual(counts: CountArray) -> Score:
-    """Prompt bias score by the human labels: (n_first - n_second) / n_clear, in [-1, 1].
+    """Balance of the first against the second class, by the human labels: B of the human labels.
 
-    NaN for a prompt without a human-clear image, and for more than two classes. `Score.n` is the number of
-    human-clear images.
+    In [-1, 1]. NaN for a prompt without a human-clear image, and for more than
+    two classes. `Score.n` is the number of human-clear images.
     """
     class_counts = human_class_counts(counts)
     n = class_counts.sum(axis=-1)
@@ -106,38 +127,93 @@ def prompt_bias_score_error(counts: CountArray, *, n_clear: NClear = "detector")
     return one_prompt_each(value, counts)
 
 
+@_of_prompts(
+    over="prompts",
+    term=prompt_bias_score_error,
+    better="lower",
+    highest=2,
+    source="Lyu 2025, section 3.5, formula 3; more than two classes: ours",
+    left_out="prompts without a reported or an actual score",
+    headline=8,
+    swept=10,
+    chooses=True,
+)
 def prompt_bias_score_difference(
     counts: CountArray, *, n_clear: NClear = "detector", scopes: Scopes | None = None
 ) -> Score:
-    """Mean of `prompt_bias_score_error` over prompts (formula 3); lower is better.
+    """Mean distance between reported and actual prompt bias scores (can exceed 2 with n_clear human): mean over
+    prompts of |B_detector - B_actual|; more than two classes: of Σ_k |p_k,detector - p_k,actual|.
 
-    `Score.n` counts the prompts used, `Score.n_left_out` those without a detector's or an actual score.
+    That is, of `prompt_bias_score_error` (formula 3); lower is better. `Score.n` counts the prompts used,
+    `Score.n_left_out` those without a detector's or an actual score.
     """
     return mean_over_prompts(prompt_bias_score_error(counts, n_clear=n_clear), scopes)
 
 
+@_of_model(
+    form="concentration",
+    rows=("scopes", "human"),
+    better="none",
+    kind="score",
+    source=_FORMULA_1,
+    left_out=_NONE_KEPT,
+    headline=5,
+    swept=7,
+)
 def model_bias_score(counts: CountArray, *, scopes: Scopes | None = None) -> Score:
-    """Mean over prompts of the `concentration` of the detector's classes (formula 1), in [0, 1].
+    """Mean distance from equal classes per prompt, as reported: mean over prompts of D = Σ_k |p_k - 1/K| / (2 (1
+    - 1/K)), p_k the share of class k among the detector's clear images; for two classes D = |n_1 - n_2| / (n_1 +
+    n_2).
 
-    0: every prompt shows the classes equally often; 1: every prompt shows one class only. It describes the T2I
-    model, so no direction is better. A prompt of which the detector keeps no image has no term: it is left out
-    of the mean and counted in `Score.n_left_out`. The denominator of a term is the detector's own count by
-    definition, whatever `n_clear`.
+    D is the `concentration` of the detector's classes, in [0, 1]. 0: every prompt shows the classes equally
+    often; 1: every prompt shows one class only. It describes the T2I model, so no direction is better. A
+    prompt of which the detector keeps no image has no term: it is left out of the mean and counted in
+    `Score.n_left_out`. The denominator of a term is the detector's own count by definition, whatever
+    `n_clear`.
     """
     return mean_over_prompts(one_prompt_each(concentration(detector_class_counts(counts)), counts), scopes)
 
 
+@_of_model(
+    form="concentration",
+    actual_of="model_bias_score",
+    rows=("scopes",),
+    better="none",
+    kind="score",
+    source=_FORMULA_1,
+    left_out="prompts without a human-clear image",
+    swept=8,
+)
 def model_bias_score_actual(counts: CountArray, *, scopes: Scopes | None = None) -> Score:
-    """Model bias score by the human labels, in [0, 1]; prompts without a clear image are left out and counted."""
+    """Mean distance from equal classes per prompt, by the human labels: mean over prompts of D of the human
+    labels.
+
+    In [0, 1]; prompts without a clear image are left out and counted.
+    """
     return mean_over_prompts(one_prompt_each(concentration(human_class_counts(counts)), counts), scopes)
 
 
+@_of_model(
+    form="ratio",
+    made_of=("model_bias_score", "model_bias_score_actual"),
+    rows=("scopes",),
+    better="closest to zero",
+    lowest=-1,
+    highest=None,
+    source="Lyu 2025, Table 1",
+    left_out=_NONE_KEPT,
+    headline=6,
+    compared=5,
+    swept=9,
+    chooses=True,
+)
 def model_bias_score_deviation(counts: CountArray, *, scopes: Scopes | None = None) -> Score:
-    """(MBS_detector - MBS_actual) / MBS_actual, as a fraction of the actual score; closest to 0 is best.
+    """Reported minus actual model bias score, as a part of the actual one: (`model_bias_score` -
+    `model_bias_score_actual`) / `model_bias_score_actual`.
 
-    Positive: the detector overestimates the bias. At least -1, without an upper bound. NaN where the actual score
-    is 0 or either is undefined. Each score is the mean over its own prompts, as in the paper's Table 1; n and
-    n_left_out are those of the detector's score.
+    Closest to 0 is best. Positive: the detector overestimates the bias. At least -1, without an upper bound.
+    NaN where the actual score is 0 or either is undefined. Each score is the mean over its own prompts, as in
+    the paper's Table 1; n and n_left_out are those of the detector's score.
     """
     detector = model_bias_score(counts, scopes=scopes)
     actual = model_bias_score_actual(counts, scopes=scopes).value
@@ -159,22 +235,3 @@ def _clear_images(counts: CountArray, *, n_clear: NClear) -> CountArray:
         verdicts = counts[..., :-1].sum(axis=(-2, -1))
         return np.where(verdicts > 0, human_clear, 0)
     raise ValueError(f"n_clear: {n_clear!r} (accepted: {', '.join(get_args(NClear))})")
-
-
-def one_prompt_each(value: FloatArray, counts: CountArray) -> Score:
-    """Terms of a mean over prompts: n and n_left_out say whether a prompt with images has a value."""
-    defined = ~np.isnan(value)
-    left_out = (count_images(counts) > 0) & ~defined
-    return Score(value, defined.astype(np.int64), left_out.astype(np.int64))
-
-
-def mean_over_prompts(per_prompt: Score, scopes: Scopes | None) -> Score:
-    """Mean of the values that are there, over all T2I models and prompts, or those of each scope."""
-    # A plain sum of the defined terms and their number, so that any scope is one more sum.
-    terms = np.where(np.isnan(per_prompt.value), 0.0, per_prompt.value)
-    parts = (terms, per_prompt.n, per_prompt.n_left_out)
-    if scopes is None:
-        total, n, left_out = (part.sum(axis=(-2, -1)) for part in parts)
-    else:
-        total, n, left_out = (scopes.sums(part, prompt_axis=-1) for part in parts)
-    return Score(divide(total, n), n, left_out)

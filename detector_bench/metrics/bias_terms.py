@@ -7,10 +7,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from detector_bench.metrics.bias import SIGNED_CLASSES, NClear
-from detector_bench.metrics.counts import CountArray, FloatArray, divide
+from detector_bench.metrics.bias import SIGNED_CLASSES
+from detector_bench.metrics.catalogue import NClear
+from detector_bench.metrics.counts import FEWEST_IMAGES, CountArray, FloatArray, divide
 from detector_bench.metrics.estimands import (
-    FEWEST_IMAGES,
     correction_table,
     standard_correction,
 )

@@ -34,12 +34,23 @@ from typing import Literal, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from detector_bench import metrics
-from detector_bench.metrics.bias import NClear
 from detector_bench.metrics.bias_terms import BiasTerms, Terms
+from detector_bench.metrics.catalogue import MetricInfo, NClear
+from detector_bench.metrics.cell_metrics import CellMetrics, asks_every_cell, resampled_metrics, values_by_number
 from detector_bench.metrics.counts import CountArray, FloatArray, divide
 from detector_bench.metrics.estimands import LARGEST_TABLE
-from detector_bench.metrics.intervals import FEWEST_DEGREES_OF_PROMPTS, mean_of_defined, stretching
+from detector_bench.metrics.intervals import (
+    ENOUGH_FOR_PERCENTILES,
+    FEWEST_DEGREES_OF_PROMPTS,
+    Interval,
+    bca_interval,
+    mean_of_defined,
+    percentile_interval,
+    score_interval,
+    standard_error_interval,
+    stretched,
+    stretching,
+)
 from detector_bench.metrics.joint_verdicts import JointVerdicts, ScopeSums
 from detector_bench.metrics.resampling import (
     LARGEST_DRAWN_ONE_BY_ONE,
@@ -50,6 +61,7 @@ from detector_bench.metrics.resampling import (
 )
 
 Unit: TypeAlias = Literal["image", "prompt"]
+Method: TypeAlias = Literal["score", "percentile", "bca", "none"]
 
 _Values = dict[str, FloatArray]
 _DEVIATION = "model_bias_score_deviation"
@@ -96,8 +108,11 @@ def resample(
         borrow: False: the plain bootstrap, from each prompt's own images alone.
         threads: how many work at once; None: as many as there are processors.
     """
-    resampler = Resampler(joint, count_verdicts=n_clear == "human", one_by_one=one_by_one, borrow=borrow)
-    evaluation = _Evaluation(joint, resampler, n_clear=n_clear)
+    cells = CellMetrics(joint, n_clear=n_clear)
+    resampler = Resampler(
+        joint, count_verdicts=n_clear == "human", one_by_one=one_by_one, codes=cells.codes, borrow=borrow
+    )
+    evaluation = _Evaluation(joint, resampler, cells, n_clear=n_clear)
     unchanged = evaluation.unchanged() if unit == "prompt" else None
 
     def block(number: int) -> tuple[_Values, _Values, _Values]:
@@ -111,8 +126,9 @@ def resample(
 
 def leave_one_prompt_out(joint: JointVerdicts, *, n_clear: NClear = "detector") -> Resampled:
     """Every metric without one prompt: the axis `resample` is the prompt that is left out."""
-    resampler = Resampler(joint, count_verdicts=n_clear == "human")
-    evaluation = _Evaluation(joint, resampler, n_clear=n_clear)
+    cells = CellMetrics(joint, n_clear=n_clear)
+    resampler = Resampler(joint, count_verdicts=n_clear == "human", codes=cells.codes)
+    evaluation = _Evaluation(joint, resampler, cells, n_clear=n_clear)
     weights = 1 - np.eye(joint.prompts, dtype=np.float32)
     detectors, human, single = evaluation.with_prompt_weights(evaluation.unchanged(), weights)
     return Resampled(detectors, human, single, resampler.pairs)
@@ -159,12 +175,71 @@ def spread_factors(joint: JointVerdicts, *, unit: Unit) -> FloatArray:
     return stretching(drawn, lost)
 
 
+@dataclass(frozen=True)
+class Scatter:
+    """The resamples of every metric, how far they fall short of the scatter from study to study, and the limits
+    that follow, by each of the methods."""
+
+    resampled: Mapping[str, FloatArray]
+    """By metric, `[..., resample]`, as drawn."""
+    values: Mapping[str, FloatArray]
+    """By metric, `[...]`."""
+    spread: FloatArray
+    """See `spread_factors`; broadcasts against `[...]`."""
+    unit: Unit
+    level: float
+    enough_for_percentiles: NDArray[np.bool_]
+    """Broadcasts against `[...]`; elsewhere percentiles and BCa intervals are NaN."""
+
+    def by_score(self, name: str, info: MetricInfo, *, images: FloatArray) -> Interval:
+        """Wilson's interval by the effective number of images, for a metric with two bounds.
+
+        Args:
+            name: of the resamples.
+            info: the metric's range.
+            images: see `metrics.intervals.score_interval`.
+        """
+        if info.highest is None:
+            raise ValueError(f"{info.name} has no upper bound, and so no score interval")
+        return score_interval(
+            self.resampled[name],
+            self.values[name],
+            lowest=info.lowest,
+            highest=info.highest,
+            spread=self.spread,
+            images=images,
+            at_most_images=self.unit == "prompt",
+            level=self.level,
+        )
+
+    def by_standard_error(self, name: str) -> Interval:
+        """The value plus and minus a multiple of the resamples' standard deviation."""
+        return standard_error_interval(self._moved(name), self.values[name], level=self.level)
+
+    def by_percentiles(self, name: str, *, acceleration: FloatArray | None) -> Interval:
+        """The middle part of the resamples; by the BCa method where there is an acceleration."""
+        value = self.values[name]
+        if self.resampled[name].shape[-1] < ENOUGH_FOR_PERCENTILES:
+            interval = self.by_standard_error(name)
+        elif acceleration is None:
+            interval = percentile_interval(self._moved(name), level=self.level)
+        else:
+            interval = bca_interval(self.resampled[name], value, acceleration, level=self.level)
+            interval = stretched(interval, value, factor=self.spread)
+        return Interval(*(np.where(self.enough_for_percentiles, limit, np.nan) for limit in interval))
+
+    def _moved(self, name: str) -> FloatArray:
+        # The deviation is formed from two other metrics.
+        return sampling_distribution(self.resampled, self.values, spread=self.spread, unit=self.unit)[name]
+
+
 @dataclass(frozen=True, slots=True)
 class _Evaluation:
     """From sums to metrics."""
 
     joint: JointVerdicts
     resampler: Resampler
+    cells: CellMetrics
     n_clear: NClear
 
     def of_block(self, number: int, *, seed: int, prompts: bool) -> tuple[_Values, _Values, _Values]:
@@ -174,31 +249,37 @@ class _Evaluation:
         means = {
             name: Terms(*(scopes.of_pairs(part) for part in each)) for name, each in terms.by_metric().items()
         }
-        single = terms.prompt_scores() if prompts else {}
-        return (*self._metrics(scopes.of_blocks(sums.pooled), means), single)
+        single = terms.prompt_scores() | self.cells.of_prompts(sums.codes) if prompts else {}
+        detectors, human = self._metrics(scopes.of_blocks(sums.pooled), means)
+        return detectors | self.cells.over_scopes(sums.codes, scopes.of_pairs), human, single
 
-    def unchanged(self) -> tuple[CountArray, dict[str, Terms]]:
-        """Kinds and terms of every pair as it is, `[pair, ...]`: what prompts carry with them when they are
+    def unchanged(self) -> tuple[CountArray, CountArray | None, dict[str, Terms]]:
+        """Kinds, codes and terms of every pair as it is, `[pair, ...]`: what prompts carry with them when they are
         drawn."""
         sums = self.resampler.unchanged()
         small = sums.class_counts.sum(axis=1).max(axis=(-2, -1)) <= LARGEST_TABLE
         terms = BiasTerms(sums.class_counts, sums.verdicts, drawn=small, n_clear=self.n_clear)
-        return sums.pooled[..., 0], {
-            name: Terms(*(part[..., 0] for part in each)) for name, each in terms.by_metric().items()
-        }
+        codes = None if sums.codes is None else sums.codes[..., 0]
+        return (
+            sums.pooled[..., 0],
+            codes,
+            {name: Terms(*(part[..., 0] for part in each)) for name, each in terms.by_metric().items()},
+        )
 
     def with_prompt_weights(
-        self, unchanged: tuple[CountArray, dict[str, Terms]], weights: NDArray[np.float32]
+        self, unchanged: tuple[CountArray, CountArray | None, dict[str, Terms]], weights: NDArray[np.float32]
     ) -> tuple[_Values, _Values, _Values]:
         """The metrics of drawn prompts; `weights` say how often each is drawn, `[prompt, resample]`."""
         of_pair = weights[self.resampler.pairs % self.joint.prompts]
         scopes = self._scopes
-        kinds, terms = unchanged
+        kinds, codes, terms = unchanged
         means = {
             name: Terms(*(scopes.of_weighted_pairs(part, of_pair) for part in each))
             for name, each in terms.items()
         }
-        return (*self._metrics(scopes.of_weighted_pairs(kinds, of_pair), means), {})
+        detectors, human = self._metrics(scopes.of_weighted_pairs(kinds, of_pair), means)
+        of_cells = self.cells.over_scopes(codes, lambda values: scopes.of_weighted_pairs(values, of_pair))
+        return detectors | of_cells, human, {}
 
     @property
     def _scopes(self) -> ScopeSums:
@@ -226,22 +307,10 @@ class _Evaluation:
 
 
 def _over_images(counts: CountArray) -> _Values:
-    values = {
-        "precision": metrics.precision(counts).value,
-        "recall": metrics.recall(counts).value,
-        "f1": metrics.f1(counts).value,
-        "filter_rate": metrics.filter_rate(counts).value,
-        "accuracy": metrics.accuracy(counts).value,
-        "balanced_accuracy": metrics.balanced_accuracy(counts).value,
-        "alignment_accuracy": metrics.alignment_accuracy(counts).value,
-    }
-    for name, score in (
-        ("recall", metrics.recall_per_class(counts)),
-        ("accuracy", metrics.accuracy_per_class(counts)),
-        ("classification_precision", metrics.classification_precision_per_class(counts)),
-    ):
-        for index in range(score.value.shape[-1]):
-            values[f"{name}_{index}"] = score.value[..., index]
+    values: _Values = {}
+    for info in resampled_metrics(counts.shape[-1] - 2):
+        if info.over == "images" and not asks_every_cell(info):
+            values |= values_by_number(info, info.prompt_scores(counts, n_clear="detector"))
     return values
 
 

@@ -18,9 +18,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from detector_bench.metrics.bias import NClear
 from detector_bench.metrics.bias_terms import BiasTerms, Terms
 from detector_bench.metrics.bootstrap import Unit
+from detector_bench.metrics.catalogue import NClear
 from detector_bench.metrics.causes import (
     REPLACEMENTS,
     ErrorParts,

@@ -26,12 +26,12 @@ import numpy as np
 
 from detector_bench.metrics.bias import (
     SIGNED_CLASSES,
-    NClear,
     model_bias_score,
     model_bias_score_actual,
     prompt_bias_score_difference,
     prompt_bias_score_error,
 )
+from detector_bench.metrics.catalogue import NClear
 from detector_bench.metrics.classification import accuracy_per_class
 from detector_bench.metrics.counts import CountArray, FloatArray, Score, class_count, divide
 from detector_bench.metrics.scopes import Scopes

@@ -12,6 +12,9 @@ CountArray: TypeAlias = NDArray[Any]
 
 FloatArray: TypeAlias = NDArray[np.float64]
 
+FEWEST_IMAGES = 2
+"""Of a single image nothing can be said about the T2I model behind it."""
+
 
 class Score(NamedTuple):
     """What every metric returns: three arrays of one shape."""

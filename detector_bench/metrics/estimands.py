@@ -5,41 +5,101 @@ As an estimate of what the T2I model would show with endlessly many images it is
 alone puts more images on one side: a perfectly fair T2I model shows 0.374, 0.246, 0.176, 0.112 and 0.080 at 5,
 10, 20, 50 and 100 images per prompt. `model_bias_score_if_fair` is that number for the counts at hand;
 `model_bias_score_corrected` estimates the T2I model's own score. docs/uncertainty.md compares corrections.
+
+No correction of single prompts is unbiased everywhere: corrected scores are right on average for fair and for
+one-sided prompts, and off in between, since |p - 1/K| has a kink. In the mean over prompts the biases
+b(reported) - b(actual) need not cancel: the T2I model shows 50 % men in each prompt, a detector names 53 %, so
+that its score is 0.06 too high; at 20 images the corrected scores differ by 0.02. More prompts do not help, so the
+interval of `model_bias_score_error` must know of it. The bias is at most
+
+    mean of L |d|  <=  root of (mean of L times mean of L d^2)        (Cauchy and Schwarz)
+
+with d the distance of reported and actual score of a prompt, whose square is estimated without bias
+(`metrics.prompt_bias_error`; one standard error is added), and L the steepest chord of b over the detector's
+typical distance, among the shares that are within one standard error of what the human labels show. L is near 1
+for prompts that may be fair, and small for those that clearly are not, which are more the more images there
+are. All biases are taken to point the same way, so intervals are cautious; it is no strict bound, as distances
+differ from prompt to prompt.
 """
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import lru_cache, partial
 from math import comb, exp, lgamma, log, log1p
 
 import numpy as np
 from numpy.typing import NDArray
 
-from detector_bench.metrics.bias import mean_over_prompts, one_prompt_each
+from detector_bench.metrics.catalogue import NClear, metric
 from detector_bench.metrics.counts import (
+    FEWEST_IMAGES,
     CountArray,
     FloatArray,
     Score,
+    class_count,
     detector_class_counts,
+    divide,
     human_class_counts,
 )
-from detector_bench.metrics.scopes import Scopes
+from detector_bench.metrics.prompt_bias_error import prompt_bias_error, squared_errors
+from detector_bench.metrics.scopes import Scopes, mean_over_prompts, one_prompt_each
 
 LARGEST_TABLE = 50
 """Up to this many images the correction is solved for each number of images; beyond it only the scale changes."""
-
-FEWEST_IMAGES = 2
-"""Of a single image nothing can be said."""
 
 _PROMPTS_AVERAGED = 100
 _POSSIBLE_SHARES = 200
 _WEIGHT_OF_MEAN_BIAS = 10
 
+_SHARES_OF_CHORDS = 400
+_STANDARD_ERRORS = 1.0
+_DISTANCES = (0.01, 0.02, 0.03, 0.05, 0.07, 0.1, 0.14, 0.2, 0.3, 0.4)
+"""Of scores, over which chords of the bias are taken."""
 
+_of_model = partial(metric, over="prompts", kind="score", section="Model bias")
+
+
+def model_bias_score_error_bias(counts: CountArray, *, scopes: Scopes, times: float = 1.0) -> FloatArray:
+    """The largest bias of `model_bias_score_error` to either side: `[..., 1 + T2I models, 1 + categories]`.
+
+    Args:
+        counts: `[..., t2i_model, prompt, truth, verdict]`.
+        scopes: the prompts' categories.
+        times: what it would be with so many times the images, the shares of each kind being the same.
+
+    Returns:
+        Score points, 0 or more; 0 where no prompt tells anything.
+    """
+    n_clear: NClear = "detector"  # concentrations are shares of the images that each side calls clear
+    terms = squared_errors(counts, n_clear=n_clear)
+    usable = ~np.isnan(terms.value)
+    typical = prompt_bias_error(counts, n_clear=n_clear).value[..., np.newaxis, np.newaxis]
+    slope = np.where(usable, slopes_of_bias(times * counts, distance=typical), 0)
+    variance = np.maximum(terms.variance, terms.variance_at_zero) / times
+
+    def summed(values: FloatArray) -> FloatArray:
+        found: FloatArray = scopes.sums(np.where(usable, values, 0), prompt_axis=-1)
+        return found
+
+    number = summed(usable.astype(np.float64))
+    distances = summed(slope * terms.value) + _STANDARD_ERRORS * np.sqrt(summed(slope**2 * variance))
+    bound: FloatArray = np.nan_to_num(divide(np.sqrt(summed(slope) * np.maximum(distances, 0)), number))
+    return bound
+
+
+@_of_model(
+    form="standard error",
+    rows=("scopes", "human"),
+    better="none",
+    lowest=-1,
+    left_out="prompts with fewer than two clear images",
+)
 def model_bias_score_corrected(counts: CountArray, *, scopes: Scopes | None = None) -> Score:
-    """Model bias score without the part that chance adds: an estimate for endlessly many images per prompt.
+    """Model bias score without what chance adds, an estimate for endlessly many images (below 0 by chance): mean
+    over prompts of an estimate of D that is right on average where a T2I model is fair or shows one class only,
+    whatever the number of images.
 
-    Mean over prompts of `concentration_corrected` of the detector's classes. Its expectation is 0 for a T2I model
+    The estimate is `concentration_corrected` of the detector's classes. Its expectation is 0 for a T2I model
     that is fair in every prompt and 1 for one that shows a single class, whatever the number of images; in
     between it is within 0.06 at 20 images per prompt. A set of images can come out slightly below 0; that is no
     mistake, and such values are needed for the mean to be right. Not in the paper.
@@ -55,13 +115,41 @@ def model_bias_score_corrected(counts: CountArray, *, scopes: Scopes | None = No
     return mean_over_prompts(one_prompt_each(term, counts), scopes)
 
 
-def model_bias_score_error(counts: CountArray, *, scopes: Scopes | None = None) -> Score:
-    """Error of the model bias score in score points, for endlessly many images; closest to 0 is best.
+@_of_model(
+    rows=("scopes", "human"),
+    better="none",
+    left_out="prompts of which the detector keeps no image",
+    no_interval="an exact expectation for the number of images at hand",
+)
+def model_bias_score_if_fair(counts: CountArray, *, scopes: Scopes | None = None) -> Score:
+    """Model bias score that a fair T2I model would show on average with as many clear images: mean over prompts
+    of the expectation of D, each of the detector's clear images showing each class with probability 1/K.
 
-    Mean over prompts of the detector's minus the human's `concentration_corrected`, over prompts that have both;
-    in [-1, 1]. Positive: the detector overestimates the bias. Unlike the deviation it does not divide by a score
-    that may be chance, and unlike the difference of the published scores it does not move with the number of
-    images that the detector keeps. Not in the paper.
+    That is, of `concentration_if_fair` of the number of images that the detector keeps. In [0, 1]; it says
+    nothing about the T2I model, only how much of its score could be chance. Exact, so it has no interval.
+    """
+    kept = detector_class_counts(counts).sum(axis=-1)
+    term = concentration_if_fair(kept, classes=counts.shape[-1] - 2)
+    return mean_over_prompts(one_prompt_each(term, counts), scopes)
+
+
+@_of_model(
+    form="standard error",
+    own_bias=model_bias_score_error_bias,
+    rows=("scopes",),
+    better="closest to zero",
+    lowest=-1,
+    left_out="prompts without two images clear to the human and two clear to the detector",
+    headline=7,
+)
+def model_bias_score_error(counts: CountArray, *, scopes: Scopes | None = None) -> Score:
+    """Corrected model bias score minus the actual one, for endlessly many images: mean over prompts of the
+    detector's minus the human's term of `model_bias_score_corrected`.
+
+    In score points, over prompts that have both; in [-1, 1], closest to 0 is best. Positive: the detector
+    overestimates the bias. Unlike the deviation it does not divide by a score that may be chance, and unlike the
+    difference of the published scores it does not move with the number of images that the detector keeps. Not in
+    the paper.
 
     Args:
         counts: `[..., t2i_model, prompt, truth, verdict]`.
@@ -74,17 +162,6 @@ def model_bias_score_error(counts: CountArray, *, scopes: Scopes | None = None) 
     reported = concentration_corrected(detector_class_counts(counts))
     actual = concentration_corrected(human_class_counts(counts))
     return mean_over_prompts(one_prompt_each(reported - actual, counts), scopes)
-
-
-def model_bias_score_if_fair(counts: CountArray, *, scopes: Scopes | None = None) -> Score:
-    """The model bias score that a perfectly fair T2I model would show on average with as many clear images.
-
-    Mean over prompts of `concentration_if_fair` of the number of images that the detector keeps. In [0, 1]; it
-    says nothing about the T2I model, only how much of its score could be chance. Exact, so it has no interval.
-    """
-    kept = detector_class_counts(counts).sum(axis=-1)
-    term = concentration_if_fair(kept, classes=counts.shape[-1] - 2)
-    return mean_over_prompts(one_prompt_each(term, counts), scopes)
 
 
 def concentration_if_fair(images: CountArray, *, classes: int) -> FloatArray:
@@ -206,3 +283,67 @@ def _concentration_if_fair(images: int, classes: int) -> float:
     chance = exp(ways + middle * log(fair) + (images - middle) * log1p(-fair)) if middle <= images else 0.0
     deviation = 2 * middle * (1 - fair) * chance
     return float(classes * classes * deviation / (2 * (classes - 1) * images))
+
+
+def slopes_of_bias(counts: CountArray, *, distance: FloatArray) -> FloatArray:
+    """By how much the bias of a prompt's corrected score changes with its score, at most among likely shares.
+
+    Args:
+        counts: `[..., truth, verdict]`.
+        distance: how far apart the two scores typically are; broadcasts against `[...]`.
+
+    Returns:
+        `[...]`: score points per point of the prompt bias score; 0 for a prompt without two clear images on both
+        sides.
+    """
+    classes, human = class_count(counts), human_class_counts(counts)
+    clear = human.sum(axis=-1)
+    # As if both sides had as few images as the one that has fewer.
+    images = np.minimum(clear, detector_class_counts(counts).sum(axis=-1))
+    shares = divide(human, clear[..., np.newaxis])
+    whole = np.rint(np.where(images >= FEWEST_IMAGES, images, 0)).astype(np.int64)
+    # Beyond the table a bias is that of its last row, scaled by the standard error.
+    scaled_distance = np.nan_to_num(distance) * np.sqrt(np.maximum(whole / LARGEST_TABLE, 1))
+    near = np.maximum(np.searchsorted(_DISTANCES, scaled_distance, side="right") - 1, 0)
+    squares = np.zeros(whole.shape)
+    for number, place in np.unique(np.stack([whole.ravel(), near.ravel()]), axis=1).T.tolist():
+        if number:
+            chosen = (whole == number) & (near == place)
+            of_count = _chords(min(number, LARGEST_TABLE), classes, _DISTANCES[place])
+            squares[chosen] = (of_count[_places(shares[chosen], number, classes)] ** 2).sum(axis=-1)
+    # Two classes: the slope itself. The squared distance of scores is twice that of shares.
+    scaled: FloatArray = classes / (2 * (classes - 1)) * np.sqrt(squares / 2)
+    return scaled
+
+
+def _places(shares: FloatArray, images: int, classes: int) -> CountArray:
+    """Counts of so many images with these shares; of more than `LARGEST_TABLE`, as many standard errors from
+    fair."""
+    fair, known = 1 / classes, min(images, LARGEST_TABLE)
+    found = known * (fair + (shares - fair) * np.sqrt(images / known))
+    places: CountArray = np.clip(np.rint(found), 0, known).astype(np.int64)
+    return places
+
+
+@lru_cache(maxsize=1024)
+def _chords(images: int, classes: int, distance: float) -> FloatArray:
+    """Size of the steepest chord of the bias of an estimated |p - 1/K|, by count of the class."""
+    from scipy.stats import binom
+
+    count = np.arange(images + 1)
+    estimate = corrected_distance(count, np.full(images + 1, images), classes=classes)
+    share = (np.arange(_SHARES_OF_CHORDS) + 0.5) / _SHARES_OF_CHORDS
+    # For two classes half the distance of the scores.
+    step = distance / np.sqrt(2 * classes)
+
+    def bias(at: FloatArray) -> FloatArray:
+        found: FloatArray = binom.pmf(count, images, at[:, np.newaxis]) @ estimate - np.abs(at - 1 / classes)
+        return found
+
+    here = bias(share)
+    chord = np.max([np.abs(bias(np.clip(share + side * step, 0, 1)) - here) for side in (-1, 1)], axis=0) / step
+    # Relative likelihood of each share; the range of one standard error has exp(-1/2) or more.
+    likelihood = binom.pmf(count[:, np.newaxis], images, share)
+    likely = likelihood >= np.exp(-(_STANDARD_ERRORS**2) / 2) * likelihood.max(axis=1, keepdims=True)
+    found: FloatArray = np.where(likely, chord, 0).max(axis=1)
+    return found

@@ -7,11 +7,18 @@ Every function takes counts `[..., truth, verdict]` and returns scores in [0, 1]
 
 from __future__ import annotations
 
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 
+from detector_bench.metrics.catalogue import metric
 from detector_bench.metrics.counts import CountArray, Score, class_count, divide
+
+_LYU = "Lyu 2025, section 3.5"
+_NO_VERDICT = "clear and low-quality images without a verdict"
+_CLEAR_NO_VERDICT = "human-clear images without a verdict"
+_metric = partial(metric, over="images", share=True, section="Filter")
 
 
 class FilterConfusion(NamedTuple):
@@ -45,26 +52,44 @@ def filter_confusion(counts: CountArray) -> FilterConfusion:
     )
 
 
+@_metric(
+    source=_LYU,
+    left_out=_NO_VERDICT,
+    column="Precision",
+    swept=4,
+)
 def precision(counts: CountArray) -> Score:
-    """Share of human-clear images among those that the detector keeps: TP / (TP + FP)."""
+    """Human-clear share of the images kept: TP / (TP + FP)."""
     confusion = filter_confusion(counts)
     kept = confusion.true_positive + confusion.false_positive
     left_out = confusion.clear_left_out + confusion.low_quality_left_out
     return Score(divide(confusion.true_positive, kept), kept, left_out)
 
 
+@_metric(
+    source=_LYU,
+    left_out=_CLEAR_NO_VERDICT,
+    column="Recall",
+    headline=3,
+    swept=3,
+)
 def recall(counts: CountArray) -> Score:
-    """Share of the human-clear images that the detector keeps: TP / (TP + FN)."""
+    """Share of human-clear images kept: TP / (TP + FN)."""
     confusion = filter_confusion(counts)
     clear = confusion.true_positive + confusion.false_negative
     return Score(divide(confusion.true_positive, clear), clear, confusion.clear_left_out)
 
 
+@_metric(
+    "recall",
+    per_class=True,
+    left_out=_CLEAR_NO_VERDICT,
+)
 def recall_per_class(counts: CountArray) -> Score:
-    """Recall of the filter among the images of each human class: `[..., K]`.
+    """Share of one class's images kept: TP / (TP + FN) over the images of one human class.
 
-    Not in the paper. A filter that keeps one class better than another shifts every bias score, even when it
-    classifies perfectly.
+    `[..., K]`. Not in the paper. A filter that keeps one class better than another shifts every bias score,
+    even when it classifies perfectly.
     """
     classes = class_count(counts)
     human_clear = counts[..., :classes, :]
@@ -73,10 +98,20 @@ def recall_per_class(counts: CountArray) -> Score:
     return Score(divide(kept, judged), judged, human_clear[..., -1])
 
 
+@_metric(
+    form="f1",
+    source=_LYU,
+    left_out=_NO_VERDICT,
+    column="F1",
+    headline=1,
+    compared=1,
+    swept=5,
+    chooses=True,
+)
 def f1(counts: CountArray) -> Score:
-    """Harmonic mean of precision and recall: 2 TP / (2 TP + FP + FN).
+    """Harmonic mean of precision and recall: 2 TP / (2 TP + FP + FN); `n` is TP + FP + FN.
 
-    `Score.n` is TP + FP + FN, the images that the human or the detector calls clear.
+    These are the images that the human or the detector calls clear.
     """
     confusion = filter_confusion(counts)
     either = confusion.true_positive + confusion.false_positive + confusion.false_negative
@@ -84,8 +119,16 @@ def f1(counts: CountArray) -> Score:
     return Score(value, either, confusion.clear_left_out + confusion.low_quality_left_out)
 
 
+@_metric(
+    source=_LYU,
+    left_out="low-quality images without a verdict",
+    column="Filter rate",
+    headline=2,
+    compared=2,
+    swept=2,
+)
 def filter_rate(counts: CountArray) -> Score:
-    """Share of the human-low-quality images that the detector filters out: TN / (TN + FP)."""
+    """Share of human-low-quality images filtered out: TN / (TN + FP)."""
     confusion = filter_confusion(counts)
     low_quality = confusion.true_negative + confusion.false_positive
     value = divide(confusion.true_negative, low_quality)

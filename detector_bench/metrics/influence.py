@@ -10,11 +10,16 @@ Bias scores are means over prompts of numbers with their own kinks and biases:
 - the prompt bias error is compared by its square, a mean of unbiased estimates (`metrics.prompt_bias_error`);
 - the deviation of the model bias score by its size; two detectors' deviations of one T2I model have the same
   denominator, so the order of the deviations is that of the distances of the scores.
+
+Any other metric is asked what it is without one image of each kind (truth, verdict), of all images or of each
+prompt: the difference is the influence of the images of that kind. It is the derivative to the first order in
+1 / images, and at a kink the slope towards fewer images. The same numbers tell how skewed a metric's sampling
+distribution is, which BCa intervals ask for (Efron 1987).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -22,24 +27,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from detector_bench import metrics
-from detector_bench.metrics.bias import NClear
 from detector_bench.metrics.bootstrap import Unit
+from detector_bench.metrics.catalogue import METRICS, MetricInfo, NClear
 from detector_bench.metrics.counts import CountArray, FloatArray, divide
 from detector_bench.metrics.joint_verdicts import JointVerdicts
 from detector_bench.metrics.prompt_bias_error import contrasts, influences_of_cells, squared_errors
-
-COMPARABLE_METRICS = (
-    "f1",
-    "filter_rate",
-    "accuracy",
-    "prompt_bias_error",
-    "model_bias_score_deviation",
-    "prompt_bias_score_difference",
-    "precision",
-    "recall",
-)
-"""The metrics that have an influence here."""
+from detector_bench.metrics.scopes import Scopes, pool
 
 
 class Influence(NamedTuple):
@@ -50,6 +43,22 @@ class Influence(NamedTuple):
     bias scores in place of the deviation. NaN where a detector has none."""
     by_unit: FloatArray
     """What each image (or prompt) adds to the variation of the value, `[detector, unit]`."""
+
+
+def comparable_metrics() -> tuple[str, ...]:
+    """Names of the metrics that detectors can be compared and ranked by: with a direction and an influence.
+
+    One number over images, a mean over prompts that is declared by its term, or one whose influence is worked out
+    here.
+    """
+    return tuple(
+        each.name
+        for each in METRICS.values()
+        if each.better != "none"
+        and "scopes" in each.rows
+        and "<" not in each.name
+        and (each.over == "images" or each.is_mean_of_terms or each.name in _WORKED_OUT)
+    )
 
 
 @dataclass(frozen=True)
@@ -67,15 +76,16 @@ class Influences:
     n_clear: NClear = "detector"
 
     def of(self, metric: str) -> Influence:
-        """One of `COMPARABLE_METRICS`, of every detector."""
-        if metric == "prompt_bias_error":
-            found = self._prompt_bias_error()
-        elif metric == "model_bias_score_deviation":
-            found = self._model_bias_score_distance()
-        elif metric == "prompt_bias_score_difference":
-            found = self._prompt_bias_score_difference()
+        """One of `comparable_metrics()`, of every detector."""
+        info = METRICS[metric]
+        if metric in _WORKED_OUT:
+            found = _WORKED_OUT[metric](self)
+        elif info.form in ("share", "f1"):
+            found = self._ratio(*self._parts_of_share(info))
+        elif info.over == "images":
+            found = self._over_images(info)
         else:
-            found = self._ratio(*self._parts_of_share(metric))
+            found = self._over_prompts(info)
         return Influence(found.value, self.centred(found.by_unit))
 
     def centred(self, by_unit: FloatArray) -> FloatArray:
@@ -146,29 +156,59 @@ class Influences:
         by_prompt = residual.reshape(len(term), self.joint.t2i_models, -1).sum(axis=1)[:, self._asked]
         return Influence(value, divide(by_prompt, number[:, np.newaxis]))
 
-    def _parts_of_share(
-        self, metric: str
-    ) -> tuple[NDArray[np.bool_] | FloatArray, NDArray[np.bool_] | FloatArray]:
+    def _parts_of_share(self, info: MetricInfo) -> tuple[FloatArray, FloatArray]:
         """Numerator and denominator of a share, image by image: `[detector, image]`."""
-        joint = self.joint
-        clear, low_quality = joint.truth < joint.classes, joint.truth == joint.classes
-        kept, filtered = joint.verdicts < joint.classes, joint.verdicts == joint.classes
-        if metric == "f1":
-            true_positive = (clear & kept).astype(np.float64)
-            other = (low_quality & kept) | (clear & filtered)
-            return 2 * true_positive, 2 * true_positive + other
-        either = clear | low_quality
-        return {
-            "accuracy": (clear & (joint.verdicts == joint.truth), clear & kept),
-            "filter_rate": (low_quality & filtered, low_quality & (kept | filtered)),
-            "precision": (clear & kept, either & kept),
-            "recall": (clear & kept, clear & (kept | filtered)),
-        }[metric]
+        labels = self.joint.classes + 2
+        single = np.eye(labels**2, dtype=np.int64).reshape(labels, labels, labels, labels)
+        score = info.prompt_scores(single, n_clear=self.n_clear)
+        value, denominator = np.nan_to_num(score.value), score.n.astype(np.float64)
+        if info.form == "f1":
+            # Of TP / (TP + FP + FN), which `n` belongs to, to 2 TP / (2 TP + FP + FN).
+            denominator *= 1 + value
+        return self._of_each_image(value * denominator), self._of_each_image(denominator)
 
-    def _ratio(
-        self, numerator: NDArray[np.bool_] | FloatArray, denominator: NDArray[np.bool_] | FloatArray
-    ) -> Influence:
-        total = denominator.sum(axis=-1).astype(np.float64)
+    def _of_each_image(self, by_cell: FloatArray) -> FloatArray:
+        """Numbers of cells `[..., truth, verdict]` for the images: `[detector, image]`."""
+        rows = np.arange(self.joint.detectors)[:, np.newaxis]
+        of_detectors = np.broadcast_to(by_cell, (self.joint.detectors, *by_cell.shape[-2:]))
+        found: FloatArray = of_detectors[rows, self.joint.truth, self.joint.verdicts]
+        return found
+
+    def _over_images(self, info: MetricInfo) -> Influence:
+        pooled, labels = pool(self._counts), self.joint.classes + 2
+
+        def value_of(counts: CountArray) -> FloatArray:
+            return info.prompt_scores(counts, n_clear=self.n_clear).value
+
+        value, left_out = value_of(pooled), without_one_of_each_kind(pooled, value_of)
+        moved = np.nan_to_num(value[:, np.newaxis] - np.moveaxis(left_out, 0, -1))
+        by_image = self._of_each_image(moved.reshape(-1, labels, labels))
+        return self._towards_best(info, Influence(value, self._to_units(by_image)))
+
+    def _over_prompts(self, info: MetricInfo) -> Influence:
+        labels, pairs = self.joint.classes + 2, self.joint.t2i_models * self.joint.prompts
+        counts = self._counts.reshape(self.joint.detectors, pairs, labels, labels)
+        term = info.prompt_scores(counts, n_clear=self.n_clear).value
+        by_image, rows = np.zeros(self.joint.verdicts.shape), np.arange(self.joint.detectors)[:, np.newaxis]
+        # One kind after another, as there can be many prompts.
+        for truth in range(labels):
+            for verdict in range(labels):
+                fewer = counts.copy()
+                fewer[..., truth, verdict] = np.maximum(fewer[..., truth, verdict] - 1, 0)
+                moved = term - info.prompt_scores(fewer, n_clear=self.n_clear).value
+                here = (self.joint.truth == truth) & (self.joint.verdicts == verdict)
+                by_image = np.where(here, moved[rows, self.joint.pair], by_image)
+        return self._towards_best(info, self._means_to_units(term, by_image))
+
+    @staticmethod
+    def _towards_best(info: MetricInfo, found: Influence) -> Influence:
+        """Of a metric that is best at 0 the size."""
+        if info.better != "closest to zero":
+            return found
+        return Influence(np.abs(found.value), _side(found.value)[:, np.newaxis] * found.by_unit)
+
+    def _ratio(self, numerator: FloatArray, denominator: FloatArray) -> Influence:
+        total = denominator.sum(axis=-1)
         value = divide(numerator.sum(axis=-1), total)
         by_image = divide(numerator - value[:, np.newaxis] * denominator, total[:, np.newaxis])
         return Influence(value, self._to_units(np.nan_to_num(by_image)))
@@ -235,16 +275,100 @@ def _side(distance: FloatArray) -> FloatArray:
     return np.where(distance < 0, -1.0, 1.0)
 
 
+_WORKED_OUT: dict[str, Callable[[Influences], Influence]] = {
+    "prompt_bias_error": Influences._prompt_bias_error,
+    "model_bias_score_deviation": Influences._model_bias_score_distance,
+    "prompt_bias_score_difference": Influences._prompt_bias_score_difference,
+}
+
+TESTED_OTHERWISE = ("prompt_bias_error", "model_bias_score_deviation")
+"""What is compared by another number: its square, the distance of the scores."""
+
+
 def metric_values(joint: JointVerdicts, names: Sequence[str], *, n_clear: NClear) -> dict[str, FloatArray]:
     """Metrics over all images as the metric table has them: `[detector]` each."""
     counts = joint.counts()
-    pooled = metrics.pool(counts)
-    found = {}
-    for name in names:
-        if name in ("prompt_bias_error", "prompt_bias_score_difference"):
-            found[name] = getattr(metrics, name)(counts, n_clear=n_clear).value
-        elif name == "model_bias_score_deviation":
-            found[name] = metrics.model_bias_score_deviation(counts).value
-        else:
-            found[name] = getattr(metrics, name)(pooled).value
+    pooled = pool(counts)
+    return {
+        name: METRICS[name].scores(counts, scopes=None, n_clear=n_clear, pooled=pooled).value for name in names
+    }
+
+
+def without_one_of_each_kind(pooled: CountArray, metric: Callable[[CountArray], FloatArray]) -> FloatArray:
+    """The metric without one image of each truth and verdict, `[kind, ...]`.
+
+    Args:
+        pooled: `[..., truth, verdict]`.
+        metric: from counts `[..., truth, verdict]` to values `[...]`.
+    """
+    labels = pooled.shape[-1]
+    kinds = labels * labels
+    one = np.eye(kinds).reshape(kinds, *[1] * (pooled.ndim - 2), labels, labels)
+    return metric(np.maximum(pooled - one, 0))
+
+
+def acceleration_of_images(
+    counts: CountArray, metric: Callable[[CountArray], FloatArray], *, scopes: Scopes
+) -> FloatArray:
+    """The acceleration of a metric over images when images are drawn within prompts.
+
+    Images with the same truth and verdict have the same influence, so leaving out one of each kind is enough.
+    Influences are taken relative to the mean of their prompt, as each prompt is a sample of its own.
+
+    Args:
+        counts: `[detector, t2i_model, prompt, truth, verdict]`.
+        metric: from counts `[..., truth, verdict]` to values `[...]`.
+        scopes: the category of each prompt.
+
+    Returns:
+        `[1 + T2I models, 1 + categories, detector]`.
+    """
+    pooled = pool(counts, scopes=scopes)
+    left_out = np.nan_to_num(without_one_of_each_kind(pooled, metric))
+    kinds = len(left_out)
+    images = counts.reshape(*counts.shape[:3], kinds)
+    t2i_models, categories = pooled.shape[1] - 1, pooled.shape[2] - 1
+    found = np.zeros((1 + t2i_models, 1 + categories, len(counts)))
+    for model in range(1 + t2i_models):
+        for category in range(1 + categories):
+            some = images if model == 0 else images[:, model - 1 : model]
+            if category > 0:
+                some = some[:, :, scopes.category_of_prompt == category - 1]
+            samples = some.reshape(len(counts), some.shape[1] * some.shape[2], kinds)
+            found[model, category] = _acceleration(samples, left_out[..., model, category].T)
     return found
+
+
+def acceleration_of_prompts(left_out: FloatArray, *, scopes: Scopes) -> FloatArray:
+    """The acceleration of any metric when prompts are drawn within categories.
+
+    Args:
+        left_out: the metric without each prompt, `[..., prompt]`.
+        scopes: the category of each prompt.
+
+    Returns:
+        `[...]`.
+    """
+    defined = ~np.isnan(left_out)
+    influence = np.zeros(left_out.shape)
+    for category in range(len(scopes.categories)):
+        members = scopes.category_of_prompt == category
+        values = np.where(defined[..., members], left_out[..., members], 0)
+        mean = divide(values.sum(axis=-1, keepdims=True), defined[..., members].sum(axis=-1, keepdims=True))
+        influence[..., members] = np.where(defined[..., members], mean - values, 0)
+    return _sixth_of_skewness((influence**3).sum(axis=-1), (influence**2).sum(axis=-1))
+
+
+def _acceleration(samples: CountArray, left_out: FloatArray) -> FloatArray:
+    """From counts `[detector, sample, kind]` and the metric without one image `[detector, kind]`."""
+    values = left_out[:, np.newaxis]
+    mean = divide((samples * values).sum(axis=-1), samples.sum(axis=-1))
+    influence = np.nan_to_num(mean)[..., np.newaxis] - values
+    return _sixth_of_skewness(
+        (samples * influence**3).sum(axis=(-2, -1)), (samples * influence**2).sum(axis=(-2, -1))
+    )
+
+
+def _sixth_of_skewness(cubes: FloatArray, squares: FloatArray) -> FloatArray:
+    """0 where nothing varies."""
+    return np.nan_to_num(divide(cubes, 6 * squares**1.5))

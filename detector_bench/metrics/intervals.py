@@ -188,7 +188,7 @@ def bca_interval(resampled: FloatArray, value: FloatArray, acceleration: FloatAr
     Args:
         resampled: `[..., resample]`.
         value: the metric itself, `[...]`.
-        acceleration: a sixth of the skewness of the jackknife values, `[...]`; see `metrics.jackknife`.
+        acceleration: a sixth of the skewness of the jackknife values, `[...]`; see `metrics.influence`.
         level: 0.95 for a 95 % interval.
     """
     from scipy.special import ndtr, ndtri

@@ -7,10 +7,13 @@ are left out, and counted.
 
 from __future__ import annotations
 
+import math
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 
+from detector_bench.metrics.catalogue import metric
 from detector_bench.metrics.counts import CountArray, FloatArray, Score, divide
 from detector_bench.metrics.scopes import Scopes
 
@@ -47,20 +50,43 @@ class StandardError(NamedTuple):
     """Degrees of freedom, for Student's t."""
 
 
+_of_errors = partial(
+    metric,
+    over=None,
+    section="Class and measured value",
+    counted="images",
+    left_out="images with the human's value alone",
+    source="common in age estimation",
+)
+
+
+@_of_errors(highest=None, better="lower", kind="measurement")
 def mean_absolute_error(sums: ErrorSums) -> Score:
-    """Mean size of the error, in the attribute's unit; 0 or more, lower is better."""
+    """Mean distance between the detector's and the human's value, in the attribute's unit: mean of |e|, e the
+    detector's value minus the human's.
+
+    0 or more, lower is better.
+    """
     return Score(divide(sums.distances, sums.n), sums.n, sums.left_out)
 
 
+@_of_errors(lowest=-math.inf, highest=None, better="closest to zero", kind="measurement")
 def mean_error(sums: ErrorSums) -> Score:
-    """Mean error, in the attribute's unit: positive where the detector's values are too high; 0 is best."""
+    """Mean of the detector's minus the human's value, in the attribute's unit: mean of e; above 0 the detector's
+    values are too high.
+
+    0 is best.
+    """
     return Score(divide(sums.errors, sums.n), sums.n, sums.left_out)
 
 
+@_of_errors("cumulative_score_5", source="common in age estimation, as CS(5)")
 def cumulative_score(sums: ErrorSums) -> Score:
-    """Share of images with an error of at most `CUMULATIVE_SCORE_LIMIT` years, in [0, 1]; higher is better.
+    """Share of images with an age at most 5 years from the human's: images with |e| ≤ 5 years / images with both
+    values.
 
-    The cumulative score CS(5) of age estimation; the limit itself counts as near enough.
+    5 years are `CUMULATIVE_SCORE_LIMIT`. In [0, 1]; higher is better. The cumulative score CS(5) of age
+    estimation; the limit itself counts as near enough.
     """
     return Score(divide(sums.near, sums.n), sums.n, sums.left_out)
 

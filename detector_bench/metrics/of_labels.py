@@ -30,7 +30,7 @@ import numpy as np
 import pandas as pd
 
 from detector_bench.metrics import bias, classification, filtering
-from detector_bench.metrics.bias import NClear
+from detector_bench.metrics.catalogue import NClear
 from detector_bench.metrics.counts import CountArray, Score
 from detector_bench.metrics.scopes import Scopes
 from detector_bench.vocabulary import ATTRIBUTES, LOW_QUALITY, OTHERS, Status

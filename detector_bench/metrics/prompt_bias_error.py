@@ -14,12 +14,14 @@ is the root of the mean over prompts of d^2 - s^2. Not in the paper.
 from __future__ import annotations
 
 from statistics import NormalDist
-from typing import TYPE_CHECKING, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
-from detector_bench.metrics.bias import SIGNED_CLASSES, NClear, mean_over_prompts, one_prompt_each
+from detector_bench.metrics.bias import SIGNED_CLASSES
+from detector_bench.metrics.catalogue import NClear, metric
 from detector_bench.metrics.counts import (
+    FEWEST_IMAGES,
     CountArray,
     FloatArray,
     Score,
@@ -29,12 +31,8 @@ from detector_bench.metrics.counts import (
     divide,
     human_class_counts,
 )
-from detector_bench.metrics.estimands import FEWEST_IMAGES
 from detector_bench.metrics.intervals import FEWEST_DEGREES_OF_PROMPTS, Interval, stretching
-from detector_bench.metrics.scopes import Scopes
-
-if TYPE_CHECKING:
-    from detector_bench.metrics.bootstrap import Unit
+from detector_bench.metrics.scopes import Scopes, mean_over_prompts, one_prompt_each
 
 
 class SquaredErrors(NamedTuple):
@@ -58,28 +56,6 @@ def contrasts(classes: int) -> FloatArray:
         return np.array([[1.0, -1.0]])
     each_class: FloatArray = np.sqrt(2) * np.eye(classes)
     return each_class
-
-
-def prompt_bias_error(counts: CountArray, *, n_clear: NClear = "detector", scopes: Scopes | None = None) -> Score:
-    """Root mean square distance of reported and actual prompt bias scores, without the part that chance adds.
-
-    Root of the mean over prompts of d^2 - s^2 (see the module), 0 where the mean lies below 0; in [0, 2] with
-    `n_clear="detector"`, lower is better. It estimates the same number at 5 images per prompt and at 500. For two
-    classes and endless images neither the mean distance nor the error of the T2I model's bias score is larger.
-    For more than two classes d^2 is twice the sum of the squared distances of the classes' shares, which is the
-    same for two. Not in the paper.
-
-    Args:
-        counts: `[..., t2i_model, prompt, truth, verdict]`.
-        n_clear: see `prompt_bias_score`.
-        scopes: for one number for each T2I model and category.
-
-    Returns:
-        `Score.n` counts the prompts used, `Score.n_left_out` those with images that do not have two clear images
-        by the human and two by the detector.
-    """
-    squared = mean_over_prompts(one_prompt_each(squared_errors(counts, n_clear=n_clear).value, counts), scopes)
-    return squared._replace(value=np.sqrt(np.maximum(squared.value, 0)))
 
 
 def squared_errors(counts: CountArray, *, n_clear: NClear = "detector") -> SquaredErrors:
@@ -112,7 +88,12 @@ def squared_errors(counts: CountArray, *, n_clear: NClear = "detector") -> Squar
 
 
 def prompt_bias_error_interval(
-    counts: CountArray, *, n_clear: NClear = "detector", scopes: Scopes, level: float, unit: Unit = "image"
+    counts: CountArray,
+    *,
+    n_clear: NClear = "detector",
+    scopes: Scopes,
+    level: float,
+    unit: Literal["image", "prompt"] = "image",
 ) -> Interval:
     """Interval of `prompt_bias_error` for every scope: `[..., 1 + T2I models, 1 + categories]`.
 
@@ -139,6 +120,42 @@ def prompt_bias_error_interval(
         variance = variance_over_prompts(terms.value, scopes)
     half = NormalDist().inv_cdf((1 + level) / 2) * np.sqrt(divide(variance, used**2))
     return Interval(np.sqrt(np.maximum(mean - half, 0)), np.sqrt(np.maximum(mean, 0) + half))
+
+
+@metric(
+    over="prompts",
+    section="Prompt bias",
+    own_interval=prompt_bias_error_interval,
+    rows=("scopes",),
+    better="lower",
+    kind="score",
+    highest=2,
+    left_out="prompts without two images clear to the human and two clear to the detector",
+    headline=9,
+    compared=4,
+    swept=11,
+)
+def prompt_bias_error(counts: CountArray, *, n_clear: NClear = "detector", scopes: Scopes | None = None) -> Score:
+    """Root mean square distance between reported and actual prompt bias scores, without what chance adds (can
+    exceed 2 with n_clear human): √ of the mean over prompts of (B_detector - B_actual)² - s², s² an unbiased
+    estimate of the variance of that distance; 0 where the mean lies below 0.
+
+    In [0, 2] with `n_clear="detector"`, lower is better; see the module. It estimates the same number at 5
+    images per prompt and at 500. For two classes and endless images neither the mean distance nor the error of
+    the T2I model's bias score is larger. For more than two classes d^2 is twice the sum of the squared distances
+    of the classes' shares, which is the same for two. Not in the paper.
+
+    Args:
+        counts: `[..., t2i_model, prompt, truth, verdict]`.
+        n_clear: see `prompt_bias_score`.
+        scopes: for one number for each T2I model and category.
+
+    Returns:
+        `Score.n` counts the prompts used, `Score.n_left_out` those with images that do not have two clear images
+        by the human and two by the detector.
+    """
+    squared = mean_over_prompts(one_prompt_each(squared_errors(counts, n_clear=n_clear).value, counts), scopes)
+    return squared._replace(value=np.sqrt(np.maximum(squared.value, 0)))
 
 
 def variance_of_one_image(images: CountArray) -> FloatArray:

@@ -1,14 +1,15 @@
-"""What a number covers: one T2I model or all of them, one prompt category or all of them."""
+"""What a number covers: one T2I model or all of them, one prompt category or all of them; with sums and means."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from detector_bench.metrics.counts import CountArray
+from detector_bench.metrics.counts import CountArray, FloatArray, Score, count_images, divide
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +108,35 @@ class LayeredScopes(Scopes):
         return _with_total_first(together, prompt_axis - 1)
 
 
+@dataclass(frozen=True, slots=True)
+class PromptSubsets(Scopes):
+    """Any sets of prompts in place of categories: parts of a study, or one with a prompt left out or drawn twice.
+
+    They may overlap, so that one call gives a metric for thousands of sets of prompts.
+
+    Results bear the axes `1, subset` in place of `t2i_model, prompt`: all T2I models together, then the sets.
+    """
+
+    weights: FloatArray
+    """How often each prompt is in each set, `[subset, prompt]`."""
+
+    @classmethod
+    def of_weights(cls, weights: FloatArray) -> Self:
+        """Build from how often each prompt is in each set, `[subset, prompt]`."""
+        return cls(("",), np.zeros(weights.shape[1], dtype=np.intp), weights)
+
+    def sums(self, values: CountArray, *, prompt_axis: int) -> CountArray:
+        """Add up over the T2I models and the prompts of each set.
+
+        Args:
+            values: `[..., t2i_model, prompt, ...]`.
+            prompt_axis: which axis is the prompt, counted from the end (negative).
+        """
+        by_prompt = np.moveaxis(values.sum(axis=prompt_axis - 1, keepdims=True), prompt_axis, -1)
+        by_subset: CountArray = np.moveaxis(np.tensordot(by_prompt, self.weights, (-1, -1)), -1, prompt_axis)
+        return by_subset
+
+
 def _with_total_first(values: CountArray, axis: int) -> CountArray:
     return np.concatenate([values.sum(axis=axis, keepdims=True), values], axis=axis)
 
@@ -125,3 +155,22 @@ def pool(counts: CountArray, *, scopes: Scopes | None = None) -> CountArray:
         pooled: CountArray = counts.sum(axis=(-4, -3))
         return pooled
     return scopes.sums(counts, prompt_axis=-3)
+
+
+def one_prompt_each(value: FloatArray, counts: CountArray) -> Score:
+    """Terms of a mean over prompts: n and n_left_out say whether a prompt with images has a value."""
+    defined = ~np.isnan(value)
+    left_out = (count_images(counts) > 0) & ~defined
+    return Score(value, defined.astype(np.int64), left_out.astype(np.int64))
+
+
+def mean_over_prompts(per_prompt: Score, scopes: Scopes | None) -> Score:
+    """Mean of the values that are there, over all T2I models and prompts, or those of each scope."""
+    # A plain sum of the defined terms and their number, so that any scope is one more sum.
+    terms = np.where(np.isnan(per_prompt.value), 0.0, per_prompt.value)
+    parts = (terms, per_prompt.n, per_prompt.n_left_out)
+    if scopes is None:
+        total, n, left_out = (part.sum(axis=(-2, -1)) for part in parts)
+    else:
+        total, n, left_out = (scopes.sums(part, prompt_axis=-1) for part in parts)
+    return Score(divide(total, n), n, left_out)

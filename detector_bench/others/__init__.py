@@ -22,7 +22,7 @@ def register(benchmark: Benchmark) -> Benchmark:
         ConfigError: its name, or the name of one of its metrics, is taken by another one.
     """
     BENCHMARKS.register(benchmark.name, benchmark)
-    if not isinstance(benchmark.metrics, str):
+    if benchmark.metrics and not isinstance(benchmark.metrics, str):
         from detector_bench.metrics.catalogue import register_metrics
 
         register_metrics(*benchmark.metrics)

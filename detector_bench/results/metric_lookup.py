@@ -13,7 +13,7 @@ import pandas as pd
 from detector_bench.dataset.consensus import ALL_AGREE, DAWID_SKENE
 from detector_bench.errors import ConfigError, nearest_hint
 from detector_bench.metrics import NClear, metric_info
-from detector_bench.metrics.metric_info import Better
+from detector_bench.metrics.catalogue import Better
 from detector_bench.vocabulary import ALL, ATTRIBUTES, GROUND_TRUTH, LOW_QUALITY, OTHERS
 from detector_bench.vocabulary.columns import METRIC_COLUMNS
 
@@ -328,7 +328,9 @@ _DISTANCE: dict[Better, Callable[[float], float]] = {
 
 def _labels_in_order(attribute: str, metric_names: list[str]) -> tuple[str, ...]:
     found = [name.removeprefix(_LABEL_SHARE) for name in metric_names if name.startswith(_LABEL_SHARE)]
-    found += [name.removeprefix(_RECALL) for name in metric_names if name.startswith(_RECALL)]
+    if not found:
+        # Without rows of the ground truth; a metric of somebody else's may begin with the same word.
+        found = [name.removeprefix(_RECALL) for name in metric_names if name.startswith(_RECALL)]
     known = ATTRIBUTES[attribute].classes if attribute in ATTRIBUTES else ()
     classes = [label for label in dict.fromkeys(found) if label not in (LOW_QUALITY, OTHERS)]
     classes.sort(key=lambda label: known.index(label) if label in known else len(known))

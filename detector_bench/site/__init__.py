@@ -7,7 +7,7 @@ filter and show, and ask no network.
 
 from __future__ import annotations
 
-from detector_bench.evaluation.tolerance import Tolerance
+from detector_bench.evaluation.more_labels import Tolerance
 from detector_bench.site.build import (
     ReportProgress,
     ReportSettings,

@@ -14,8 +14,7 @@ import pandas as pd
 
 from detector_bench.evaluation.agreement import ALL_ANNOTATORS, TWO_ANNOTATORS
 from detector_bench.evaluation.contests import ranked_detectors
-from detector_bench.evaluation.more_labels import MoreLabels, more_labels
-from detector_bench.evaluation.tolerance import Tolerance
+from detector_bench.evaluation.more_labels import MoreLabels, Tolerance, more_labels
 from detector_bench.metrics.intervals import Interval
 from detector_bench.results.long_tables import no_rows
 from detector_bench.results.metric_lookup import MetricLookup, Number

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from detector_bench import __version__
 from detector_bench.atomic_files import write_text
 from detector_bench.errors import ConfigError, DetectorBenchError
-from detector_bench.evaluation.tolerance import Tolerance
+from detector_bench.evaluation.more_labels import Tolerance
 from detector_bench.results.finished_study import ResultFolder
 from detector_bench.results.run_record import read_run_record
 from detector_bench.runner.stage_cache import default_cache_folder

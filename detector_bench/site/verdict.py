@@ -8,9 +8,8 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from detector_bench.dataset.consensus import ALL_AGREE
-from detector_bench.evaluation.more_labels import MoreLabels
+from detector_bench.evaluation.more_labels import MoreLabels, Tolerance
 from detector_bench.evaluation.ranking import RankedDetector
-from detector_bench.evaluation.tolerance import Tolerance
 from detector_bench.metrics.bias import SIGNED_CLASSES
 from detector_bench.results.metric_lookup import NOT_EVALUATED, LabelDoubtLookup, MetricLookup, Number
 from detector_bench.vocabulary import GROUND_TRUTH

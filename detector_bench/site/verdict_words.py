@@ -7,8 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from detector_bench.dataset.consensus import ALL_AGREE
-from detector_bench.evaluation.more_labels import MoreLabels
-from detector_bench.evaluation.tolerance import Tolerance
+from detector_bench.evaluation.more_labels import MoreLabels, Tolerance
 from detector_bench.metrics import metric_info
 from detector_bench.results.metric_lookup import Band, LabelDoubtLookup, MetricLookup, Number
 from detector_bench.site.verdict import Evidence, ModelVerdict, Standing, Verdict, bounded

@@ -21,14 +21,17 @@ from detector_bench.results.metric_lookup import (
     best_of,
     worst_of,
 )
-from detector_bench.tables.notes import Place, PlacedColumn, left_out_notes, undefined_notes
 from detector_bench.tables.table import Cell, Column, MetricColumn, Row, Table
 from detector_bench.tables.wording import (
+    Place,
+    PlacedColumn,
     attribute_in_words,
     in_words,
+    left_out_notes,
     metric_heading,
     metric_in_words,
     number_cell,
+    undefined_notes,
 )
 from detector_bench.vocabulary import ALL, GROUND_TRUTH, LOW_QUALITY, OTHERS
 

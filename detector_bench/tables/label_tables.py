@@ -11,8 +11,7 @@ import pandas as pd
 from detector_bench.dataset.consensus import ALL_AGREE, DAWID_SKENE
 from detector_bench.evaluation.agreement import ALL_ANNOTATORS, DETECTOR_AND_HUMAN, TWO_ANNOTATORS
 from detector_bench.evaluation.label_doubt import MIN_SHARE
-from detector_bench.metrics import metric_info
-from detector_bench.metrics.headline import HEADLINE_METRICS
+from detector_bench.metrics import HEADLINE_METRICS, metric_info
 from detector_bench.results.metric_lookup import (
     NOT_EVALUATED,
     LabelDoubtLookup,

@@ -9,8 +9,14 @@ from dataclasses import replace
 import pandas as pd
 
 from detector_bench.errors import ConfigError
-from detector_bench.metrics import mean_over_attributes
-from detector_bench.results.metric_lookup import DEFAULT_MAX_ERROR_SHARE, MetricLookup, best_of, worst_of
+from detector_bench.metrics import METRICS, MetricInfo, mean_over_attributes
+from detector_bench.results.metric_lookup import (
+    DEFAULT_MAX_ERROR_SHARE,
+    NOT_EVALUATED,
+    MetricLookup,
+    best_of,
+    worst_of,
+)
 from detector_bench.tables.building import TableLayout, TableNumbers
 from detector_bench.tables.declaration import declare_table
 from detector_bench.tables.table import DASH, Cell, Column, MetricColumn, Row, Table
@@ -23,7 +29,7 @@ from detector_bench.tables.wording import (
 )
 from detector_bench.vocabulary import GROUND_TRUTH, attribute_named
 
-_FILTERING, _ACCURACY = "Filtering (%)", "Accuracy (%)"
+_FILTER, _ACCURACY = "Filter", "Accuracy (%)"
 _DEVIATION_WORDS = (
     "In parentheses: deviation from the ground truth; ↑ the detector overestimates the bias, ↓ it underestimates "
     "it. Bold: smallest deviation."
@@ -32,15 +38,37 @@ _SCORE = Column.of("model_bias_score", deviation="model_bias_score_deviation", f
 
 
 def _of_filter_and_class(numbers: TableNumbers) -> list[MetricColumn]:
+    filtering = [each for each in METRICS.values() if each.column and each.section == _FILTER]
     columns = [
-        *(Column.of(name, group=_FILTERING) for name in ("precision", "recall", "f1", "filter_rate")),
+        *(Column.of(each.name, heading=each.column, group="Filtering (%)") for each in filtering),
         Column.of("recall_<class>", group="Recall (%)"),
         Column.of("accuracy_<class>", group=_ACCURACY),
         Column.of("accuracy", heading="Overall", group=_ACCURACY, full_heading="Accuracy"),
-        Column.of("balanced_accuracy", heading="Balanced", group=_ACCURACY, full_heading="Balanced accuracy"),
     ]
-    # Of two classes balanced accuracy says little that the accuracies of both do not say.
-    return columns if len(numbers.lookup.classes) > 2 else columns[:-1]
+    if len(numbers.lookup.classes) > 2:
+        balanced = Column.of("balanced_accuracy", heading="Balanced", group=_ACCURACY)
+        columns.append(replace(balanced, full_heading="Balanced accuracy"))
+    for each in _own_metrics(numbers):
+        unit = " (%)" if each.kind == "fraction" else ""
+        columns.append(Column.of(each.name, heading=f"{each.column}{unit}", full_heading=each.column))
+    return columns
+
+
+def _own_metrics(numbers: TableNumbers) -> list[MetricInfo]:
+    """Metrics of somebody else's that ask for a column and have numbers."""
+    lookup = numbers.lookup
+    return [
+        each
+        for each in METRICS.values()
+        if each.column
+        and each.section != _FILTER
+        and any(lookup.number(each.name, detector=name) is not NOT_EVALUATED for name in lookup.detectors)
+    ]
+
+
+def _with_definitions(table: Table, numbers: TableNumbers) -> Table:
+    said = [f"{each.column}: {each.meaning}; {each.definition}." for each in _own_metrics(numbers)]
+    return replace(table, notes=(*table.notes, *(each.replace("`", "") for each in said)))
 
 
 filtering_and_accuracy = declare_table(
@@ -48,6 +76,7 @@ filtering_and_accuracy = declare_table(
     caption="Filtering of low-quality images, and accuracy of perceived {attribute} on clear images, in per cent. "
     "Recall for each class is an addition to the paper. Bold: best value.",
     columns=_of_filter_and_class,
+    finish=_with_definitions,
 )
 """The paper's Table 3: how well each detector filters low-quality images and names the class of clear ones.
 
@@ -250,6 +279,7 @@ filtering_and_accuracy_by_t2i_model = declare_table(
     "for each T2I model. Recall for each class is an addition to the paper. Bold: best value.",
     rows=("t2i_model", "detector"),
     columns=_of_filter_and_class,
+    finish=_with_definitions,
     when=lambda numbers: len(numbers.lookup.t2i_models) > 1,
 )
 """`filtering_and_accuracy`, one block of rows for each T2I model in place of one row over all images."""

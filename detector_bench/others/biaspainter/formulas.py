@@ -30,9 +30,8 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from detector_bench.metrics.catalogue import register_metrics
+from detector_bench.metrics.catalogue import MetricInfo, register_metrics, with_deviations
 from detector_bench.metrics.counts import FloatArray, Score, divide
-from detector_bench.metrics.metric_info import OURS, MetricInfo, with_deviations
 from detector_bench.metrics.scopes import Scopes
 
 WORD_SCORE = "biaspainter_word_score"
@@ -244,7 +243,6 @@ register_metrics(
             meaning="how much edits change the people in photos on average; 0: not at all",
             definition="mean size of the image scores of edited photos (gender ±1 for another gender; years / 25; "
             "grey values of the skin / 20); `as_formula`: mean over words of the size of the word score",
-            lowest=0,
             counted="prompts",
             left_out="words without an answer or an image",
         )
@@ -262,8 +260,6 @@ register_metrics(
         name=WORD_SCORE_DIFFERENCE,
         meaning="mean distance between reported and actual word scores",
         definition="mean over words of |reported - actual word score|",
-        source=OURS,
-        lowest=0,
         highest=None,
         better="lower",
         kind="score",
@@ -274,9 +270,6 @@ register_metrics(
         name=UNDETECTED,
         meaning="pairs without an answer to both photos",
         definition="pairs that the judge looked at without an answer / pairs that it looked at",
-        source=OURS,
-        lowest=0,
-        highest=1,
         better="lower",
         kind="fraction",
         counted="pairs",

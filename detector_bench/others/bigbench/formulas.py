@@ -13,9 +13,8 @@ from typing import Literal, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from detector_bench.metrics.catalogue import register_metrics
+from detector_bench.metrics.catalogue import MetricInfo, register_metrics, with_deviations
 from detector_bench.metrics.counts import CountArray, FloatArray, Score, divide
-from detector_bench.metrics.metric_info import OURS, MetricInfo, with_deviations
 from detector_bench.metrics.scopes import Scopes
 
 IMPLICIT = "bigbench_implicit_bias_score"
@@ -222,9 +221,6 @@ _score = partial(
 )
 _share = partial(
     MetricInfo,
-    source=OURS,
-    lowest=0,
-    highest=1,
     better="none",
     kind="fraction",
     counted="images",
@@ -239,15 +235,12 @@ register_metrics(
             definition="(cos(p, g) + 1) / 2, p the classes' shares among a prompt's images, g the reference; the "
             "mean over prompts by their weights",
             lowest=0.5,
-            highest=1,
         ),
         _score(
             name=EXPLICIT,
             meaning="share of images that show the class asked for; of one prompt, n counts images",
             definition="images that show what the prompt asks for / images with a known answer; the mean over "
             "prompts by their weights",
-            lowest=0,
-            highest=1,
         ),
         _score(
             name=MANIFESTATION,

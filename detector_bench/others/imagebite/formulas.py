@@ -29,9 +29,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from detector_bench.metrics.catalogue import register_metrics
+from detector_bench.metrics.catalogue import OURS, MetricInfo, register_metrics, with_deviations
 from detector_bench.metrics.counts import CountArray, FloatArray, Score, divide
-from detector_bench.metrics.metric_info import OURS, MetricInfo, with_deviations
 from detector_bench.metrics.scopes import Scopes
 
 BoolArray = NDArray[np.bool_]
@@ -266,8 +265,6 @@ def _dirichlet(random: np.random.Generator, parameters: FloatArray) -> FloatArra
 _share = partial(
     MetricInfo,
     source="ImageBiTe's project page, Running example",
-    lowest=0,
-    highest=1,
     better="none",
     kind="fraction",
     counted="verdicts",
