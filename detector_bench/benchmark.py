@@ -79,6 +79,15 @@ class PromptFormat:
     """What `--input` must name beside a file of this format; empty: nothing."""
 
 
+@dataclass(frozen=True, slots=True)
+class CommandGroup:
+    """Commands below a word of their own."""
+
+    about: str
+    commands: Mapping[str, str | Callable[..., Any]]
+    """By name, the function of each, or a target."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Benchmark:
     """A benchmark: its scores, metrics, files, tables, figures, prompts and commands; nothing of it is required.
@@ -108,8 +117,8 @@ class Benchmark:
     prompt_format: PromptFormat | None = None
     prompt_weights: str | Callable[..., Any] | None = None
     """From a list of prompts and a file to the list with weights."""
-    commands: Mapping[str, Any] = field(default_factory=dict)
-    """By name, Typer applications or functions."""
+    commands: Mapping[str, str | Callable[..., Any] | CommandGroup] = field(default_factory=dict)
+    """By name, functions as Typer takes them; `cli.console.command` adds --json, --quiet and --log to one."""
 
     @property
     def defined_as(self) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -155,7 +156,8 @@ def _write_results(
     scored = ScoredStudy.of(study.scores, image_set, predictions, study.intervals) if study.scores else None
     if scored is not None:
         metrics = with_rows(metrics, scored.metrics)
-    (out / NAME).unlink(missing_ok=True)  # a reader who comes while files are exchanged finds half a folder
+    with suppress(NotADirectoryError):  # which writing tells in a better sentence
+        (out / NAME).unlink(missing_ok=True)  # a reader who comes while files are exchanged finds half a folder
     with ThreadPoolExecutor(1) as beside:
         writing = beside.submit(write_long_table, "metrics", metrics, out)
         files = write_long_table("confusion", confusion, out) | write_long_table("label_doubt", doubt, out)

@@ -12,14 +12,14 @@ from biaspainter_parts import judgements, predictions, write
 from result_folders import write_result_folder
 from typer.testing import CliRunner, Result
 
+from detector_bench.cli.app import app
 from detector_bench.errors import ConfigError
 from detector_bench.evaluation.intervals import Intervals
-from detector_bench.others.biaspainter.command import app
 from detector_bench.others.biaspainter.score_system import BiasPainterScores
 
 
 def run(*arguments: object) -> Result:
-    result = CliRunner().invoke(app, [str(argument) for argument in arguments], env={"COLUMNS": "160"})
+    result = CliRunner().invoke(app, ["biaspainter", *map(str, arguments)], env={"COLUMNS": "160"})
     if result.exception is not None and not isinstance(result.exception, SystemExit):
         raise result.exception
     return result

@@ -11,8 +11,8 @@ import pytest
 from small_parts import write_csv
 from typer.testing import CliRunner
 
+from detector_bench.cli.app import app
 from detector_bench.errors import ConfigError, DataError
-from detector_bench.others.bigbench.command import app
 from detector_bench.others.bigbench.entry import equal_references, read_references
 from detector_bench.others.bigbench.own_files import (
     NAME_COLUMNS,
@@ -106,7 +106,7 @@ def test_ids_are_those_that_the_prompt_list_gives(shared: Path) -> None:
 
 def test_converted_tables_say_the_same(shared: Path, tmp_path: Path) -> None:
     folder = shared / "data" / "bigbench"
-    result = CliRunner().invoke(app, ["convert", str(folder), "--out", str(tmp_path)])
+    result = CliRunner().invoke(app, ["bigbench", "convert", str(folder), "--out", str(tmp_path)])
     assert result.exit_code == 0
     assert "225 prompts with reference shares, 225 with a weight, 224 with a category; 36 pairs" in result.output
     released, own = read_references(folder), read_references(tmp_path)
@@ -388,11 +388,11 @@ def test_folders_and_files_that_do_not_go_together_are_refused(tmp_path: Path) -
 
 def test_check_lists_what_is_mended_and_fails_on_what_is_not(tmp_path: Path) -> None:
     folder = _json(tmp_path, oc_gt={"a photo of one Poet": {"age": {"0-30": 0.6, "30-60": 0.5, "60+": -0.1}}})
-    result = CliRunner().invoke(app, ["check", str(folder)])
+    result = CliRunner().invoke(app, ["bigbench", "check", str(folder)])
     assert result.exit_code == 0
     assert "the share of '60+' is negative, -0.1: 0 instead" in " ".join(result.output.split())
     assert "1 prompts with reference shares" in result.output
     _json(tmp_path, oc_gt={"a photo of one Poet": {"age": {"0-30": 0.6, "30-60": 0.5, "60+": 0.1}}})
-    result = CliRunner().invoke(app, ["check", str(folder)])
+    result = CliRunner().invoke(app, ["bigbench", "check", str(folder)])
     assert result.exit_code == 1
     assert isinstance(result.exception, DataError)

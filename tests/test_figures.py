@@ -19,7 +19,7 @@ from result_folders import write_result_folder
 from synthetic_study import DETECTORS, write_study
 from typer.testing import CliRunner
 
-from detector_bench.cli.figures import figures as figures_command
+from detector_bench.cli.publishing import figures as figures_command
 from detector_bench.errors import ConfigError, DetectorBenchError
 from detector_bench.evaluation.out_of_sample import threshold_choices
 from detector_bench.evaluation.sweeps import even_thresholds, sweep_counts

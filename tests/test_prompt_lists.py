@@ -456,7 +456,8 @@ def test_command_replaces_nothing_unless_asked(tmp_path: Path) -> None:
     assert isinstance(result.exception, ConfigError)
     assert "--overwrite" in str(result.exception)
     assert out.read_text() == "mine"
-    assert isinstance(invoke("lyu2025", "--out", tmp_path, "--overwrite").exception, ConfigError)
+    assert invoke("lyu2025", "--out", tmp_path, "--overwrite").exception is None
+    assert out.read_text().startswith("prompt_id,category,word,prompt"), "a folder gets a prompts.csv"
     assert invoke("lyu2025", "--out", out, "--overwrite").exit_code == 0
     assert out.read_bytes() == resource("labels/lyu2025/prompts.csv").read_bytes()
 

@@ -7,14 +7,13 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-import typer
 from stored_study import Picture, Said, filtered, kept, write_pictures, write_predictions
 from typer.testing import CliRunner
 
+from detector_bench.cli.app import app
 from detector_bench.dataset import ImageSet
 from detector_bench.errors import ConfigError
 from detector_bench.evaluation import evaluate, read_predictions
-from detector_bench.others.lyu2025.command import reproduce as reproduce_command
 from detector_bench.others.lyu2025.findings import (
     Finding,
     Match,
@@ -121,15 +120,11 @@ def test_words_and_table() -> None:
 
 
 def test_command() -> None:
-    app = typer.Typer()
-    app.command()(reproduce_command)
-    answer = CliRunner().invoke(app, ["lyu2025", "--only-differences"])
+    answer = CliRunner().invoke(app, ["reproduce", "lyu2025", "--only-differences"])
     assert answer.exit_code == 0, answer.output
     assert "published 269, recomputed 263" in answer.output
     assert answer.output.count("\n- ") == len(DIFFERENT)
-    assert CliRunner().invoke(app, ["lyu2024"]).exit_code == 2
-    alone = CliRunner().invoke(app, ["lyu2025", "--predictions", "somewhere"])
-    assert isinstance(alone.exception, ConfigError)
+    assert CliRunner().invoke(app, ["reproduce", "lyu2024"]).exit_code == 2
 
 
 # A study with the paper's prompts and T2I models, three images for each prompt: two women and a man of
@@ -215,9 +210,11 @@ def test_cells_of_a_study(
 
 
 def test_command_with_a_study(folder: Path, tmp_path: Path) -> None:
-    app = typer.Typer()
-    app.command()(reproduce_command)
-    arguments = ["lyu2025", "--study", str(folder / "study.yaml"), "--predictions", str(folder / "results")]
+    evaluated = CliRunner().invoke(
+        app, ["evaluate", str(folder / "results"), "--study", str(folder / "study.yaml")]
+    )
+    assert evaluated.exit_code == 0, evaluated.output
+    arguments = ["reproduce", "lyu2025", str(folder / "results")]
     arguments += ["--only-differences", "--n-clear", "human", "--out", str(tmp_path)]
     answer = CliRunner().invoke(app, arguments)
     assert answer.exit_code == 0, answer.output

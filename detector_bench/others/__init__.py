@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
-from detector_bench.benchmark import BENCHMARKS, Benchmark, BenchmarkFigure, BuiltinList, PromptFormat, ScoreInfo
+from detector_bench.benchmark import (
+    BENCHMARKS,
+    Benchmark,
+    BenchmarkFigure,
+    BuiltinList,
+    CommandGroup,
+    PromptFormat,
+    ScoreInfo,
+)
 
-__all__ = ["Benchmark", "BenchmarkFigure", "BuiltinList", "PromptFormat", "ScoreInfo", "register"]
+__all__ = ["Benchmark", "BenchmarkFigure", "BuiltinList", "CommandGroup", "PromptFormat", "ScoreInfo", "register"]
 
 
 def register(benchmark: Benchmark) -> Benchmark:

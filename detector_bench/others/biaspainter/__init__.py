@@ -5,7 +5,7 @@ What BiasPainter calls race is skin tone, the brightness of facial skin. It is n
 
 from __future__ import annotations
 
-from detector_bench.others import Benchmark, BenchmarkFigure, BuiltinList, ScoreInfo, register
+from detector_bench.others import Benchmark, BenchmarkFigure, BuiltinList, CommandGroup, ScoreInfo, register
 
 BENCHMARK = register(
     Benchmark(
@@ -35,6 +35,13 @@ BENCHMARK = register(
                 "labels/biaspainter/templates.csv",
             )
         },
-        commands={"biaspainter": ".command:app"},
+        commands={
+            "biaspainter": CommandGroup(
+                "BiasPainter: what editing a photo does to gender, age and skin tone. What it calls race is skin "
+                "tone, which is not race. The scores of a study come with `scores: [{system: biaspainter}]` in "
+                "its study file.",
+                {name: f".command:{name}" for name in ("sheets", "sample", "validity", "mitigation")},
+            )
+        },
     )
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from detector_bench.others import Benchmark, PromptFormat, ScoreInfo, register
+from detector_bench.others import Benchmark, CommandGroup, PromptFormat, ScoreInfo, register
 
 BENCHMARK = register(
     Benchmark(
@@ -41,6 +41,11 @@ BENCHMARK = register(
             options=("explicit",),
         ),
         prompt_weights=".entry:with_weights",
-        commands={"bigbench": ".command:app"},
+        commands={
+            "bigbench": CommandGroup(
+                "BIGbench's reference files: check them, write them as tables.",
+                {name: f".command:{name}" for name in ("check", "convert")},
+            )
+        },
     )
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from detector_bench.others import Benchmark, BuiltinList, PromptFormat, ScoreInfo, register
+from detector_bench.others import Benchmark, BuiltinList, CommandGroup, PromptFormat, ScoreInfo, register
 
 BENCHMARK = register(
     Benchmark(
@@ -41,6 +41,6 @@ BENCHMARK = register(
             options=("templates", "input"),
             input="the JSON file that they are filled from",
         ),
-        commands={"imagebite": ".command:app"},
+        commands={"imagebite": CommandGroup("ImageBiTe's requirements.", {"check": ".command:check"})},
     )
 )

@@ -14,7 +14,7 @@ mivolo, fairface and clip_enhance, or some of them.
 
 from __future__ import annotations
 
-from detector_bench.others import Benchmark, BuiltinList, register
+from detector_bench.others import Benchmark, BuiltinList, CommandGroup, register
 
 BENCHMARK = register(
     Benchmark(
@@ -27,6 +27,11 @@ BENCHMARK = register(
                 "labels/lyu2025/templates.csv",
             )
         },
-        commands={"reproduce": ".command:reproduce"},
+        commands={
+            "reproduce": CommandGroup(
+                "Recompute a paper's numbers, and print them beside the published ones.",
+                {"lyu2025": ".command:lyu2025"},
+            )
+        },
     )
 )
