@@ -23,7 +23,13 @@ from detector_bench.others.study_scores import AnyScoreSystem
 from detector_bench.perception.stage import with_inputs
 from detector_bench.results.finished_study import STUDY_FILE
 from detector_bench.results.manifest import EvaluationSettings
-from detector_bench.study_file import DetectorEntry, full_entry, resolve_detector, with_texts_replaced
+from detector_bench.study_file import (
+    DetectorEntry,
+    full_entry,
+    resolve_detector,
+    with_named_parts,
+    with_texts_replaced,
+)
 from detector_bench.tables import TableStyle
 from detector_bench.vocabulary import ATTRIBUTES, attributes_of, write_attributes
 from detector_bench.weights import WeightsLocator
@@ -96,7 +102,9 @@ class StudyConfiguration(BaseModel):
         """Take what a study file may list: a registered name, or a mapping with the parameters beside `kind`."""
         if not isinstance(entries, list | tuple):
             return entries
-        return [full_entry(entry, place=f"detectors.{number}") for number, entry in enumerate(entries)]
+        return with_named_parts(
+            [full_entry(entry, place=f"detectors.{number}") for number, entry in enumerate(entries)]
+        )
 
     @field_validator("attributes")
     @classmethod

@@ -18,7 +18,7 @@ from detector_bench.dataset import ImageSet, check, import_folder
 from detector_bench.detectors.vlm_judge import default_question
 from detector_bench.errors import ConfigError, DataError
 from detector_bench.labelling import DeskSettings, LabelStore
-from detector_bench.others.imagebite.settings import ImageBiTe
+from detector_bench.others.imagebite.score_system import ImageBiTe
 from detector_bench.site import ReportSettings
 from detector_bench.study import Results, Study
 from detector_bench.vocabulary import ATTRIBUTES, attributes_of, read_attributes, write_attributes
