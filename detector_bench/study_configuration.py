@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError,
 from detector_bench.atomic_files import write_text
 from detector_bench.dataset import ImageSet
 from detector_bench.dataset.decoding import DEFAULT_MAX_PIXELS
+from detector_bench.declarations import read_mapping
 from detector_bench.detectors.base import Detector, build_detector
 from detector_bench.errors import ConfigError, DetectorBenchError, config_error_from, nearest_hint
 from detector_bench.evaluation.intervals import Intervals
@@ -33,7 +34,6 @@ from detector_bench.study_file import (
 from detector_bench.tables import TableStyle
 from detector_bench.vocabulary import ATTRIBUTES, attributes_of, write_attributes
 from detector_bench.weights import WeightsLocator
-from detector_bench.yaml_files import read_mapping
 
 
 class StudyConfiguration(BaseModel):

@@ -8,9 +8,9 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
+from detector_bench.declarations import read_mapping
 from detector_bench.errors import ConfigError
 from detector_bench.vocabulary import GROUND_TRUTH
-from detector_bench.yaml_files import read_mapping
 
 _DEEPEST_EXTENDS = 5
 _NAME = r"^[A-Za-z0-9][A-Za-z0-9._+-]*$"

@@ -14,8 +14,8 @@ import detector_bench
 PACKAGE = Path(detector_bench.__file__).parent
 
 ORDER = (
-    ("declarations", "errors"),
-    ("atomic_files", "installation", "registry", "yaml_files"),
+    ("errors",),
+    ("atomic_files", "declarations", "installation", "registry"),
     ("benchmark", "plugins", "quickstart"),
     ("vocabulary",),
     ("dataset", "weights"),
@@ -40,7 +40,7 @@ ORDER = (
 """The rooms and single modules of the package, the lowest first; those of one line do not know each other."""
 
 ONLY = {
-    "vocabulary": {"declarations", "errors", "atomic_files", "yaml_files"},
+    "vocabulary": {"declarations", "errors", "atomic_files"},
     "metrics": {"errors", "registry", "benchmark", "plugins", "vocabulary"},
     "labelling": {"declarations", "errors", "atomic_files", "installation", "vocabulary", "dataset", "metrics"},
     "prompt_lists": {"errors", "atomic_files", "installation", "benchmark", "vocabulary", "dataset", "metrics"},

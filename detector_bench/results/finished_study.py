@@ -14,6 +14,7 @@ import pandas as pd
 import pyarrow as pa
 
 from detector_bench.dataset import ImageSet
+from detector_bench.declarations import read_mapping
 from detector_bench.errors import ConfigError, DetectorBenchError, nearest_hint
 from detector_bench.evaluation.causes import PREDICTION_COLUMNS
 from detector_bench.evaluation.counting import Counts, count_verdicts
@@ -39,7 +40,6 @@ from detector_bench.results.metric_lookup import (
 )
 from detector_bench.runner.prediction_store import read_predictions
 from detector_bench.vocabulary import ALL, GROUND_TRUTH, attributes_of
-from detector_bench.yaml_files import read_mapping
 
 STUDY_FILE = "study.yaml"
 

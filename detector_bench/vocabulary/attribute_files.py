@@ -9,9 +9,9 @@ import yaml
 from pydantic import ValidationError
 
 from detector_bench.atomic_files import write_text
+from detector_bench.declarations import read_mapping
 from detector_bench.errors import ConfigError, config_error_from, nearest_hint
 from detector_bench.vocabulary.attributes import Attribute
-from detector_bench.yaml_files import read_mapping
 
 ATTRIBUTE_FOLDER = "attributes"
 """Where an image set has its own attributes, a YAML file each, and where a result folder keeps a copy."""

@@ -9,10 +9,10 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, PlainSerializer, ValidationError
 
+from detector_bench.declarations import read_mapping
 from detector_bench.errors import ConfigError, nearest_hint
 from detector_bench.vocabulary import ATTRIBUTES, Attribute
 from detector_bench.vocabulary.taxonomy import Mapping, SharesByClass, Taxonomy
-from detector_bench.yaml_files import read_mapping
 
 __all__ = [
     "MAPPINGS",
