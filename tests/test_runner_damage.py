@@ -164,9 +164,11 @@ def test_no_row_names_a_folder_of_this_machine(finished: Path) -> None:
     assert all("\n" not in reason and len(reason) < 300 for reason in reasons)
 
 
-def test_the_counts_are_in_the_run_record(finished: Path) -> None:
-    record = json.loads((finished / "out" / "run.json").read_text())
-    counts = {name: found["counts"]["gender"] for name, found in record["detectors"].items()}
+def test_the_counts_are_in_the_records(finished: Path) -> None:
+    record, evaluated = (
+        json.loads((finished / "out" / name).read_text()) for name in ("run.json", "results.json")
+    )
+    counts = {name: found["gender"] for name, found in evaluated["counts"].items()}
     assert counts == {
         "test-colour": {"clear": 6, "filtered": 3, "error": len(DAMAGE)},
         "test-brightness": {"clear": 9, "filtered": 0, "error": len(DAMAGE)},
