@@ -13,8 +13,7 @@ from detector_bench.atomic_files import remove, replacing
 from detector_bench.dataset import ImageSet
 from detector_bench.errors import IncompletePredictionsError
 from detector_bench.evaluation import evaluate_with_confusion, label_doubt
-from detector_bench.others.study_scores import ScoredStudy, with_rows
-from detector_bench.others.study_tables import score_tables
+from detector_bench.others.study_scores import ScoredStudy, TableSources, score_tables, with_rows
 from detector_bench.results.finished_study import ResultFolder
 from detector_bench.results.long_tables import COLUMNS_NEEDED, MOST_IMAGES, further_tables, write_long_table
 from detector_bench.results.manifest import NAME, EvaluationSettings, Manifest
@@ -175,22 +174,24 @@ def _write_results(
         )
         if scored is not None:
             tables |= score_tables(
-                metrics,
-                verdicts=scored.verdicts,
-                notes=scored.notes,
-                prompts=image_set.prompts,
-                max_error_share=study.max_error_share,
-                intervals=tables_with_intervals,
+                TableSources(
+                    metrics=metrics,
+                    prompts=image_set.prompts,
+                    files=scored.files,
+                    notes=scored.notes,
+                    max_error_share=study.max_error_share,
+                    intervals=tables_with_intervals,
+                )
             )
     files |= writing.result()
     tables = {
         name: study.table_style.applied(table, display_names=study.display_names) for name, table in tables.items()
     }
     write_tables(tables, out / "tables")
-    if scored is not None and scored.verdicts is not None:
-        with replacing(out / "imagebite_verdicts.csv") as temporary:
-            scored.verdicts.to_csv(temporary, index=False, lineterminator="\n")
-        files["imagebite_verdicts.csv"] = len(scored.verdicts)
+    for name, table in {} if scored is None else scored.files.items():
+        with replacing(out / name) as temporary:
+            table.to_csv(temporary, index=False, lineterminator="\n")
+        files[name] = len(table)
     study.write(out)
     Manifest(
         study=study.name,

@@ -165,14 +165,13 @@ def test_no_row_names_a_folder_of_this_machine(finished: Path) -> None:
 
 
 def test_the_counts_are_in_the_records(finished: Path) -> None:
-    record, evaluated = (
-        json.loads((finished / "out" / name).read_text()) for name in ("run.json", "results.json")
-    )
-    counts = {name: found["gender"] for name, found in evaluated["counts"].items()}
+    counted = json.loads((finished / "out" / "results.json").read_text())["counts"]
+    counts = {name: found["gender"] for name, found in counted.items()}
     assert counts == {
         "test-colour": {"clear": 6, "filtered": 3, "error": len(DAMAGE)},
         "test-brightness": {"clear": 9, "filtered": 0, "error": len(DAMAGE)},
     }
+    record = json.loads((finished / "out" / "run.json").read_text())
     assert record["sessions"][0]["images_judged"] == SOUND + len(DAMAGE)
     # Every decodable image went through the stage, and no other one.
     assert set(record["sessions"][0]["images_per_stage"].values()) == {SOUND}

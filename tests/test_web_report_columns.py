@@ -34,6 +34,7 @@ from detector_bench.site.image_columns import (
     write_data,
 )
 from detector_bench.site.report_study import ReportStudy
+from detector_bench.study import Results
 
 
 def decoded(column: dict[str, Any]) -> list[float]:
@@ -47,9 +48,14 @@ def words_of(column: dict[str, Any]) -> list[str | None]:
     return [words[int(code)] if code < len(words) else None for code in decoded(column["codes"])]
 
 
+def opened(folder: Path) -> ReportStudy:
+    results = Results.open(folder)
+    return ReportStudy.of(results.reader, results.study)
+
+
 @pytest.fixture(scope="module")
 def study(tmp_path_factory: pytest.TempPathFactory) -> ReportStudy:
-    return ReportStudy.load(write_study(tmp_path_factory.mktemp("columns"), raw="he said", intervals="none"))
+    return opened(write_study(tmp_path_factory.mktemp("columns"), raw="he said", intervals="none"))
 
 
 @pytest.fixture(scope="module")
@@ -162,7 +168,7 @@ def test_an_image_without_a_prediction_was_not_run(tmp_path: Path) -> None:
     results = write_study(tmp_path, intervals="none")
     table = pa.parquet.read_table(results / "predictions" / "poor" / "predictions.parquet")
     pa.parquet.write_table(table.slice(1), results / "predictions" / "poor" / "predictions.parquet")
-    part = ReportStudy.load(results).parts[0]
+    part = opened(results).parts[0]
     assert part.judged is not None
     assert list(part.judged.verdicts[1].verdict[:2]) == [4, 1]
 
@@ -254,7 +260,7 @@ def test_names_that_are_words_of_the_language_are_plain_names(tmp_path: Path) ->
     shown = [
         Shown(f"i{number}", "__proto__", "constructor", ("male", "male"), "male", "male") for number in range(2)
     ]
-    part = ReportStudy.load(write_study(tmp_path, images=shown, intervals="none"))
+    part = opened(write_study(tmp_path, images=shown, intervals="none"))
     assert part.image_set is not None
     columns = image_columns(part.image_set)
     assert words_of(columns["t2i_model"]) == ["__proto__", "__proto__"]
