@@ -44,6 +44,18 @@ def _sync_folder(folder: Path) -> None:
             os.close(descriptor)
 
 
+def remove(path: Path) -> None:
+    """Remove a file, if it is there.
+
+    Raises:
+        DetectorBenchError: the disk is read-only or the like.
+    """
+    try:
+        path.unlink(missing_ok=True)
+    except OSError as error:
+        raise DetectorBenchError(f"cannot write {str(path)!r}: {error}") from error
+
+
 def write_text(path: Path, text: str) -> None:
     """Write a UTF-8 file with line feeds, whole or not at all; see `replacing`."""
     with replacing(path) as temporary:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pandas as pd
 import pyarrow as pa
 
-from detector_bench.atomic_files import replacing
+from detector_bench.atomic_files import remove, replacing
 from detector_bench.dataset import ImageSet
 from detector_bench.errors import IncompletePredictionsError
 from detector_bench.evaluation import evaluate_with_confusion, label_doubt
@@ -156,8 +155,7 @@ def _write_results(
     scored = ScoredStudy.of(study.scores, image_set, predictions, study.intervals) if study.scores else None
     if scored is not None:
         metrics = with_rows(metrics, scored.metrics)
-    with suppress(NotADirectoryError):  # which writing tells in a better sentence
-        (out / NAME).unlink(missing_ok=True)  # a reader who comes while files are exchanged finds half a folder
+    remove(out / NAME)  # a reader who comes while files are exchanged finds half a folder
     with ThreadPoolExecutor(1) as beside:
         writing = beside.submit(write_long_table, "metrics", metrics, out)
         files = write_long_table("confusion", confusion, out) | write_long_table("label_doubt", doubt, out)

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 
-from detector_bench.atomic_files import replacing
+from detector_bench.atomic_files import remove, replacing
 from detector_bench.dataset import ImageSet
 from detector_bench.evaluation.agreement import AGREEMENT_COLUMNS, agreement
 from detector_bench.evaluation.causes import (
@@ -95,7 +95,7 @@ def write_long_table(name: str, rows: pd.DataFrame, folder: Path) -> dict[str, i
     endings = ("parquet", "csv") if name == "metrics" else ("csv",)
     if rows.empty:
         for ending in endings:
-            (folder / f"{name}.{ending}").unlink(missing_ok=True)
+            remove(folder / f"{name}.{ending}")
         return {}
     table = pa.Table.from_pandas(rows[list(LONG_TABLES[name])], preserve_index=False).replace_schema_metadata(None)
     for ending in endings:
