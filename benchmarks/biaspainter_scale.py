@@ -17,7 +17,7 @@ from measuring import machine, spread
 
 from detector_bench.evaluation.intervals import Intervals
 from detector_bench.metrics import Scopes
-from detector_bench.others.biaspainter.settings import BiasPainterScores
+from detector_bench.others.biaspainter.score_system import BiasPainterScores
 from detector_bench.others.judgements import NO_CELL, NO_VERDICT, UNJUDGED, Judgements
 from detector_bench.vocabulary import GROUND_TRUTH
 

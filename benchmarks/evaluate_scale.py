@@ -96,8 +96,7 @@ def write_study(folder: Path) -> Path:
 
 def measure(folder: Path) -> tuple[float, float, float]:
     """Seconds, processor seconds and peak memory in bytes of one `detector-bench evaluate`, from start to exit."""
-    arguments = ["evaluate", str(folder / "study.yaml"), "--predictions", str(folder / "predictions")]
-    command = [sys.executable, "-m", "detector_bench", *arguments, "--out", str(folder / "out")]
+    command = [sys.executable, "-m", "detector_bench", "evaluate", str(folder), "--out", str(folder / "out")]
     began = time.perf_counter()
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
     _, status, usage = os.wait4(process.pid, 0)

@@ -20,7 +20,7 @@ from measuring import REPOSITORY, machine, spread
 sys.path.insert(0, str(REPOSITORY / "tests"))
 
 _DRAW = (
-    "import sys; from pathlib import Path; from detector_bench.cli.figures import figures; "
+    "import sys; from pathlib import Path; from detector_bench.cli.publishing import figures; "
     "figures(Path(sys.argv[1]), out=Path(sys.argv[2]))"
 )
 

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from detector_bench.results.provenance import environment
+from detector_bench.results.run_record import environment
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 

@@ -23,9 +23,9 @@ from numpy.typing import NDArray
 from detector_bench.evaluation.intervals import Intervals
 from detector_bench.installation import resource
 from detector_bench.metrics import Scopes
-from detector_bench.others.biaspainter.settings import BiasPainterScores
-from detector_bench.others.bigbench.settings import BigBench
-from detector_bench.others.imagebite.settings import ImageBiTe
+from detector_bench.others.biaspainter.score_system import BiasPainterScores
+from detector_bench.others.bigbench.score_system import BigBench
+from detector_bench.others.imagebite.score_system import ImageBiTe
 from detector_bench.others.judgements import NO_CELL, UNJUDGED, Judgements
 from detector_bench.vocabulary import ALL, GROUND_TRUTH
 

@@ -122,7 +122,8 @@ def _known_names(model: type[BaseModel], path: Iterable[int | str]) -> list[str]
 
 def _models_in(annotation: Any) -> list[Any]:
     if _is_model(annotation):
-        return [annotation]
+        # What a registry chose by a name, such as a score system, derives from the model of the field.
+        return [annotation, *annotation.__subclasses__()]
     return [found for part in get_args(annotation) for found in _models_in(part)]
 
 

@@ -24,6 +24,8 @@ from detector_bench.errors import ConfigError, DetectorBenchError
 PLUGIN_PREFIX = "detector_bench_plugin_"
 """What the names of plugin files' modules begin with."""
 
+_LOADED: dict[Path, None] = {}
+
 
 def load_plugins(files: Sequence[Path]) -> None:
     """Execute each file as a module.
@@ -32,6 +34,7 @@ def load_plugins(files: Sequence[Path]) -> None:
         ConfigError: the file is missing, or it fails; where, why, and what to do, in one line.
     """
     for file in files:
+        _LOADED[file.resolve()] = None
         name = module_name(file)
         loader = SourceFileLoader(name, str(file))
         spec = spec_from_loader(name, loader)
@@ -49,6 +52,11 @@ def load_plugins(files: Sequence[Path]) -> None:
                 f"--plugin {_place(error, file)}: {_in_one_line(error, file)}; mend it, or install what it needs, "
                 "and run the same command again: what is stored stays as it is"
             ) from error
+
+
+def loaded_plugins() -> list[Path]:
+    """The files that this process has loaded, in order: what a process that it starts has to load, too."""
+    return list(_LOADED)
 
 
 def module_name(file: Path) -> str:

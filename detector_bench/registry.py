@@ -151,6 +151,7 @@ def _same_definition(taken: object, entry: object) -> bool:
 
 def _definition(entry: object) -> tuple[str, str]:
     """Module and attribute that a thing is defined as, or that a target points to."""
+    entry = getattr(entry, "defined_as", entry)
     if isinstance(entry, str | EntryPoint):
         module, _, attribute = (entry if isinstance(entry, str) else entry.value).partition(":")
         return module.strip(), attribute.partition("[")[0].strip()

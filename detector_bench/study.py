@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -158,6 +158,22 @@ class Results:
         """
         reader = ResultFolder.open(folder, image_set=image_set)
         return cls(reader, Study.from_yaml(reader.path / STUDY_FILE, image_set=image_set))
+
+    def with_n_clear(self, n_clear: str) -> Self:
+        """The same study, asked with another denominator of detectors' prompt bias scores.
+
+        Causes, ranks and comparisons are then computed from the stored predictions; the metric table stays as it
+        was evaluated.
+
+        Raises:
+            ConfigError: neither "detector" nor "human".
+        """
+        study = self.study.with_n_clear(n_clear)
+        return (
+            self
+            if study.n_clear == self.reader.settings.n_clear
+            else replace(self, reader=self.reader.asked_anew(n_clear=study.n_clear), study=study)
+        )
 
     @property
     def folder(self) -> Path:

@@ -28,6 +28,7 @@ from detector_bench.study_file import (
     full_entry,
     read_mapping,
     resolve_detector,
+    with_named_parts,
     with_texts_replaced,
 )
 from detector_bench.tables import TableStyle
@@ -92,7 +93,9 @@ class StudyConfiguration(BaseModel):
         """Take what a study file may list: a registered name, or a mapping with the parameters beside `kind`."""
         if not isinstance(entries, list | tuple):
             return entries
-        return [full_entry(entry, place=f"detectors.{number}") for number, entry in enumerate(entries)]
+        return with_named_parts(
+            [full_entry(entry, place=f"detectors.{number}") for number, entry in enumerate(entries)]
+        )
 
     @field_validator("attributes")
     @classmethod

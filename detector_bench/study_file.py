@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -135,6 +135,22 @@ class DetectorEntry(BaseModel):
         if name == GROUND_TRUTH:
             raise ValueError(f"{GROUND_TRUTH!r} is reserved for the human labels")
         return name
+
+
+def with_named_parts(entries: Sequence[Any]) -> list[Any]:
+    """Full entries of a study, in which a composite's part may be the name of another detector of the study."""
+    full = [entry.model_dump() if isinstance(entry, DetectorEntry) else entry for entry in entries]
+    named = {each["name"]: {"kind": each["kind"], **each["parameters"]} for each in full}
+    for entry in full:
+        parts = entry["parameters"].get("parts")
+        if entry["kind"] == "composite" and isinstance(parts, Mapping):
+            others = {name: each for name, each in named.items() if name != entry["name"]}
+            replaced = {
+                attribute: others.get(part, part) if isinstance(part, str) else part
+                for attribute, part in parts.items()
+            }
+            entry["parameters"] = {**entry["parameters"], "parts": replaced}
+    return full
 
 
 def full_entry(entry: Any, *, place: str) -> Any:

@@ -8,9 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
+from detector_bench.dataset import ImageSet
 from detector_bench.errors import ConfigError, DetectorBenchError, nearest_hint
 from detector_bench.evaluation.agreement import DEFAULT_MIN_SHARED
 from detector_bench.evaluation.agreement import agreement as measure_agreement
@@ -34,7 +37,7 @@ from detector_bench.evaluation.sweeps import (
     sweep_table,
 )
 from detector_bench.results.finished_study import FinishedStudy
-from detector_bench.results.further_tables import further_tables
+from detector_bench.results.long_tables import further_tables
 from detector_bench.tables import Table, in_style_of, to_html
 from detector_bench.tables.comparison_tables import (
     chosen_thresholds,
@@ -69,14 +72,14 @@ class ResultTables:
     @classmethod
     def of(
         cls,
-        part: FinishedStudy,
+        study: Mapping[str, Any],
         *tables: Table,
         numbers: Mapping[str, pd.DataFrame],
         notes: tuple[str, ...] = (),
     ) -> ResultTables:
-        """Put tables together, each under its name and in the study's style."""
+        """Put tables together, each under its name and in the style of a study file."""
         whole = {name: rows.reset_index(drop=True) for name, rows in numbers.items()}
-        return cls({table.name: in_style_of(part.results.study, table) for table in tables}, whole, notes)
+        return cls({table.name: in_style_of(study, table) for table in tables}, whole, notes)
 
     def to_pandas(self, name: str | None = None) -> pd.DataFrame:
         """One of the tables as numbers at full precision, see `Table.to_pandas`.
@@ -130,7 +133,7 @@ def compare(part: FinishedStudy, first: str, second: str | None, *, asked: Inter
         numbers["comparisons"].append(rows)
         numbers["images_judged_rightly"].append(images)
     joined = {name: pd.concat(each, ignore_index=True) for name, each in numbers.items()}
-    return ResultTables.of(part, *tables.values(), numbers=joined)
+    return ResultTables.of(part.results.study, *tables.values(), numbers=joined)
 
 
 def rank(part: FinishedStudy, by: Sequence[str] | None, *, asked: Intervals | None) -> ResultTables:
@@ -162,7 +165,7 @@ def rank(part: FinishedStudy, by: Sequence[str] | None, *, asked: Intervals | No
         )
         for metric, of_metric in rows.groupby("metric", sort=False)
     ]
-    return ResultTables.of(part, *tables, numbers={"ranks": rows})
+    return ResultTables.of(part.results.study, *tables, numbers={"ranks": rows})
 
 
 def causes(part: FinishedStudy, *, resamples: int | None) -> ResultTables:
@@ -178,7 +181,7 @@ def causes(part: FinishedStudy, *, resamples: int | None) -> ResultTables:
         numbers, _ = further_tables(part.image_set, part.predictions, settings, names=names)
     error, gaps, outcomes = (numbers[name] for name in names)
     return ResultTables.of(
-        part,
+        part.results.study,
         bias_error_causes(error, attribute=part.attribute, gaps=gaps, max_error_share=part.max_error_share),
         filter_errors(outcomes, attribute=part.attribute),
         numbers=numbers,
@@ -206,7 +209,7 @@ def sweep(part: FinishedStudy, detector: str, *, first: float | None, last: floa
     shown = nearest_thresholds(swept.thresholds.tolist(), always=chosen.dropna())
     images = "1 image" if swept.without_score == 1 else f"{swept.without_score:,} images"
     return ResultTables.of(
-        part,
+        part.results.study,
         threshold_sweep(numbers, choices, thresholds=shown),
         chosen_thresholds(choices, level=intervals.level),
         numbers={"sweep": numbers, "sweep_chosen": choices},
@@ -220,8 +223,33 @@ def agreement(part: FinishedStudy, *, min_shared: int = DEFAULT_MIN_SHARED) -> R
         rows = part.rows("agreement")
     else:
         rows = measure_agreement(part.image_set, part.predictions, attribute=part.attribute, min_shared=min_shared)
-    tables = [build(rows, attribute=part.attribute) for build in (annotator_agreement, pair_agreement)]
-    return ResultTables.of(part, *tables, numbers={"agreement": rows})
+    return _of_agreement(rows, part.results.study, attribute=part.attribute, min_shared=min_shared)
+
+
+def annotators_agreement(
+    image_set: Path | str, *, attribute: str | None = None, min_shared: int = DEFAULT_MIN_SHARED
+) -> ResultTables:
+    """How far annotators of an image set agree, before any detector has run; see `Results.agreement`.
+
+    Args:
+        image_set: its folder; images without labels may be among its images.
+        attribute: None: gender.
+        min_shared: pairs with fewer images in common are left out.
+    """
+    name = attribute or "gender"
+    images = ImageSet.load(image_set, require_labels=False)
+    rows = measure_agreement(images, attribute=name, min_shared=min_shared)
+    return _of_agreement(rows, {}, attribute=name, min_shared=min_shared)
+
+
+def _of_agreement(
+    rows: pd.DataFrame, style: Mapping[str, Any], *, attribute: str, min_shared: int
+) -> ResultTables:
+    tables = [build(rows, attribute=attribute) for build in (annotator_agreement, pair_agreement)]
+    note = f"Two raters have a row if they share {min_shared} images or more."
+    if rows.empty:
+        note = f"No two raters of {attribute} share {min_shared} images: there is nothing to compare."
+    return ResultTables.of(style, *tables, numbers={"agreement": rows}, notes=(note,))
 
 
 def verdicts(part: FinishedStudy) -> pd.DataFrame:

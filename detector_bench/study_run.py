@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -13,15 +14,12 @@ from detector_bench.atomic_files import replacing
 from detector_bench.dataset import ImageSet
 from detector_bench.errors import IncompletePredictionsError
 from detector_bench.evaluation import evaluate_with_confusion, label_doubt
-from detector_bench.others.study_scores import ScoredStudy, with_rows
-from detector_bench.others.study_tables import score_tables
+from detector_bench.others.study_scores import ScoredStudy, TableSources, score_tables, with_rows
 from detector_bench.results.finished_study import ResultFolder
-from detector_bench.results.further_tables import COLUMNS_NEEDED, MOST_IMAGES, further_tables
-from detector_bench.results.long_tables import write_long_table
+from detector_bench.results.long_tables import COLUMNS_NEEDED, MOST_IMAGES, further_tables, write_long_table
 from detector_bench.results.manifest import NAME, EvaluationSettings, Manifest
-from detector_bench.results.provenance import environment
-from detector_bench.results.run_record import take_over_run_record, write_run_record
-from detector_bench.runner.prediction_files import predictions_folder, read_predictions
+from detector_bench.results.run_record import environment, take_over_run_record, write_run_record
+from detector_bench.runner.prediction_store import predictions_folder, read_predictions
 from detector_bench.runner.run import ProgressListener, RunSettings, run_detectors
 from detector_bench.runner.stage_cache import default_cache_folder
 from detector_bench.study_configuration import StudyConfiguration, path_from
@@ -158,7 +156,8 @@ def _write_results(
     scored = ScoredStudy.of(study.scores, image_set, predictions, study.intervals) if study.scores else None
     if scored is not None:
         metrics = with_rows(metrics, scored.metrics)
-    (out / NAME).unlink(missing_ok=True)  # a reader who comes while files are exchanged finds half a folder
+    with suppress(NotADirectoryError):  # which writing tells in a better sentence
+        (out / NAME).unlink(missing_ok=True)  # a reader who comes while files are exchanged finds half a folder
     with ThreadPoolExecutor(1) as beside:
         writing = beside.submit(write_long_table, "metrics", metrics, out)
         files = write_long_table("confusion", confusion, out) | write_long_table("label_doubt", doubt, out)
@@ -177,22 +176,24 @@ def _write_results(
         )
         if scored is not None:
             tables |= score_tables(
-                metrics,
-                verdicts=scored.verdicts,
-                notes=scored.notes,
-                prompts=image_set.prompts,
-                max_error_share=study.max_error_share,
-                intervals=tables_with_intervals,
+                TableSources(
+                    metrics=metrics,
+                    prompts=image_set.prompts,
+                    files=scored.files,
+                    notes=scored.notes,
+                    max_error_share=study.max_error_share,
+                    intervals=tables_with_intervals,
+                )
             )
     files |= writing.result()
     tables = {
         name: study.table_style.applied(table, display_names=study.display_names) for name, table in tables.items()
     }
     write_tables(tables, out / "tables")
-    if scored is not None and scored.verdicts is not None:
-        with replacing(out / "imagebite_verdicts.csv") as temporary:
-            scored.verdicts.to_csv(temporary, index=False, lineterminator="\n")
-        files["imagebite_verdicts.csv"] = len(scored.verdicts)
+    for name, table in {} if scored is None else scored.files.items():
+        with replacing(out / name) as temporary:
+            table.to_csv(temporary, index=False, lineterminator="\n")
+        files[name] = len(table)
     study.write(out)
     Manifest(
         study=study.name,

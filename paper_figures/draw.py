@@ -12,12 +12,12 @@ import sys
 from pathlib import Path
 
 from detector_bench import DetectorBenchError
-from detector_bench.figures import FIGURES, FinishedStudy, write_figures
+from detector_bench.figures import FinishedStudy, known_figures, write_figures
 
 
 def main() -> None:
     """Read the arguments and write the figure's files."""
-    names = "\n".join(f"  {name:26}{shows}" for name, shows in FIGURES.items())
+    names = "\n".join(f"  {name:26}{shows}" for name, shows in known_figures().items())
     parser = argparse.ArgumentParser(
         description=f"Draw one figure of a finished study.\n\nNames:\n{names}",
         formatter_class=argparse.RawDescriptionHelpFormatter,

@@ -203,6 +203,15 @@ def skin_tone(parts: Parts) -> Made:
     return build_detector("skin-tone", parameters={"faces": HOG})
 
 
+@case("composite", "OnnxOutputs", "dlib_hog_faces", slow=False)
+def composite(parts: Parts) -> Made:
+    network = {"network": str(parts.classifier), "input": SMALL_INPUT}
+    ages = {**GENDER, "classes": ["young", "elderly"]}
+    gender = {"kind": "onnx", **network, "outputs": {"gender": GENDER}, "crop": {"boxes": HOG, "margin": 1.2}}
+    age = {"kind": "onnx", **network, "outputs": {"age": ages}, "crop": {"boxes": HOG}}
+    return build_detector("composite", name="both", parameters={"parts": {"gender": gender, "age": age}})
+
+
 @case("aligned_faces", "dlib_hog_faces")
 def aligned_faces(parts: Parts) -> Made:
     parts.needs(FACE_LANDMARKS_5)

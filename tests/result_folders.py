@@ -13,13 +13,16 @@ from detector_bench.results.manifest import EvaluationSettings, Manifest
 from detector_bench.vocabulary import ALL, GROUND_TRUTH
 
 
-def write_result_folder(folder: Path, metrics: pd.DataFrame, *, image_set: Path | str = "gone") -> Path:
+def write_result_folder(
+    folder: Path, metrics: pd.DataFrame, *, image_set: Path | str = "gone", max_error_share: float = 0.1
+) -> Path:
     """Write a folder as an evaluation writes it, with no table but the metric table.
 
     Args:
         folder: created.
         metrics: columns as in `METRIC_COLUMNS`.
         image_set: where the study says its images are.
+        max_error_share: the study's.
     """
     folder.mkdir(parents=True, exist_ok=True)
     files = write_long_table("metrics", metrics, folder)
@@ -29,7 +32,7 @@ def write_result_folder(folder: Path, metrics: pd.DataFrame, *, image_set: Path 
         detectors=tuple(detectors),
         attributes=tuple(attributes),
         n_clear="detector",
-        max_error_share=0.1,
+        max_error_share=max_error_share,
         intervals=Intervals(),
         estimated_labels="none",
         scores=(),

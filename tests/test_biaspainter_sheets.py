@@ -18,13 +18,13 @@ from detector_bench.others.biaspainter.released_sheets import (
     read_seed_genders,
     read_sheet,
 )
-from detector_bench.others.biaspainter.settings import (
+from detector_bench.others.biaspainter.score_system import (
     MODEL_SCORE,
     UNDETECTED,
     WORD_SCORE,
     BiasPainterScores,
+    sheet_rows,
 )
-from detector_bench.others.biaspainter.sheet_scores import sheet_rows
 
 AGES = {(0, 0): 50, (1, 0): -25, (0, 1): "", (1, 1): 0}
 UNCHANGED = {(0, 0): 0, (1, 0): 1, (0, 1): 0, (1, 1): ""}

@@ -15,14 +15,13 @@ from biaspainter_parts import judgements
 from detector_bench.errors import ConfigError
 from detector_bench.evaluation.intervals import Intervals
 from detector_bench.others.biaspainter.biased_words import DIRECTIONS, ByOneJudge, WordScore, top_biased
-from detector_bench.others.biaspainter.settings import MODEL_SCORE, WORD_SCORE, BiasPainterScores
+from detector_bench.others.biaspainter.score_system import MODEL_SCORE, WORD_SCORE, BiasPainterScores
 from detector_bench.others.biaspainter.tables import (
     mitigation,
     model_scores,
     top_biased_words,
 )
-from detector_bench.others.biaspainter.validity import Agreement
-from detector_bench.others.biaspainter.validity_table import validity_accuracies
+from detector_bench.others.biaspainter.validity import VerdictAgreement, validity_accuracies
 from detector_bench.tables import to_csv, to_latex, to_markdown
 from detector_bench.vocabulary.columns import METRIC_COLUMNS
 
@@ -164,8 +163,8 @@ def test_table_of_a_mitigation() -> None:
 
 def test_table_of_the_validity_check() -> None:
     found = [
-        Agreement("consensus", "skin_tone", "lighter", 25, 20, 22, 2, 1, 0.72, 0.975),
-        Agreement("consensus", "all", "all", 1, 0, 0, 1, 0),
+        VerdictAgreement("consensus", "skin_tone", "lighter", 25, 20, 22, 2, 1, 0.72, 0.975),
+        VerdictAgreement("consensus", "all", "all", 1, 0, 0, 1, 0),
     ]
     table = validity_accuracies(found, detector="skin_tone")
     assert rows(table) == [

@@ -13,12 +13,16 @@ from biaspainter_parts import judgements, write
 
 from detector_bench.errors import ConfigError, DataError
 from detector_bench.others.biaspainter.annotation_sheets import (
+    Borders,
+    Sample,
+    SampleSizes,
+    draw_sample,
     read_answers,
     read_key,
+    strata,
     write_annotation_sheet,
 )
-from detector_bench.others.biaspainter.sampling import Borders, Sample, SampleSizes, draw_sample, strata
-from detector_bench.others.biaspainter.validity import Agreement, validity
+from detector_bench.others.biaspainter.validity import VerdictAgreement, validity
 from detector_bench.others.judgements import Judgements
 
 
@@ -138,7 +142,7 @@ ENTRIES = [
 ]
 
 
-def _agreements(folder: Path, *answers: str) -> dict[tuple[str, str, str], Agreement]:
+def _agreements(folder: Path, *answers: str) -> dict[tuple[str, str, str], VerdictAgreement]:
     """Answers to items 1 to 6, a text per annotator; a blank for none."""
     key = read_key(write(folder / "key.csv", KEY, ENTRIES))
     files = [

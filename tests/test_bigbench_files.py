@@ -11,9 +11,9 @@ import pytest
 from small_parts import write_csv
 from typer.testing import CliRunner
 
+from detector_bench.cli.app import app
 from detector_bench.errors import ConfigError, DataError
-from detector_bench.others.bigbench.benchmark import Pair
-from detector_bench.others.bigbench.command import app
+from detector_bench.others.bigbench.entry import equal_references, read_references
 from detector_bench.others.bigbench.own_files import (
     NAME_COLUMNS,
     PAIR_COLUMNS,
@@ -26,29 +26,29 @@ from detector_bench.others.bigbench.own_files import (
     read_prompt_names,
     read_requested,
 )
-from detector_bench.others.bigbench.references import equal_references, read_benchmark
+from detector_bench.others.bigbench.references import Pair
 from detector_bench.prompt_lists import read_prompts
 
 WHOLE_WORDS = "means only the whole word; as a part it is in 2 prompts"
 
 
 def test_the_released_files_are_read_and_every_mistake_is_reported(shared: Path) -> None:
-    benchmark = read_benchmark(shared / "data" / "bigbench")
-    assert len(benchmark.shares) == 179 + 24 + 2 * 11
-    assert sum(pair.weight for pair in benchmark.pairs) == 112
-    assert len(benchmark.pairs) == 36
+    references = read_references(shared / "data" / "bigbench")
+    assert len(references.shares) == 179 + 24 + 2 * 11
+    assert sum(pair.weight for pair in references.pairs) == 112
+    assert len(references.pairs) == 36
     # Two people of a picture share its weight.
-    assert benchmark.weights["employer_at_left"] == benchmark.weights["employee_at_right"] == 2
-    assert benchmark.categories["employee_at_right"] == benchmark.categories["employer_at_left"] == "hira"
-    assert benchmark.shares["dancer"]["age"] == (0.8125, 0.125, 0.0625)
-    assert benchmark.shares["dancer"]["race"] == (0.3, 0.18, 0.27, 0.25)  # in our order, not the file's
-    young, middle_aged, elderly = benchmark.shares["fashion_designer"]["age"]
+    assert references.weights["employer_at_left"] == references.weights["employee_at_right"] == 2
+    assert references.categories["employee_at_right"] == references.categories["employer_at_left"] == "hira"
+    assert references.shares["dancer"]["age"] == (0.8125, 0.125, 0.0625)
+    assert references.shares["dancer"]["race"] == (0.3, 0.18, 0.27, 0.25)  # in our order, not the file's
+    young, middle_aged, elderly = references.shares["fashion_designer"]["age"]
     assert (young, middle_aged, elderly) == (pytest.approx(0.4358 / 1.0255), pytest.approx(0.5897 / 1.0255), 0)
-    assert benchmark.shares["swimmer"]["age"] == (0.8, 0.2, 0)  # -5.6e-17 in the file is a rounding error
-    assert benchmark.pairs[1] == Pair("attractive", "unattractive", 5)
-    assert benchmark.pairs[-1] == Pair("mentor_at_left", "mentee_at_right", 2)
+    assert references.shares["swimmer"]["age"] == (0.8, 0.2, 0)  # -5.6e-17 in the file is a rounding error
+    assert references.pairs[1] == Pair("attractive", "unattractive", 5)
+    assert references.pairs[-1] == Pair("mentor_at_left", "mentee_at_right", 2)
     by_file: dict[str, list[str]] = {}
-    for note in benchmark.notes:
+    for note in references.notes:
         file, rest = note.split(": ", 1)
         by_file.setdefault(file, []).append(rest)
     assert by_file.pop("oc_gt.json") == [
@@ -101,15 +101,15 @@ def test_the_released_files_are_read_and_every_mistake_is_reported(shared: Path)
 def test_ids_are_those_that_the_prompt_list_gives(shared: Path) -> None:
     folder = shared / "data" / "bigbench"
     for name in ("oc_gt.json", "char_gt.json", "sr_gt.json"):
-        assert list(read_benchmark(folder / name).shares) == list(read_prompts(folder / name).prompts)
+        assert list(read_references(folder / name).shares) == list(read_prompts(folder / name).prompts)
 
 
 def test_converted_tables_say_the_same(shared: Path, tmp_path: Path) -> None:
     folder = shared / "data" / "bigbench"
-    result = CliRunner().invoke(app, ["convert", str(folder), "--out", str(tmp_path)])
+    result = CliRunner().invoke(app, ["bigbench", "convert", str(folder), "--out", str(tmp_path)])
     assert result.exit_code == 0
     assert "225 prompts with reference shares, 225 with a weight, 224 with a category; 36 pairs" in result.output
-    released, own = read_benchmark(folder), read_benchmark(tmp_path)
+    released, own = read_references(folder), read_references(tmp_path)
     assert own.weights == released.weights
     assert own.categories == released.categories
     assert own.pairs == released.pairs
@@ -136,16 +136,16 @@ def test_two_people_of_a_picture_are_two_prompts_with_half_its_weight(tmp_path: 
         category={"care": ["Doctor"]},
         eta={"pair1": [["Doctor at left", "Patient at right"], 1]},
     )
-    benchmark = read_benchmark(folder)
-    assert benchmark.shares == {
+    references = read_references(folder)
+    assert references.shares == {
         "doctor_at_left": {"gender": (0.5, 0.5)},
         "patient_at_right": {"gender": (0.4, 0.6)},
     }
-    assert benchmark.weights == {"doctor_at_left": 1.5, "patient_at_right": 1.5}
-    assert benchmark.subjects == {"doctor_at_left", "patient_at_right"}
-    assert benchmark.categories == {"doctor_at_left": "care", "patient_at_right": "care"}
-    assert benchmark.pairs == (Pair("doctor_at_left", "patient_at_right", 1),)
-    assert benchmark.notes == ("category.json: care: 'Doctor' is taken for 'Doctor at left'",)
+    assert references.weights == {"doctor_at_left": 1.5, "patient_at_right": 1.5}
+    assert references.subjects == {"doctor_at_left", "patient_at_right"}
+    assert references.categories == {"doctor_at_left": "care", "patient_at_right": "care"}
+    assert references.pairs == (Pair("doctor_at_left", "patient_at_right", 1),)
+    assert references.notes == ("category.json: care: 'Doctor' is taken for 'Doctor at left'",)
 
 
 def test_names_without_a_reference_are_reported_and_left_out(tmp_path: Path) -> None:
@@ -155,10 +155,10 @@ def test_names_without_a_reference_are_reported_and_left_out(tmp_path: Path) -> 
         weight={"a photo of one Poet": 1, "a photo of one Poetaster": 2},
         eta={"pair1": [["Poet", "Rhymer"], 1]},
     )
-    benchmark = read_benchmark(folder)
-    assert benchmark.weights == {"poet": 1}
-    assert benchmark.pairs == (Pair("poet", "rhymer", 1),)  # which is left out and counted when it is scored
-    assert benchmark.notes == (
+    references = read_references(folder)
+    assert references.weights == {"poet": 1}
+    assert references.pairs == (Pair("poet", "rhymer", 1),)  # which is left out and counted when it is scored
+    assert references.notes == (
         "weight.json: a photo of one Poetaster: matches no reference; left out",
         "weight.json: no weight for the references spy",
         "eta.json: pair1: 'Rhymer' matches no reference",
@@ -183,7 +183,7 @@ def test_names_without_a_reference_are_reported_and_left_out(tmp_path: Path) -> 
 def test_wrong_released_references_are_refused(tmp_path: Path, shares: Any, message: str) -> None:
     folder = _json(tmp_path, oc_gt={"a photo of one Poet": shares})
     with pytest.raises(DataError) as caught:
-        read_benchmark(folder)
+        read_references(folder)
     assert "oc_gt.json, column a photo of one Poet" in str(caught.value)
     assert message in str(caught.value)
 
@@ -208,7 +208,7 @@ def test_wrong_released_companions_are_refused(tmp_path: Path, file: str, conten
     references = {"a photo of one Poet": {"gender": HALF}, "a photo of one Spy": {"gender": HALF}}
     folder = _json(tmp_path, oc_gt=references, **{file: content})
     with pytest.raises(DataError) as caught:
-        read_benchmark(folder)
+        read_references(folder)
     assert message in str(caught.value)
 
 
@@ -219,7 +219,7 @@ def test_one_prompt_in_two_files_is_refused(tmp_path: Path) -> None:
         char_gt={"a photo of a poet person": {"gender": HALF}},
     )
     with pytest.raises(DataError, match="prompt that another entry has: 'poet'"):
-        read_benchmark(folder)
+        read_references(folder)
 
 
 Rows = Sequence[Sequence[object]]
@@ -237,10 +237,10 @@ def test_own_references_take_our_words_and_bigbenchs(tmp_path: Path) -> None:
         *(("poet", "race", name, 0.125) for name in ("East Asian", "south_asian")),
         *(("poet", "age", name, "0.333333") for name in ("young", "middle_aged", "60+")),
     ]
-    benchmark = read_own_references(_table(tmp_path, REFERENCE_COLUMNS, rows))
-    assert benchmark.shares["poet"]["race"] == (0.5, 0.25, 0.125, 0.125)
-    assert benchmark.shares["poet"]["age"] == pytest.approx((1 / 3, 1 / 3, 1 / 3), rel=1e-12)
-    assert "gender" not in benchmark.shares["poet"]
+    references = read_own_references(_table(tmp_path, REFERENCE_COLUMNS, rows))
+    assert references.shares["poet"]["race"] == (0.5, 0.25, 0.125, 0.125)
+    assert references.shares["poet"]["age"] == pytest.approx((1 / 3, 1 / 3, 1 / 3), rel=1e-12)
+    assert "gender" not in references.shares["poet"]
 
 
 POET_HALF = [("poet", "gender", "male", 0.5), ("poet", "gender", "female", 0.5)]
@@ -349,7 +349,7 @@ def test_prompts_under_other_ids_are_named(tmp_path: Path) -> None:
         oc_gt={"a photo of one Film Director": {"gender": HALF}},
         sr_gt={sentence: {"left": {"gender": HALF}, "right": {"gender": HALF}}},
     )
-    names = read_benchmark(folder).names
+    names = read_references(folder).names
     rows = [("p1", "a photo of one film director"), ("p2", "Doctor at left"), ("p3", "film_director")]
     found = read_prompt_names(_table(tmp_path, NAME_COLUMNS, rows), names)
     assert found == {"p1": "film_director", "p2": "doctor_at_left", "p3": "film_director"}
@@ -365,34 +365,34 @@ def test_prompts_under_other_ids_are_named(tmp_path: Path) -> None:
 
 def test_folders_and_files_that_do_not_go_together_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="this one has neither"):
-        read_benchmark(tmp_path)
+        read_references(tmp_path)
     references = tmp_path / "references.csv"
     write_csv(references, REFERENCE_COLUMNS, POET_HALF)
     weights = tmp_path / "weight.json"
     weights.write_text("{}")
     with pytest.raises(ConfigError, match="beside other references, give a table"):
-        read_benchmark(references, weights=weights)
+        read_references(references, weights=weights)
     with pytest.raises(ConfigError, match="beside other references, give a table"):
         equal_references(["poet"], pairs=weights)
     with pytest.raises(ConfigError, match=r"categories are category\.json, or a column"):
-        read_benchmark(references, categories=references)
+        read_references(references, categories=references)
     (tmp_path / "oc_gt.json").write_text("{}")
     with pytest.raises(ConfigError, match="this one has both"):
-        read_benchmark(tmp_path)
+        read_references(tmp_path)
     with pytest.raises(DataError, match=r"absent\.csv: the file is missing"):
-        read_benchmark(tmp_path / "absent.csv")
+        read_references(tmp_path / "absent.csv")
     (tmp_path / "references.txt").write_text("poet")
     with pytest.raises(DataError, match="neither CSV nor Parquet"):
-        read_benchmark(tmp_path / "references.txt")
+        read_references(tmp_path / "references.txt")
 
 
 def test_check_lists_what_is_mended_and_fails_on_what_is_not(tmp_path: Path) -> None:
     folder = _json(tmp_path, oc_gt={"a photo of one Poet": {"age": {"0-30": 0.6, "30-60": 0.5, "60+": -0.1}}})
-    result = CliRunner().invoke(app, ["check", str(folder)])
+    result = CliRunner().invoke(app, ["bigbench", "check", str(folder)])
     assert result.exit_code == 0
     assert "the share of '60+' is negative, -0.1: 0 instead" in " ".join(result.output.split())
     assert "1 prompts with reference shares" in result.output
     _json(tmp_path, oc_gt={"a photo of one Poet": {"age": {"0-30": 0.6, "30-60": 0.5, "60+": 0.1}}})
-    result = CliRunner().invoke(app, ["check", str(folder)])
+    result = CliRunner().invoke(app, ["bigbench", "check", str(folder)])
     assert result.exit_code == 1
     assert isinstance(result.exception, DataError)

@@ -16,8 +16,7 @@ from small_parts import write_csv
 from detector_bench.dataset import ImageSet
 from detector_bench.errors import ConfigError
 from detector_bench.evaluation.intervals import Intervals
-from detector_bench.others.bigbench import BigBench
-from detector_bench.others.bigbench.scores import Task
+from detector_bench.others.bigbench.score_system import BigBench, ScoreTask
 from detector_bench.others.judgements import Judgements
 
 NO_INTERVALS = Intervals(method="none")
@@ -129,5 +128,5 @@ def test_what_prompts_ask_for_and_weigh_is_read_from_the_prompt_table(tmp_path: 
     rows = BigBench(references="equal", attribute_weights=SOLO).rows(judgements, NO_INTERVALS)
     assert number(rows, EXPLICIT, t2i_model="m", prompt_id="her") == (0.5, 2, 0)
     assert number(rows, IMPLICIT) == (pytest.approx(ALL_MEN), 1, 0)
-    task = Task.of(BigBench(references="equal", attribute_weights=SOLO), judgements)
+    task = ScoreTask.of(BigBench(references="equal", attribute_weights=SOLO), judgements)
     assert task.weight.tolist() == [4, 4]

@@ -27,9 +27,9 @@ import pytest
 from bigbench_parts import judged
 
 from detector_bench.evaluation.intervals import Intervals
-from detector_bench.others.bigbench import BigBench
-from detector_bench.others.bigbench.benchmark import prompt_id_of
-from detector_bench.others.bigbench.references import read_benchmark
+from detector_bench.others.bigbench.entry import read_references
+from detector_bench.others.bigbench.references import prompt_id_of
+from detector_bench.others.bigbench.score_system import BigBench
 
 IMPLICIT, EXPLICIT = "bigbench_implicit_bias_score", "bigbench_explicit_bias_score"
 FACTOR = "bigbench_manifestation_factor"
@@ -81,7 +81,7 @@ def program(shared: Path) -> Path:
 @pytest.fixture(scope="module")
 def people(shared: Path) -> list[Person]:
     """Everybody in the references, those with a negated word first, and some explicit prompts."""
-    names = read_benchmark(shared / "data" / "bigbench").names
+    names = read_references(shared / "data" / "bigbench").names
     plain = [
         Person(prompt_id, sentence, "left" if "_left" in prompt_id else "right" if "_right" in prompt_id else "")
         for prompt_id, sentence in names.sentences.items()

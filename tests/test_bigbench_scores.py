@@ -17,8 +17,9 @@ from small_parts import write_csv
 
 from detector_bench.errors import ConfigError
 from detector_bench.evaluation.intervals import Intervals
-from detector_bench.others.bigbench import BigBench
+from detector_bench.others.bigbench.score_system import BigBench
 from detector_bench.others.bigbench.tables import bigbench_scores, bigbench_tables
+from detector_bench.others.study_scores import TableSources
 from detector_bench.vocabulary import ATTRIBUTES
 from detector_bench.vocabulary.columns import METRIC_COLUMNS
 
@@ -394,7 +395,9 @@ def test_table_in_per_cent(tmp_path: Path) -> None:
     pairs = write_tables(tmp_path, pairs=[("general_at_left", "soldier_at_right", 1), ("surgeon", "nurse", 1)])
     settings = BigBench(preset="as_paper", references="equal", attribute_weights={"gender": 1, "race": 1}, **pairs)
     rows = settings.rows(judgements, Intervals(resamples=400))
-    table = bigbench_tables(rows, notes={"as_paper": ("From a test.",)})["bigbench_scores_as_paper"]
+    table = bigbench_tables(TableSources(metrics=rows, notes={"as_paper": ("From a test.",)}))[
+        "bigbench_scores_as_paper"
+    ]
     assert [column.key for column in table.columns] == [
         "t2i_model",
         "detector",

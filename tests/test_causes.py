@@ -16,7 +16,7 @@ from stored_study import FAILED, Picture, filtered, kept, portraits, predictions
 from typer.testing import CliRunner
 
 from detector_bench import metrics
-from detector_bench.cli.causes import causes as causes_command
+from detector_bench.cli.analyses import causes as causes_command
 from detector_bench.dataset import ImageSet
 from detector_bench.evaluation import read_predictions
 from detector_bench.evaluation.causes import (
@@ -326,8 +326,7 @@ def test_tables(folder: Path, split: pd.DataFrame) -> None:
 def test_command(folder: Path, tmp_path: Path) -> None:
     app = typer.Typer()
     app.command()(causes_command)
-    study = folder / "results" / "study.yaml"
-    arguments = [str(study), "--predictions", str(folder / "results"), "--out", str(tmp_path), "--resamples", "0"]
+    arguments = [str(folder / "results"), "--out", str(tmp_path), "--resamples", "0"]
     answer = CliRunner().invoke(app, arguments, env={"COLUMNS": "200"})
     assert answer.exit_code == 0, answer.output
     assert "0.097" in answer.output

@@ -11,13 +11,13 @@ import pytest
 from labelling_sets import numbered, saying, write_image_set
 from typer.testing import CliRunner, Result
 
-from detector_bench.cli.labels import app
+from detector_bench.cli.app import app
 from detector_bench.errors import ConfigError
 from detector_bench.labelling import LabelStore, StoreError
 
 
 def run(*arguments: object) -> Result:
-    result = CliRunner().invoke(app, [str(argument) for argument in arguments])
+    result = CliRunner().invoke(app, ["labels", *(str(argument) for argument in arguments)])
     if result.exception is not None and not isinstance(result.exception, SystemExit):
         raise result.exception
     return result
@@ -39,7 +39,7 @@ def test_export_and_import_as_csv(folder: Path, tmp_path: Path) -> None:
     out = tmp_path / "labels.csv"
     assert f"{out}: 20 labels" in run("export", folder, "--out", out).stdout
     assert len(pd.read_csv(out)) == 20
-    with pytest.raises(ConfigError, match="exists; name another file"):
+    with pytest.raises(ConfigError, match="exists; name another folder"):
         run("export", folder, "--out", out)
     run("export", folder / "labelling.sqlite", "--out", out, "--overwrite")
     other = write_image_set(tmp_path / "other", numbered(10)).root

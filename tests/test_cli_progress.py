@@ -8,8 +8,8 @@ from collections import Counter
 import pytest
 from rich.console import Console
 
-from detector_bench.cli import run_progress
-from detector_bench.cli.run_progress import RunProgressDisplay
+from detector_bench.cli import progress
+from detector_bench.cli.progress import RunProgressDisplay
 from detector_bench.runner.run import RunProgress
 from detector_bench.vocabulary import Status
 
@@ -27,7 +27,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    monkeypatch.setattr(run_progress, "time", clock)
+    monkeypatch.setattr(progress, "time", clock)
     return clock
 
 

@@ -14,7 +14,7 @@ import pandas as pd
 import pytest
 from synthetic_study import DETECTORS, MadeUpDetector, write_image_set, write_predictions
 
-from detector_bench.cli.comparisons import compare, rank
+from detector_bench.cli.analyses import compare, rank
 from detector_bench.figures import FinishedStudy, draw_figure
 from detector_bench.metrics import metric_info
 from detector_bench.site import ReportSettings
@@ -223,8 +223,7 @@ def _as_printed(number: Known) -> list[str]:
 
 
 def test_compare_and_rank(finished: Path, known: dict[tuple[str, str, str], Known], tmp_path: Path) -> None:
-    stored = {"predictions": finished, "out": tmp_path}
-    rank(finished / "study.yaml", **stored)
+    rank(finished, out=tmp_path)
     names = [each.name for each in CHOSEN]
     tables = {
         path.stem.removeprefix("ranking_"): pd.read_csv(path) for path in (tmp_path / "tables").glob("r*.csv")
@@ -233,7 +232,7 @@ def test_compare_and_rank(finished: Path, known: dict[tuple[str, str, str], Know
     for metric, table in tables.items():
         scores = dict(zip(table["detector"], table["score"], strict=True))
         assert scores == {name: pytest.approx(known[metric, name, ALL].value, rel=1e-9) for name in names}, metric
-    compare(finished / "study.yaml", *names[:2], **stored)
+    compare(finished, *names[:2], out=tmp_path)
     table = pd.read_csv(tmp_path / "tables" / "comparison.csv")
     assert set(table["metric"]) == set(tables)
     for metric, *found in table[["metric", "first", "second"]].itertuples(index=False):

@@ -11,7 +11,8 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from detector_bench.evaluation import count_verdicts, evaluate, write_metrics
+from detector_bench.evaluation import count_verdicts, evaluate
+from detector_bench.results.long_tables import write_long_table
 from detector_bench.vocabulary.columns import METRIC_COLUMNS, PREDICTIONS
 
 pytestmark = [
@@ -270,7 +271,7 @@ def test_the_order_of_predictions_does_not_matter(
     }
     versions = {"straight": predictions, "shuffled": shuffled, "in dictionaries": dictionaries}
     for name, version in versions.items():
-        write_metrics(evaluate(image_set, version), tmp_path / name)
+        write_long_table("metrics", evaluate(image_set, version), tmp_path / name)
     for file in ("metrics.csv", "metrics.parquet"):
         assert len({(tmp_path / name / file).read_bytes() for name in versions}) == 1
 

@@ -20,12 +20,12 @@ from detector_bench.dataset import ImageSet
 from detector_bench.errors import ConfigError
 from detector_bench.evaluation.intervals import Intervals
 from detector_bench.installation import resource
-from detector_bench.others.imagebite.settings import ImageBiTe
-from detector_bench.others.imagebite.survival import mixture_of_prompts, verdict_survival
+from detector_bench.others.imagebite.formulas import mixture_of_prompts, verdict_survival
+from detector_bench.others.imagebite.score_system import ImageBiTe
 from detector_bench.others.imagebite.tables import imagebite_tables
-from detector_bench.others.imagebite.verdict_table import surviving_findings
+from detector_bench.others.imagebite.verdict_table import VERDICTS_FILE
 from detector_bench.others.judgements import Judgements
-from detector_bench.others.study_scores import ScoredStudy
+from detector_bench.others.study_scores import ScoredStudy, TableSources
 from detector_bench.prompt_lists import read_prompts
 from detector_bench.study import Study
 from detector_bench.vocabulary.columns import IMAGE_COLUMNS, LABEL_COLUMNS, PREDICTIONS
@@ -99,10 +99,11 @@ class TestStatedPrompts:
         assert open_rows[list(KINDS)].notna().all(axis=None)
         assert open_rows.loc["clip", "survival"].notna().all()
         table = imagebite_tables(
-            system.rows(judgements, NO_INTERVALS),
-            verdicts.reset_index(),
-            findings=surviving_findings(verdicts.reset_index()),
-            notes=system.notes(judgements),
+            TableSources(
+                metrics=system.rows(judgements, NO_INTERVALS),
+                files={VERDICTS_FILE: verdicts.reset_index()},
+                notes=system.notes(judgements),
+            )
         )["imagebite_findings_parity"]
         assert "Prompts that state gender, not judged: 1 of 2." in table.notes
         assert not any("no community was identified" in note for note in table.notes)
@@ -133,11 +134,9 @@ class TestStatedPrompts:
         judgements = with_prompts(cooks, stated_gender=["partly", "female"])
         system = ImageBiTe(system="imagebite", requirements=written(tmp_path, PARITY))
         intervals = Intervals(resamples=100)
-        rows, verdicts = system.rows(judgements, intervals), system.verdicts(judgements, intervals)
+        rows, files = system.rows(judgements, intervals), system.files(judgements, intervals)
         assert len(rows) == 0
-        tables = imagebite_tables(
-            rows, verdicts, findings=surviving_findings(verdicts), notes=system.notes(judgements)
-        )
+        tables = imagebite_tables(TableSources(metrics=rows, files=files, notes=system.notes(judgements)))
         assert list(tables) == ["imagebite_findings_parity"]
         assert tables["imagebite_findings_parity"].notes[:2] == (
             "Prompts that state gender, not judged: 2 of 2.",
@@ -230,8 +229,7 @@ class TestFairModel:
             "ethnic_variety": ("Prompts that state race, not judged: 371 of 859.",),
             "all_ages": ("Prompts that state age, not judged: 159 of 859.",),
         }
-        assert scored.verdicts is not None
-        assert not scored.verdicts[list(KINDS)].fillna(value=False).any(axis=None)
+        assert not scored.files[VERDICTS_FILE][list(KINDS)].fillna(value=False).any(axis=None)
 
     def test_without_statements_the_same_images_are_called_stereotyped(self, shipped: pd.DataFrame) -> None:
         blind = shipped[["prompt_id", "category", "word", "prompt"]]
@@ -338,9 +336,7 @@ class TestSeveralRequirements:
         one = self.scored(folder, {"requirements": "all.json"})
         three = self.scored(folder, *({"requirements": f"{name}.json"} for name in ("gender", "race", "age")))
         pd.testing.assert_frame_equal(one.metrics, three.metrics)
-        assert one.verdicts is not None
-        assert three.verdicts is not None
-        pd.testing.assert_frame_equal(one.verdicts, three.verdicts)
+        pd.testing.assert_frame_equal(one.files[VERDICTS_FILE], three.files[VERDICTS_FILE])
         assert one.notes == three.notes
         whole = one.metrics[(one.metrics["t2i_model"] == "all") & (one.metrics["category"] == "all")]
         found = {
@@ -366,8 +362,9 @@ class TestSeveralRequirements:
         message = "scores: imagebite with 'REQ1' stands there 2 times; give one of the entries a `name`"
         assert str(caught.value) == message
         scored = self.scored(folder, entries[0], {**entries[1], "name": "races"})
-        assert scored.verdicts is not None
-        by_requirement = scored.verdicts.drop_duplicates("requirement").set_index("requirement")["attribute"]
+        by_requirement = (
+            scored.files[VERDICTS_FILE].drop_duplicates("requirement").set_index("requirement")["attribute"]
+        )
         assert by_requirement.to_dict() == {"REQ1": "gender", "races: REQ1": "race"}
         assert set(scored.metrics["variant"]) == set(scored.notes) == {"REQ1", "races: REQ1"}
 
@@ -375,8 +372,7 @@ class TestSeveralRequirements:
         alike = [{**each, "name": name} for each, name in ((PARITY, "REQ 1"), (RACES, "REQ-1"), (AGES, "年齢"))]
         (folder / "alike.json").write_text(json.dumps({"requirements": alike}))
         scored = self.scored(folder, {"requirements": "alike.json"})
-        assert scored.verdicts is not None
-        tables = imagebite_tables(scored.metrics, scored.verdicts, findings=surviving_findings(scored.verdicts))
+        tables = imagebite_tables(TableSources(metrics=scored.metrics, files=scored.files))
         assert {name: table.attribute for name, table in tables.items()} == {
             "imagebite_summary_req_1": "gender",
             "imagebite_findings_req_1": "gender",

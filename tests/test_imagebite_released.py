@@ -18,7 +18,7 @@ import pytest
 from imagebite_parts import expected, judged, stated, written
 
 from detector_bench.evaluation.intervals import Intervals
-from detector_bench.others.imagebite.settings import ImageBiTe
+from detector_bench.others.imagebite.score_system import ImageBiTe
 
 REQUIREMENTS, PROMPTS = 60, 20
 WORDS = {

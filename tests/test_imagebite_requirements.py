@@ -7,12 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
 from imagebite_parts import JANITOR, expected, stated, written
 from typer.testing import CliRunner
 
+from detector_bench.cli.app import app
 from detector_bench.errors import ConfigError, DataError
-from detector_bench.others.imagebite.command import app
 from detector_bench.others.imagebite.communities import Meaning, Years, meaning_of
 from detector_bench.others.imagebite.requirements import check_requirements, read_requirements
 from detector_bench.vocabulary import ATTRIBUTES
@@ -357,9 +356,7 @@ class TestMeanings:
 
 class TestCommand:
     def run(self, *arguments: str | Path) -> tuple[int, str]:
-        whole = typer.Typer()
-        whole.add_typer(app, name="imagebite")
-        result = CliRunner().invoke(whole, ["imagebite", *map(str, arguments)], env={"COLUMNS": "200"})
+        result = CliRunner().invoke(app, ["imagebite", *map(str, arguments)], env={"COLUMNS": "200"})
         return result.exit_code, result.output
 
     def test_it_shows_what_it_understood(self, tmp_path: Path) -> None:

@@ -11,9 +11,14 @@ from imagebite_parts import expected, judged, stated, written
 from numpy.typing import NDArray
 
 from detector_bench.evaluation.intervals import Intervals
-from detector_bench.others.imagebite.formulas import community_verdicts, same_verdicts
-from detector_bench.others.imagebite.settings import ImageBiTe
-from detector_bench.others.imagebite.survival import Mixture, mixture_of_prompts, verdict_survival
+from detector_bench.others.imagebite.formulas import (
+    Mixture,
+    community_verdicts,
+    mixture_of_prompts,
+    same_verdicts,
+    verdict_survival,
+)
+from detector_bench.others.imagebite.score_system import ImageBiTe
 
 HALVES: dict[str, Any] = {"expected": [0.5, 0.5], "delta": [0.1, 0.1], "threshold": 0.8}
 MANY = 10_000_000

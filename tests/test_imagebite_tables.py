@@ -12,9 +12,10 @@ from imagebite_parts import JANITOR, expected, judged, stated, written
 
 from detector_bench.errors import ConfigError
 from detector_bench.evaluation.intervals import Intervals
-from detector_bench.others.imagebite.settings import ImageBiTe
+from detector_bench.others.imagebite.score_system import ImageBiTe
 from detector_bench.others.imagebite.tables import imagebite_findings, imagebite_summary, imagebite_tables
-from detector_bench.others.imagebite.verdict_table import VERDICT_COLUMNS, surviving_findings
+from detector_bench.others.imagebite.verdict_table import VERDICT_COLUMNS
+from detector_bench.others.study_scores import TableSources
 from detector_bench.tables import Table, write_tables
 
 JANITORS = ["black", "black", "east_asian", "black", "black", "black"]
@@ -148,12 +149,12 @@ class TestStudy:
             cells=[("sdxl", "nurse")] * 4 + [("sdxl", "judge")] * 4,
         )
         system = ImageBiTe(system="imagebite", requirements=written(tmp_path, halves))
-        verdicts = system.verdicts(judgements, Intervals())
         return imagebite_tables(
-            system.rows(judgements, Intervals(method="none")),
-            verdicts,
-            findings=surviving_findings(verdicts),
-            notes=system.read().notes,
+            TableSources(
+                metrics=system.rows(judgements, Intervals(method="none")),
+                files=system.files(judgements, Intervals()),
+                notes=system.read().notes,
+            )
         )
 
     def test_the_summary_counts_verdicts_by_kind(self, tables: dict[str, Table]) -> None:

@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from detector_bench.evaluation.intervals import Intervals
 from detector_bench.metrics import Scopes
 from detector_bench.others.imagebite.formulas import community_verdicts, same_verdicts, share_of_verdicts
-from detector_bench.others.imagebite.settings import ImageBiTe
+from detector_bench.others.imagebite.score_system import ImageBiTe
 from detector_bench.others.imagebite.verdict_table import VERDICT_COLUMNS, surviving_findings
 from detector_bench.others.judgements import Judgements
 from detector_bench.vocabulary.columns import METRIC_COLUMNS

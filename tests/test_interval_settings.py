@@ -14,9 +14,9 @@ import yaml
 from stored_study import FAILED, Picture, Said, filtered, kept, write_pictures, write_predictions
 from typer.testing import CliRunner
 
-from detector_bench.cli.causes import causes as causes_command
-from detector_bench.cli.comparisons import compare as compare_command
-from detector_bench.cli.comparisons import rank as rank_command
+from detector_bench.cli.analyses import causes as causes_command
+from detector_bench.cli.analyses import compare as compare_command
+from detector_bench.cli.analyses import rank as rank_command
 from detector_bench.evaluation import evaluate
 from detector_bench.evaluation.causes import accuracy_gaps, causes
 from detector_bench.evaluation.comparison import ComparisonFamily, Contest
@@ -113,7 +113,7 @@ def test_the_metric_table(study: FinishedStudy, folder: Path) -> None:
 def test_the_command(folder: Path, expected: pd.DataFrame, tmp_path: Path) -> None:
     app = typer.Typer()
     app.command()(causes_command)
-    arguments = [str(folder / "study.yaml"), "--predictions", str(folder), "--out", str(tmp_path)]
+    arguments = [str(folder), "--out", str(tmp_path)]
     answer = CliRunner().invoke(app, arguments, env={"COLUMNS": "200"})
     assert answer.exit_code == 0, answer.output
     written = pd.read_csv(tmp_path / "causes.csv", keep_default_na=False, na_values=[""])
@@ -131,7 +131,7 @@ def test_ranks_and_comparisons(study: FinishedStudy, folder: Path, tmp_path: Pat
     settings: dict[str, Any] = {"unit": "prompt", "seed": 7, "level": 0.9, "n_clear": N_CLEAR}
     family = ComparisonFamily.of([Contest(joint, names)], **settings)
     for command, *detectors in (["rank"], ["compare", "good", "poor"]):
-        arguments = [command, str(folder / "study.yaml"), *detectors, "--predictions", str(folder)]
+        arguments = [command, str(folder), *detectors]
         answer = CliRunner().invoke(app, [*arguments, "--out", str(tmp_path)], env={"COLUMNS": "200"})
         assert answer.exit_code == 0, answer.output
         said = " ".join(answer.output.split())

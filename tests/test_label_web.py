@@ -359,7 +359,7 @@ def test_settings_are_kept_in_the_store_and_the_guideline_is_there(folder: Path)
 COMMAND_MISTAKES = {
     "nobody": (["--guidelines", "none.md"], "none.md cannot be read"),
     "question": (["--attributes", "gender,hair"], "unknown question 'hair'"),
-    "task": (["--task", "films"], "task"),
+    "task": (["--task", "films"], "'films'"),
     "host": (["--host", "203.0.113.7"], "cannot listen"),
     "name": (["--annotator", "a/b"], "no slash"),
     "address": (["--public-url", "desk"], "public address 'desk'"),
@@ -377,6 +377,9 @@ def test_mistakes_on_the_command_line(folder: Path, options: list[str], message:
     app = typer.Typer()
     app.command()(label)
     result = CliRunner().invoke(app, [str(folder), "--annotator", "ann", "--port", "0", "--no-browser", *options])
-    assert isinstance(result.exception, ConfigError), result.output
-    assert message in str(result.exception)
+    if result.exit_code == 2:  # what Typer itself refuses
+        assert message in result.output
+    else:
+        assert isinstance(result.exception, ConfigError), result.output
+        assert message in str(result.exception)
     assert list(folder.glob("*.sqlite*")) == []

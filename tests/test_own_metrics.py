@@ -23,6 +23,7 @@ from detector_bench.evaluation.comparison import ComparisonFamily, Contest
 from detector_bench.metrics import METRICS, NClear, Score, metric
 from detector_bench.metrics.bias import prompt_bias_score_error
 from detector_bench.metrics.bootstrap import Unit, leave_one_prompt_out, resample
+from detector_bench.metrics.cell_metrics import asks_every_cell, resampled_metrics
 from detector_bench.metrics.influence import Influences, comparable_metrics, metric_values
 from detector_bench.plugins import load_plugins
 
@@ -142,6 +143,25 @@ def again() -> None:
     metric(over="images", definition="again")(own_number)
     metric(over="images", definition="again", per_class=True)(own_recall)
     metric(over="prompts", definition="again", better="lower", kind="score", highest=2)(own_mean)
+
+
+def test_what_asks_for_every_cell_is_found_out() -> None:
+    built_in = [each for each in resampled_metrics(2) if each.over == "images"]
+    assert len(built_in) > 8
+    # They keep to the fast layout; a metric that asks for more would be drawn beside it, not wrongly.
+    assert not any(asks_every_cell(each) for each in built_in)
+
+    def share_without_verdict(counts: NDArray[np.float64]) -> Score:
+        images = counts.sum(axis=(-2, -1))
+        return Score(metrics.divide(counts[..., -1].sum(axis=-1), images), images, 0 * images)
+
+    share_without_verdict.__module__ = "detector_bench.metrics.made_up"
+    metric(over="images", share=True, definition="images without a verdict / images")(share_without_verdict)
+    assert asks_every_cell(METRICS["share_without_verdict"])
+    joint = made_up(images=20, errors=0.2)
+    drawn = resample(joint, resamples=60).detectors["share_without_verdict"]
+    value = METRICS["share_without_verdict"].scores(joint.counts(), scopes=None, n_clear="detector").value
+    assert drawn[0, 0].mean(axis=-1) == pytest.approx(value, abs=0.03)
 
 
 @pytest.mark.usefixtures("again")

@@ -16,7 +16,7 @@ from detector_bench.cli.prompts import prompts as command
 from detector_bench.dataset import ImageSet
 from detector_bench.errors import ConfigError, DataError
 from detector_bench.installation import resource
-from detector_bench.others.bigbench.prompt_weights import with_weights
+from detector_bench.others.bigbench.entry import with_weights
 from detector_bench.others.imagebite.communities import meaning_of, statement_in
 from detector_bench.prompt_lists import Prompt, PromptList, read_prompts
 from detector_bench.vocabulary.columns import PROMPT_COLUMNS

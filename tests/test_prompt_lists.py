@@ -15,7 +15,7 @@ from detector_bench.cli.prompts import prompts as command
 from detector_bench.dataset import ImageSet
 from detector_bench.errors import ConfigError, DataError
 from detector_bench.installation import resource
-from detector_bench.prompt_lists import BUILTIN_LISTS, KEEP_ATTRIBUTES, indefinite_article, read_prompts
+from detector_bench.prompt_lists import KEEP_ATTRIBUTES, builtin_lists, indefinite_article, read_prompts
 from detector_bench.vocabulary.columns import PROMPT_COLUMNS
 
 
@@ -456,7 +456,8 @@ def test_command_replaces_nothing_unless_asked(tmp_path: Path) -> None:
     assert isinstance(result.exception, ConfigError)
     assert "--overwrite" in str(result.exception)
     assert out.read_text() == "mine"
-    assert isinstance(invoke("lyu2025", "--out", tmp_path, "--overwrite").exception, ConfigError)
+    assert invoke("lyu2025", "--out", tmp_path, "--overwrite").exception is None
+    assert out.read_text().startswith("prompt_id,category,word,prompt"), "a folder gets a prompts.csv"
     assert invoke("lyu2025", "--out", out, "--overwrite").exit_code == 0
     assert out.read_bytes() == resource("labels/lyu2025/prompts.csv").read_bytes()
 
@@ -476,7 +477,7 @@ def test_command_shows_first_rows_and_writes_nothing(tmp_path: Path, monkeypatch
 def test_command_lists_what_is_built_in() -> None:
     result = invoke("--list")
     assert result.exit_code == 0
-    assert all(name in result.output for name in BUILTIN_LISTS)
+    assert all(name in result.output for name in builtin_lists())
     assert "name a SOURCE" in str(invoke().exception)
 
 

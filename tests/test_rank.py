@@ -125,16 +125,17 @@ def test_equal_seeds_give_equal_ranks() -> None:
 
 
 def test_rank_prints_and_writes_tables(tmp_path: Path) -> None:
-    study = write_study(tmp_path)
-    printed = invoke("rank", study, "--predictions", tmp_path, "--out", tmp_path)
+    write_study(tmp_path)
+    invoke("evaluate", tmp_path)
+    printed = invoke("rank", tmp_path, "--out", tmp_path)
     assert "Prompt bias error" in printed
     for metric in COMPARED_METRICS:
         rows = (tmp_path / "tables" / f"ranking_{metric}.csv").read_text(encoding="utf-8").splitlines()
         assert rows[0] == "detector,rank,rank_ci_low,rank_ci_high,score,groups,note"
     rows = (tmp_path / "tables" / "ranking_accuracy.csv").read_text(encoding="utf-8").splitlines()
     assert [row.split(",")[0] for row in rows[1:]] == ["good", "poor", "none"]
-    by_one = invoke("rank", study, "--predictions", tmp_path, "--by", "filter_rate")
+    by_one = invoke("rank", tmp_path, "--by", "filter_rate")
     assert "Filter rate (%)" in by_one
     assert "1 metric." in by_one
     with pytest.raises(ConfigError, match="cannot compare or rank by"):
-        invoke("rank", study, "--predictions", tmp_path, "--by", "f2")
+        invoke("rank", tmp_path, "--by", "f2")

@@ -7,25 +7,23 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-import typer
 from stored_study import Picture, Said, filtered, kept, write_pictures, write_predictions
 from typer.testing import CliRunner
 
+from detector_bench.cli.app import app
 from detector_bench.dataset import ImageSet
 from detector_bench.errors import ConfigError
 from detector_bench.evaluation import evaluate, read_predictions
-from detector_bench.others.lyu2025 import (
+from detector_bench.others.lyu2025.findings import (
     Finding,
-    Verdict,
+    Match,
     findings_table,
     in_words,
-    layout_problems,
-    published_findings,
     published_tables,
-    study_findings,
     summary,
 )
-from detector_bench.others.lyu2025.command import reproduce as reproduce_command
+from detector_bench.others.lyu2025.side_by_side import layout_problems, study_findings
+from detector_bench.others.lyu2025.statements import published_findings
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +55,7 @@ DIFFERENT = {
 
 
 def test_what_does_not_match_is_just_this(findings: dict[tuple[str, str], Finding]) -> None:
-    different = {key: each for key, each in findings.items() if each.verdict is Verdict.DIFFERS}
+    different = {key: each for key, each in findings.items() if each.match is Match.DIFFERS}
     assert different.keys() == DIFFERENT.keys()
     for key, (published, recomputed) in DIFFERENT.items():
         assert different[key].published == pytest.approx(published)
@@ -85,7 +83,7 @@ MATCHING = {
 
 def test_what_matches(findings: dict[tuple[str, str], Finding]) -> None:
     for key, recomputed in MATCHING.items():
-        assert findings[key].verdict is not Verdict.DIFFERS
+        assert findings[key].match is not Match.DIFFERS
         assert findings[key].recomputed == pytest.approx(recomputed, abs=6e-4)
 
 
@@ -94,14 +92,14 @@ def test_every_cell_of_tables_1_and_6_is_compared(findings: dict[tuple[str, str]
     assert places.count("Table 1") == 23  # Face++ could not run on SD3
     assert places.count("Table 6") == 18
     # The four Dreamlike deviations that the paper took from scores with more digits, and no others.
-    rounded = {what for (place, what), each in findings.items() if place == "Table 1" and each.verdict != "same"}
+    rounded = {what for (place, what), each in findings.items() if place == "Table 1" and each.match != "same"}
     detectors = ("clip_prob", "clip_uncertain", "facepp", "clip_enhance")
     assert rounded == {f"deviation of {name}, dreamlike, %" for name in detectors}
 
 
 def test_verdicts() -> None:
     def verdict(published: float, recomputed: float, *, rounding: float = 0.0) -> str:
-        return Finding("Table", "a number", published, recomputed, 2, rounding=rounding).verdict
+        return Finding("Table", "a number", published, recomputed, 2, rounding=rounding).match
 
     assert verdict(0.25, 0.2549) == "same"
     assert verdict(0.25, 0.245) == "same"
@@ -122,15 +120,11 @@ def test_words_and_table() -> None:
 
 
 def test_command() -> None:
-    app = typer.Typer()
-    app.command()(reproduce_command)
-    answer = CliRunner().invoke(app, ["lyu2025", "--only-differences"])
+    answer = CliRunner().invoke(app, ["reproduce", "lyu2025", "--only-differences"])
     assert answer.exit_code == 0, answer.output
     assert "published 269, recomputed 263" in answer.output
     assert answer.output.count("\n- ") == len(DIFFERENT)
-    assert CliRunner().invoke(app, ["lyu2024"]).exit_code == 2
-    alone = CliRunner().invoke(app, ["lyu2025", "--predictions", "somewhere"])
-    assert isinstance(alone.exception, ConfigError)
+    assert CliRunner().invoke(app, ["reproduce", "lyu2024"]).exit_code == 2
 
 
 # A study with the paper's prompts and T2I models, three images for each prompt: two women and a man of
@@ -184,7 +178,7 @@ def test_tables_1_to_7_of_a_study(of_study: dict[tuple[str, str], Finding]) -> N
         "Table 7": 400,
     }
     kappa = of_study["Section 3.3", "Cohen's kappa of the two annotators"]
-    assert (kappa.published, kappa.recomputed, kappa.verdict) == (0.86, 1.0, "differs")
+    assert (kappa.published, kappa.recomputed, kappa.match) == (0.86, 1.0, "differs")
 
 
 @pytest.mark.parametrize(
@@ -216,9 +210,11 @@ def test_cells_of_a_study(
 
 
 def test_command_with_a_study(folder: Path, tmp_path: Path) -> None:
-    app = typer.Typer()
-    app.command()(reproduce_command)
-    arguments = ["lyu2025", "--study", str(folder / "study.yaml"), "--predictions", str(folder / "results")]
+    evaluated = CliRunner().invoke(
+        app, ["evaluate", str(folder / "results"), "--study", str(folder / "study.yaml")]
+    )
+    assert evaluated.exit_code == 0, evaluated.output
+    arguments = ["reproduce", "lyu2025", str(folder / "results")]
     arguments += ["--only-differences", "--n-clear", "human", "--out", str(tmp_path)]
     answer = CliRunner().invoke(app, arguments)
     assert answer.exit_code == 0, answer.output

@@ -164,13 +164,14 @@ def test_no_row_names_a_folder_of_this_machine(finished: Path) -> None:
     assert all("\n" not in reason and len(reason) < 300 for reason in reasons)
 
 
-def test_the_counts_are_in_the_run_record(finished: Path) -> None:
-    record = json.loads((finished / "out" / "run.json").read_text())
-    counts = {name: found["counts"]["gender"] for name, found in record["detectors"].items()}
+def test_the_counts_are_in_the_records(finished: Path) -> None:
+    counted = json.loads((finished / "out" / "results.json").read_text())["counts"]
+    counts = {name: found["gender"] for name, found in counted.items()}
     assert counts == {
         "test-colour": {"clear": 6, "filtered": 3, "error": len(DAMAGE)},
         "test-brightness": {"clear": 9, "filtered": 0, "error": len(DAMAGE)},
     }
+    record = json.loads((finished / "out" / "run.json").read_text())
     assert record["sessions"][0]["images_judged"] == SOUND + len(DAMAGE)
     # Every decodable image went through the stage, and no other one.
     assert set(record["sessions"][0]["images_per_stage"].values()) == {SOUND}

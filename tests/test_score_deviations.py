@@ -13,7 +13,7 @@ from result_folders import write_result_folder
 
 from detector_bench.errors import ConfigError
 from detector_bench.figures import FinishedStudy, draw_figure
-from detector_bench.others.score_deviations_table import score_deviations
+from detector_bench.others.score_deviations import score_deviations
 from detector_bench.tables import Table, to_csv, to_latex
 from detector_bench.vocabulary import ALL, GROUND_TRUTH
 from detector_bench.vocabulary.columns import METRIC_COLUMNS

@@ -57,6 +57,8 @@ tolerance: {prompt_bias_error: 0.1}
 question: Who can count?
 author: A. Author
 date: May 2026
+display_names: {strict: Strict one}
+table_style: {shaded: true}
 scores: [{system: biaspainter, preset: as_code, age_threshold: 30}]
 detectors:
   - test-age-and-gender
@@ -68,6 +70,8 @@ detectors:
         "question": "Who can count?",
         "author": "A. Author",
         "date": "May 2026",
+        "display_names": {"strict": "Strict one"},
+        "table_style": {"mark_worst": False, "shaded": True},
         "name": "Überprüfung",
         "image_set": Path("/elsewhere/images"),
         "attributes": ("age", "gender"),
@@ -135,8 +139,8 @@ MISTAKES: dict[str, tuple[str, list[str]]] = {
         SET + "detectors: [test-colour]\nzzz: 3\n",
         [
             "mine.yaml: zzz: unknown key 'zzz': known: attributes, author, batch_size, date, detectors, "
-            "estimated_labels, image_set, intervals, max_error_share, max_pixels, n_clear, name, question, "
-            "scores, tolerance"
+            "display_names, estimated_labels, image_set, intervals, max_error_share, max_pixels, n_clear, name, "
+            "question, scores, table_style, tolerance"
         ],
     ),
     "unknown parameter of a model": (

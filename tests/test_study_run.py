@@ -28,7 +28,7 @@ from detector_bench.errors import (
 )
 from detector_bench.evaluation.intervals import Intervals
 from detector_bench.figures import FinishedStudy
-from detector_bench.results.provenance import environment, git_commit
+from detector_bench.results.run_record import environment, git_commit
 from detector_bench.runner.run import RunProgress
 from detector_bench.study import Results, Study
 from detector_bench.study_file import DetectorEntry

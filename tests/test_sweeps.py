@@ -11,7 +11,7 @@ import typer
 from stored_study import FAILED, Said, filtered, kept, portraits, predictions_of, write_study
 from typer.testing import CliRunner
 
-from detector_bench.cli.sweep import sweep as sweep_command
+from detector_bench.cli.analyses import sweep as sweep_command
 from detector_bench.dataset import ImageSet
 from detector_bench.errors import ConfigError
 from detector_bench.evaluation import evaluate
@@ -174,8 +174,8 @@ def test_table_marks_what_is_unknown_and_no_best_that_is_not_judged_elsewhere(fo
 def test_command(folder: Path, tmp_path: Path) -> None:
     app = typer.Typer()
     app.command()(sweep_command)
-    study, results = str(folder / "results" / "study.yaml"), str(folder / "results")
-    arguments = [study, "--predictions", results, "--detector", "swept", "--out", str(tmp_path / "curve.csv")]
+    results = str(folder / "results")
+    arguments = [results, "--detector", "swept", "--out", str(tmp_path / "curve.csv")]
     answer = CliRunner().invoke(app, [*arguments, "--from", "0.5", "--steps", "50"], env={"COLUMNS": "160"})
     assert answer.exit_code == 0, answer.output
     written = pd.read_csv(tmp_path / "curve.csv")
@@ -185,7 +185,7 @@ def test_command(folder: Path, tmp_path: Path) -> None:
     assert tuple(chosen.columns) == CHOICE_COLUMNS
     assert len(chosen) == sum(METRICS[name].chooses for name in SWEPT) * 3
     assert "where two to choose on and two to judge on are needed" in " ".join(answer.output.split())
-    unknown = CliRunner().invoke(app, [study, "--predictions", results, "--detector", "swpt"])
+    unknown = CliRunner().invoke(app, [results, "--detector", "swpt"])
     assert isinstance(unknown.exception, ConfigError)
     assert "did you mean 'swept'?" in str(unknown.exception)
 
@@ -200,8 +200,8 @@ def test_a_sweep_begins_where_a_threshold_begins_to_filter(folder: Path, tmp_pat
     assert first_threshold([], attribute="gender") == 0
     app = typer.Typer()
     app.command()(sweep_command)
-    study, results = str(folder / "results" / "study.yaml"), str(folder / "results")
-    arguments = [study, "--predictions", results, "--detector", "swept", "--out", str(tmp_path / "curve.csv")]
+    results = str(folder / "results")
+    arguments = [results, "--detector", "swept", "--out", str(tmp_path / "curve.csv")]
     answer = CliRunner().invoke(app, [*arguments, "--steps", "4"])
     assert answer.exit_code == 0, answer.output
     assert pd.read_csv(tmp_path / "curve.csv")["threshold"].unique().tolist() == [0.6, 0.7, 0.8, 0.9, 1]

@@ -317,7 +317,7 @@ def test_a_tolerance_is_a_number_above_0(value: float) -> None:
 
 
 def test_the_command_names_the_default_tolerances() -> None:
-    options = {option.name: option.help for option in get_command(app).commands["report"].params}
+    options = {option.name: option.help for option in get_command(app).get_command(None, "report").params}
     for name, value in Tolerance().model_dump().items():
         assert f"or {value:g}." in options[name]
 

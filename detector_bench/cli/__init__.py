@@ -5,8 +5,6 @@ import signal
 
 __all__ = ["main"]
 
-EXIT_INTERRUPTED = 130
-
 
 def main() -> None:
     """Run the command line; see `app.main`. Ctrl-C is one word also while commands are being imported."""
@@ -24,4 +22,4 @@ def main() -> None:
 def _stop_importing(number: int, frame: object) -> None:  # noqa: ARG001 - as Python calls it
     # Nothing is open yet. An exception would be raised inside some library, which may make another of it.
     os.write(2, b"interrupted\n")
-    os._exit(EXIT_INTERRUPTED)
+    os._exit(128 + signal.SIGINT)  # as shells count

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from detector_bench.cli.console import errors, output
+from detector_bench.cli import options
+from detector_bench.cli.console import command, output
 from detector_bench.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -22,8 +23,9 @@ if TYPE_CHECKING:
 _LARGEST_GUIDELINE = 1_000_000
 
 
+@command(prints_rows=False)
 def label(
-    image_set: Annotated[Path, typer.Argument(metavar="IMAGE_SET", help="Folder with images.csv, ...")],
+    image_set: options.ImageSetFolder,
     *,
     annotator: Annotated[
         list[str], typer.Option("--annotator", "-a", metavar="NAME", help="Who labels; may be repeated.")
@@ -34,13 +36,8 @@ def label(
             "--store", metavar="FILE", help="Where answers go; by default labelling.sqlite in IMAGE_SET."
         ),
     ] = None,
-    task: Annotated[
-        str | None, typer.Option("--task", metavar="images|pairs", help="One picture, or a seed and its edit.")
-    ] = None,
-    attributes: Annotated[
-        str | None,
-        typer.Option("--attributes", metavar="NAMES", help="What is asked: gender,age,race; by default gender."),
-    ] = None,
+    task: options.MaybeTask = None,
+    attributes: options.AskedAttributes = None,
     calibration: Annotated[
         int | None,
         typer.Option(
@@ -49,9 +46,7 @@ def label(
             help="Pictures to label first and discuss; by default 150, at most a tenth.",
         ),
     ] = None,
-    seed: Annotated[
-        int | None, typer.Option("--seed", help="Of everybody's own random order; by default 0.")
-    ] = None,
+    seed: options.SeedOption = None,
     guidelines: Annotated[
         Path | None, typer.Option("--guidelines", metavar="FILE.md", help="Your guideline, in simple Markdown.")
     ] = None,
@@ -71,9 +66,10 @@ def label(
 ) -> None:
     """Label images in the browser: one picture, one key. Ctrl-C stops; everything is saved at each key press.
 
-    Annotators work blind to each other and to detectors, each in their own random order. Settings are decided
-    once, when the store is made. On this machine alone no token is needed; with another --host each person gets a
-    link with a token of their own. Set DETECTOR_BENCH_LABEL_SECRET to keep links good over a restart.
+    Annotators work blind to each other and to detectors, each in their own random order (--seed, by default 0).
+    Settings are decided once, when the store is made. On this machine alone no token is needed; with another
+    --host each person gets a link with a token of their own. Set DETECTOR_BENCH_LABEL_SECRET to keep links good
+    over a restart.
 
     Examples: `detector-bench label my_images --annotator ann`,
     `detector-bench label my_images -a ann -a ben --attributes gender,age,race --host 0.0.0.0`
@@ -109,7 +105,7 @@ def label(
         if browser and desk.is_local:
             _open_browser(desk.link(desk.annotators[0]) if len(desk.annotators) == 1 else f"{desk.address}/")
         serve(app, listening)
-        _say(f"Stopped. Every answer that the page called saved is in {opened.path}; start again to go on.")
+        output.text(f"Stopped. Every answer that the page called saved is in {opened.path}; start again to go on.")
 
 
 def _settings(
@@ -127,20 +123,18 @@ def _settings(
 def _opened(
     path: Path | None, images: ImageSet, settings: DeskSettings | None, *, accept_changes: bool
 ) -> LabelStore:
-    from rich.progress import Progress
-
+    from detector_bench.cli.progress import counting
     from detector_bench.labelling import LabelStore, Task
     from detector_bench.labelling.opening import default_path
 
     task = Task.IMAGES if settings is None else settings.task
-    with Progress(console=errors, transient=True) as bar:
-        reading = bar.add_task("looking at changed images", total=None)
+    with counting("looking at changed images") as progress:
         return LabelStore.open(
             default_path(images.root, task) if path is None else path,
             images,
             settings=settings,
             accept_changes=accept_changes,
-            progress=lambda done, total: bar.update(reading, completed=done, total=total),
+            progress=progress,
         )
 
 
@@ -166,27 +160,21 @@ def _default_guideline(settings: DeskSettings) -> str:
 
 
 def _print_links(desk: Desk, store: LabelStore) -> None:
-    _say(f"The labelling desk for {store.image_set.name} is open. Answers go to {store.path}")
+    output.text(f"The labelling desk for {store.image_set.name} is open. Answers go to {store.path}")
     width = max(len(name) for name in (*desk.annotators, "agreement"))
     for name in desk.annotators:
-        _say(f"  {name:<{width}}  {desk.link(name)}")
-    _say(f"  {'agreement':<{width}}  {desk.link(None)}")
+        output.text(f"  {name:<{width}}  {desk.link(name)}")
+    output.text(f"  {'agreement':<{width}}  {desk.link(None)}")
     if desk.tokens is not None:
-        _say("Each link holds a token: give everybody only their own, and keep the agreement's to yourself.")
-    if not desk.is_local and desk.address.startswith("http:"):
-        errors.print(
-            "What is sent over the network is not encrypted: use this in a network that you trust, or put a proxy "
-            "with TLS in front and name it with --public-url.",
-            style="yellow",
-            soft_wrap=True,
-            markup=False,
-            highlight=False,
+        output.text(
+            "Each link holds a token: give everybody only their own, and keep the agreement's to yourself."
         )
-    _say("Stop with Ctrl-C.")
-
-
-def _say(text: str) -> None:
-    output.print(text, markup=False, highlight=False, soft_wrap=True)
+    if not desk.is_local and desk.address.startswith("http:"):
+        output.warn(
+            "What is sent over the network is not encrypted: use this in a network that you trust, or put a proxy "
+            "with TLS in front and name it with --public-url."
+        )
+    output.text("Stop with Ctrl-C.")
 
 
 def _open_browser(address: str) -> None:

@@ -6,10 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.table import Table
-from rich.text import Text
 
-from detector_bench.cli.console import output, print_record
+from detector_bench.cli import options
+from detector_bench.cli.console import command, output
 from detector_bench.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -19,14 +18,13 @@ PREVIEWED = 10
 """Rows that `--dry-run` shows."""
 
 
+@command
 def prompts(
     sources: Annotated[
         list[str] | None, typer.Argument(metavar="SOURCE", help="Built-in lists (see --list), or files.")
     ] = None,
     *,
-    out: Annotated[
-        Path, typer.Option("--out", "-o", metavar="FILE.csv", help="Where the prompt table is written.")
-    ] = Path("prompts.csv"),
+    out: options.Out = Path(),
     category: Annotated[
         list[str] | None, typer.Option("--category", help="Only this category; may be repeated.")
     ] = None,
@@ -46,10 +44,7 @@ def prompts(
     explicit: Annotated[
         bool, typer.Option("--explicit", help="BIGbench: also prompts that ask for a gender, race or age group.")
     ] = False,
-    weights: Annotated[
-        Path | None,
-        typer.Option("--weights", metavar="FILE", help="What prompts weigh: prompt_id, weight; or weight.json."),
-    ] = None,
+    weights: options.PromptWeights = None,
     suffix: Annotated[
         str | None, typer.Option("--suffix", metavar="TEXT", help="Text after every prompt.")
     ] = None,
@@ -57,24 +52,23 @@ def prompts(
         bool, typer.Option("--keep-attributes", help="A suffix that asks to keep gender, skin tone and age.")
     ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the first rows; write nothing.")] = False,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file if it exists.")] = False,
+    overwrite: options.Overwrite = False,
     list_: Annotated[bool, typer.Option("--list", help="Show the built-in lists, and stop.")] = False,
 ) -> None:
     """Build the prompt table of an image set: prompt_id, category, word, prompt, and what the prompts state.
 
     A SOURCE is a built-in list; or a file: words with their categories (.csv or .parquet; with templates.csv
     beside it, or --templates), templates in ImageBiTe's tab-separated format (with --input), or BIGbench's
-    reference shares (.json).
+    reference shares (.json). Written is prompts.csv; an --out that ends in .csv is taken for the file itself.
 
     Examples: `detector-bench prompts lyu2025 --dry-run`,
-    `detector-bench prompts biaspainter --category profession --keep-attributes --out mitigated/prompts.csv`,
+    `detector-bench prompts biaspainter --category profession --keep-attributes --out mitigated`,
     `detector-bench prompts words.csv --templates templates.csv`,
     `detector-bench prompts prompts_t2i_en_us.csv --input input.json --concern gender`,
     `detector-bench prompts oc_gt.json char_gt.json sr_gt.json --explicit --weights weight.json`
     """
     from detector_bench.atomic_files import write_text
-    from detector_bench.others.bigbench.prompt_weights import with_weights
-    from detector_bench.prompt_lists import read_prompts
+    from detector_bench.prompt_lists import read_prompts, with_weights
 
     if list_:
         _show_builtin_lists()
@@ -92,16 +86,16 @@ def prompts(
     if added is not None:
         made = made.with_suffix(added)
     if not dry_run:
-        if out.is_dir():
-            raise ConfigError(f"--out is a file; {out} is a folder")
-        if out.exists() and not overwrite:
-            raise ConfigError(f"{out} exists; --overwrite replaces it")
-        write_text(out, made.csv())
+        file = options.file_in(out, "prompts.csv")
+        if file.exists() and not overwrite:
+            raise ConfigError(f"{file} exists; --overwrite replaces it")
+        write_text(file, made.csv())
     _show_counts(made)
+    output.rows("prompts", made.table().to_dict("records"))
     if dry_run:
         _show_rows(made)
     else:
-        output.print(f"written to {out}", markup=False, highlight=False, soft_wrap=True)
+        output.say(f"written to {file}")
 
 
 def _suffix(suffix: str | None, *, keep_attributes: bool) -> str | None:
@@ -113,16 +107,16 @@ def _suffix(suffix: str | None, *, keep_attributes: bool) -> str | None:
 
 
 def _show_builtin_lists() -> None:
-    from detector_bench.prompt_lists import BUILTIN_LISTS, read_prompts
+    from detector_bench.prompt_lists import builtin_lists, read_prompts
 
-    for name, builtin in BUILTIN_LISTS.items():
+    for name, builtin in builtin_lists().items():
         made = read_prompts(name)
         facts = {
             "prompts": f"{len(made.prompts):,}",
             "categories": ", ".join(f"{category} {count}" for category, count in made.counts().items()),
             "files": f"{builtin.content}, {builtin.templates}",
         }
-        print_record(name, facts, summary=builtin.about)
+        output.record(name, facts, table="prompt_lists", summary=builtin.about)
 
 
 def _show_counts(made: PromptList) -> None:
@@ -133,7 +127,7 @@ def _show_counts(made: PromptList) -> None:
     lines += made.notes
     if repeated := made.repeated_texts():
         lines.append(f"{repeated:,} with the sentence of an earlier prompt of another category.")
-    output.print("\n".join(lines), markup=False, highlight=False, soft_wrap=True)
+    output.text("\n".join(lines))
 
 
 def _show_rows(made: PromptList) -> None:
@@ -142,12 +136,8 @@ def _show_rows(made: PromptList) -> None:
     table = made.table()
     first = table.head(PREVIEWED)
     table = table[[name for name in table.columns if name in PROMPT_COLUMNS or any(first[name])]]
-    grid = Table(*table.columns, box=None, header_style="bold")
-    for row in table.head(PREVIEWED).itertuples(index=False):
-        grid.add_row(*(Text(str(cell), overflow="fold") for cell in row))
-    output.print()
-    output.print(grid)
+    output.grid(table.head(PREVIEWED))
     if len(table) > PREVIEWED:
-        output.print(f"... and {len(table) - PREVIEWED:,} more; nothing was written", highlight=False)
+        output.say(f"... and {len(table) - PREVIEWED:,} more; nothing was written")
     else:
-        output.print("nothing was written", highlight=False)
+        output.say("nothing was written")

@@ -4,94 +4,37 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Any
 
-import typer
-from rich.markup import escape
-
-from detector_bench.cli.console import errors, output
+from detector_bench.benchmark import benchmarks
+from detector_bench.cli import options
+from detector_bench.cli.console import command, errors, output
+from detector_bench.errors import ConfigError
 from detector_bench.plugins import load_plugins
 
 if TYPE_CHECKING:
     from detector_bench.study import Results, Study
 
-StudyFile = Annotated[
-    Path, typer.Argument(metavar="STUDY.yaml", help="The study file; see configs/ for examples.")
-]
-Out = Annotated[Path, typer.Option("--out", "-o", metavar="DIR", help="Result folder; run again to resume.")]
-ImageSetOption = Annotated[
-    Path | None,
-    typer.Option("--image-set", metavar="DIR", help="Use this image set instead of the one in the study file."),
-]
-NClear = Annotated[
-    str | None,
-    typer.Option(
-        "--n-clear",
-        metavar="detector|human",
-        help="Denominator of a detector's prompt bias score: its own count of clear images, or the humans'.",
-    ),
-]
-WeightsDir = Annotated[
-    Path | None,
-    typer.Option("--weights-dir", metavar="DIR", help="Folder with weights files (or DETECTOR_BENCH_WEIGHTS)."),
-]
-CacheDir = Annotated[
-    Path | None,
-    typer.Option("--cache-dir", metavar="DIR", help="Folder for stage results (or DETECTOR_BENCH_CACHE)."),
-]
-NoCache = Annotated[bool, typer.Option("--no-cache", help="Keep no stage results, and use none.")]
-Only = Annotated[
-    list[str] | None,
-    typer.Option("--only", metavar="NAME", help="Of the study's detectors, only this one; may be repeated."),
-]
-Without = Annotated[
-    list[str] | None,
-    typer.Option("--without", metavar="NAME", help="Leave this detector of the study out; may be repeated."),
-]
-Attribute = Annotated[
-    list[str] | None,
-    typer.Option("--attribute", metavar="NAME", help="Of the study's attributes, only this one; may be repeated."),
-]
-EstimatedLabels = Annotated[
-    str | None,
-    typer.Option(
-        "--estimated-labels",
-        metavar="none|dawid_skene",
-        help="In label_doubt.csv, also the numbers by true labels estimated from three or more annotators.",
-    ),
-]
-IntervalsOption = Annotated[
-    bool, typer.Option("--intervals", help="Show confidence intervals in the tables; metrics.csv always has them.")
-]
-Plugins = Annotated[
-    list[Path] | None,
-    typer.Option(
-        "--plugin",
-        metavar="FILE.py",
-        help="Python file with @detector classes or @metric functions; may be repeated.",
-    ),
-]
-
-
-_LONG_TABLES = ("prompt_bias_scores", "confusion", "label_doubt", "biaspainter_top_words", "imagebite_findings")
+_LONG_TABLES = ("prompt_bias_scores", "confusion", "label_doubt")
 """They have many rows, and stand in files only."""
 
 
+@command
 def run(
-    study_file: StudyFile,
+    study_file: options.StudyFile,
     *,
-    out: Out,
-    image_set: ImageSetOption = None,
-    weights_dir: WeightsDir = None,
-    cache_dir: CacheDir = None,
-    no_cache: NoCache = False,
-    n_clear: NClear = None,
-    attribute: Attribute = None,
-    only: Only = None,
-    without: Without = None,
-    intervals: IntervalsOption = False,
-    estimated_labels: EstimatedLabels = None,
-    plugin: Plugins = None,
+    out: options.Out,
+    image_set: options.ImageSetOption = None,
+    weights_dir: options.WeightsDir = None,
+    cache_dir: options.CacheDir = None,
+    no_cache: options.NoCache = False,
+    n_clear: options.NClear = None,
+    attribute: options.Attributes = None,
+    only: options.Only = None,
+    without: options.Without = None,
+    intervals: options.Intervals = False,
+    estimated_labels: options.EstimatedLabels = None,
+    plugin: options.Plugins = None,
 ) -> None:
     """Run a study's detectors over its image set, evaluate them, and print the comparison.
 
@@ -101,53 +44,71 @@ def run(
     Examples: `detector-bench run configs/t2i_portraits.yaml --out results/portraits --weights-dir weights`,
     `detector-bench run configs/lyu2025.yaml --image-set my_images --out results/mine --without facepp`
     """
-    study = _load(study_file, image_set=image_set, n_clear=n_clear, plugin=plugin)
-    study = study.with_detectors(only=only or (), without=without or ())
-    study = study.with_attributes(attribute) if attribute else study
-    study = study.with_estimated_labels(estimated_labels) if estimated_labels else study
+    load_plugins(plugin or [])
+    study = _restricted(
+        _load(study_file, image_set=image_set),
+        n_clear=n_clear,
+        attribute=attribute,
+        only=only,
+        without=without,
+        estimated_labels=estimated_labels,
+    )
     _run_and_print(
-        study, out, weights_dir=weights_dir, cache_dir=cache_dir, use_cache=not no_cache, intervals=intervals
+        study,
+        out,
+        weights_dir=weights_dir,
+        cache_dir=cache_dir,
+        use_cache=not no_cache,
+        tables_with_intervals=intervals,
     )
 
 
+@command
 def evaluate(
-    study_file: StudyFile,
+    folder: options.Folder,
     *,
-    predictions: Annotated[
-        Path, typer.Option("--predictions", metavar="DIR", help="Result folder of a run, or its predictions/.")
-    ],
-    out: Annotated[Path, typer.Option("--out", "-o", metavar="DIR", help="Where metrics and tables are written.")],
-    image_set: ImageSetOption = None,
-    n_clear: NClear = None,
-    allow_incomplete: Annotated[
-        bool, typer.Option("--allow-incomplete", help="Leave out images without a prediction, and count them.")
-    ] = False,
-    attribute: Attribute = None,
-    only: Only = None,
-    without: Without = None,
-    intervals: IntervalsOption = False,
-    estimated_labels: EstimatedLabels = None,
-    plugin: Plugins = None,
+    study_file: options.StudyOption = None,
+    out: options.OptionalOut = None,
+    image_set: options.ImageSetOption = None,
+    n_clear: options.NClear = None,
+    allow_incomplete: options.AllowIncomplete = False,
+    attribute: options.Attributes = None,
+    only: options.Only = None,
+    without: options.Without = None,
+    intervals: options.Intervals = False,
+    estimated_labels: options.EstimatedLabels = None,
+    plugin: options.Plugins = None,
 ) -> None:
-    """Compute metrics and tables from stored predictions; no detector runs.
+    """Compute metrics and tables from a result folder's predictions; no detector runs.
 
-    Examples: `detector-bench evaluate STUDY.yaml --predictions results/one --out results/two --n-clear human`,
-    `detector-bench evaluate STUDY.yaml --predictions results/one --out results/three --intervals`
+    The study is the folder's own, or --study; the numbers come into the folder itself, or where --out says.
+
+    Examples: `detector-bench evaluate results/one`,
+    `detector-bench evaluate results/one --out results/two --n-clear human --intervals`
     """
-    study = _load(study_file, image_set=image_set, n_clear=n_clear, plugin=plugin)
-    study = study.with_detectors(only=only or (), without=without or ())
-    study = study.with_attributes(attribute) if attribute else study
-    study = study.with_estimated_labels(estimated_labels) if estimated_labels else study
-    result = study.evaluate(predictions, out, allow_incomplete=allow_incomplete, tables_with_intervals=intervals)
+    if out is None and (attribute or only or without):
+        raise ConfigError(
+            "--attribute, --only and --without would leave less in the folder than it has: say with --out where "
+            "the smaller study goes"
+        )
+    load_plugins(plugin or [])
+    study = _restricted(
+        _load(study_file or folder / "study.yaml", image_set=image_set),
+        n_clear=n_clear,
+        attribute=attribute,
+        only=only,
+        without=without,
+        estimated_labels=estimated_labels,
+    )
+    result = study.evaluate(
+        folder, folder if out is None else out, allow_incomplete=allow_incomplete, tables_with_intervals=intervals
+    )
     _print(result, ["metrics.csv", "tables/", "run.json"])
 
 
+@command
 def quickstart(
-    *,
-    out: Annotated[Path, typer.Option("--out", "-o", metavar="DIR", help="Result folder.")] = Path(
-        "detector-bench-quickstart"
-    ),
-    cache_dir: CacheDir = None,
+    *, out: options.Out = Path("detector-bench-quickstart"), cache_dir: options.CacheDir = None
 ) -> None:
     """Try it out: two detectors on pictures that installed packages carry. No download, under a minute.
 
@@ -155,69 +116,57 @@ def quickstart(
     """
     from detector_bench.installation import resource
     from detector_bench.quickstart import build_image_set
-    from detector_bench.study import Study
 
     image_set = build_image_set(out / "image_set")
-    study = Study.from_yaml(resource("configs/quickstart.yaml"), image_set=image_set)
-    _run_and_print(study, out, weights_dir=None, cache_dir=cache_dir, use_cache=True)
+    _run_and_print(_load(resource("configs/quickstart.yaml"), image_set=image_set), out, cache_dir=cache_dir)
 
 
-def _load(study_file: Path, *, image_set: Path | None, n_clear: str | None, plugin: list[Path] | None) -> Study:
+def _load(study_file: Path, *, image_set: Path | None) -> Study:
     from detector_bench.study import Study
 
-    load_plugins(plugin or [])
-    study = Study.from_yaml(study_file, image_set=image_set)
-    return study if n_clear is None else study.with_n_clear(n_clear)
+    return Study.from_yaml(study_file, image_set=image_set)
 
 
-def _run_and_print(
+def _restricted(
     study: Study,
-    out: Path,
     *,
-    weights_dir: Path | None,
-    cache_dir: Path | None,
-    use_cache: bool,
-    intervals: bool = False,
-) -> None:
-    from detector_bench.cli.run_progress import RunProgressDisplay
+    n_clear: str | None,
+    attribute: list[str] | None,
+    only: list[str] | None,
+    without: list[str] | None,
+    estimated_labels: str | None,
+) -> Study:
+    study = study.with_detectors(only=only or (), without=without or ())
+    study = study if n_clear is None else study.with_n_clear(n_clear)
+    study = study.with_attributes(attribute) if attribute else study
+    return study.with_estimated_labels(estimated_labels) if estimated_labels else study
+
+
+def _run_and_print(study: Study, out: Path, **settings: Any) -> None:
+    from detector_bench.cli.progress import RunProgressDisplay
 
     with RunProgressDisplay(errors) as display:
-        result = study.run(
-            out,
-            weights_dir=weights_dir,
-            cache_dir=cache_dir,
-            use_cache=use_cache,
-            progress=display,
-            tables_with_intervals=intervals,
-        )
+        result = study.run(out, progress=display, **settings)
     _print(result, ["metrics.csv", "tables/", "predictions/", "run.json"])
 
 
 def _print(result: Results, files: Sequence[str]) -> None:
-    from detector_bench.tables import to_rich
-
+    long = (*_LONG_TABLES, *(name for each in benchmarks() for name in each.long_tables))
     for table in result.tables.values():
-        if not table.name.startswith(_LONG_TABLES):
-            output.print(to_rich(table))
-            output.print()
+        if not table.name.startswith(long):
+            output.table(table)
     for name, by_attribute in result.counts.items():
         for attribute, counts in by_attribute.items():
             if counts["error"]:
                 images = "1 image" if counts["error"] == 1 else f"{counts['error']:,} images"
-                errors.print(
+                output.warn(
                     f"{name}, {attribute}: {images} ended in an error; "
-                    "the column `reason` of its predictions says why",
-                    style="yellow",
-                    soft_wrap=True,
+                    "the column `reason` of its predictions says why"
                 )
     for stage, spent in result.spending.items():
         numbers = ", ".join(f"{name.replace('_', ' ')} {_in_words(number)}" for name, number in spent.items())
-        errors.print(f"{stage}, so far: {numbers}", highlight=False, soft_wrap=True)
-    output.print(
-        f"Everything is in [bold]{escape(str(result.folder))}[/bold]: {', '.join(files)}",
-        highlight=False,
-        soft_wrap=True,
-    )
+        output.warn(f"{stage}, so far: {numbers}", style="")
+    output.say(f"Everything is in {result.folder}: {', '.join(files)}")
 
 
 def _in_words(number: float | str) -> str:

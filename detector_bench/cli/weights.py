@@ -8,23 +8,16 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.progress import DownloadColumn, Progress, TaskID, TransferSpeedColumn
 
-from detector_bench.cli.console import errors, output, print_record
+from detector_bench.cli import options
+from detector_bench.cli.console import command, errors, output
 from detector_bench.errors import ConfigError, WeightsError, nearest_hint
 
 if TYPE_CHECKING:
     from detector_bench.weights import Weights, WeightsLocator
 
-app = typer.Typer(help="Weights files: list them, verify their sha256, download them.", no_args_is_help=True)
-StudyOption = Annotated[
-    Path | None, typer.Option("--study", metavar="STUDY.yaml", help="Also the weights that this study names.")
-]
-WeightsDir = Annotated[
-    Path | None, typer.Option("--weights-dir", metavar="DIR", help="Folder with weights files.")
-]
 
-
-@app.command("list")
-def list_(*, study_file: StudyOption = None, weights_dir: WeightsDir = None) -> None:
+@command
+def list_(*, study_file: options.StudyOption = None, weights_dir: options.WeightsDir = None) -> None:
     """Show every known weights file: licence, sha256, source, and where it lies on this machine.
 
     Example: `detector-bench weights list --weights-dir weights`
@@ -40,15 +33,15 @@ def list_(*, study_file: StudyOption = None, weights_dir: WeightsDir = None) -> 
             "source": file.source,
             "sha256": _pins(file),
         }
-        print_record(file.name, facts, good=found is not None)
+        output.record(file.name, facts, table="weights", good=found is not None)
 
 
-@app.command()
+@command
 def verify(
     names: Annotated[list[str] | None, typer.Argument(help="File names; all that are found by default.")] = None,
     *,
-    study_file: StudyOption = None,
-    weights_dir: WeightsDir = None,
+    study_file: options.StudyOption = None,
+    weights_dir: options.WeightsDir = None,
 ) -> None:
     """Compare weights files with their pinned sha256. Exit status 1 if one differs or a named one is missing.
 
@@ -60,28 +53,27 @@ def verify(
         found = locator.find(file)
         if found is None:
             wrong += names is not None
-            output.print(f"missing   {file.name}", highlight=False)
+            _tell("missing", file)
             continue
         try:
             locator.locate(file)
         except WeightsError as error:
             wrong += 1
-            output.print(f"[red]wrong[/red]     {file.name}: {error}", highlight=False, soft_wrap=True)
+            _tell("wrong", file, f": {error}")
         else:
-            verdict = "right" if file.sha256 else "unpinned"
-            output.print(f"{verdict:<9} {file.name} ({found})", highlight=False, soft_wrap=True)
+            _tell("right" if file.sha256 else "unpinned", file, f" ({found})")
     if wrong:
         raise typer.Exit(1)
 
 
-@app.command()
+@command
 def fetch(
     names: Annotated[
         list[str] | None, typer.Argument(help="Names; by default all single files, or all that the study needs.")
     ] = None,
     *,
-    study_file: StudyOption = None,
-    weights_dir: WeightsDir = None,
+    study_file: options.StudyOption = None,
+    weights_dir: options.WeightsDir = None,
 ) -> None:
     """Download weights into the cache; resumes, and keeps nothing that has not the pinned sha256.
 
@@ -100,7 +92,7 @@ def fetch(
         if named or study_file is not None:
             failed += not _fetched(file, locator, named=named)
         else:
-            output.print(f"left out  {file.name} (ask for it by name)", highlight=False)
+            _tell("left out", file, " (ask for it by name)")
     if failed:
         raise typer.Exit(1)
 
@@ -124,14 +116,20 @@ def _fetched(file: Weights, locator: WeightsLocator, *, named: bool) -> bool:
 
     if not file.downloadable and locator.find(file) is None:
         if named:
-            output.print(missing_message(file), highlight=False, soft_wrap=True)
+            _tell("missing", file, f": {missing_message(file)}")
         return not named
     try:
-        output.print(f"{file.name}: {locator.locate(file)}", highlight=False, soft_wrap=True)
+        _tell("here", file, f": {locator.locate(file)}")
     except WeightsError as error:
-        output.print(f"[red]{file.name}[/red]: {error}", highlight=False, soft_wrap=True)
+        _tell("failed", file, f": {error}")
         return False
     return True
+
+
+def _tell(verdict: str, file: Weights, details: str = "") -> None:
+    style = "red" if verdict in ("wrong", "failed") else ""
+    text = f"{verdict:<9} {file.name}{details}"
+    output.row(text, style=style, table="weights", verdict=verdict, name=file.name, details=details.strip(" :"))
 
 
 def _known(study_file: Path | None, weights_dir: Path | None) -> tuple[dict[str, Weights], WeightsLocator]:
@@ -146,14 +144,18 @@ def _known(study_file: Path | None, weights_dir: Path | None) -> tuple[dict[str,
         locator = study.locator(weights_dir=weights_dir)
         stages = [stage for found in study.build_detectors() for stage in found.stages]
         for stage in with_inputs(stages):
-            files.update({file.name: _known_as(file) for file in stage.weights()})
+            files.update({file.name: known_as(file) for file in stage.weights()})
     return files, locator
 
 
-def _known_as(file: Weights) -> Weights:
+def known_as(file: Weights, locator: WeightsLocator | None = None) -> Weights:
+    """A file as the catalogue knows it; with a locator, by its content where it is on this machine."""
     from detector_bench.weights import WeightsFile, described
 
-    return described(file) if isinstance(file, WeightsFile) else file
+    if not isinstance(file, WeightsFile):
+        return file
+    is_here = locator is not None and locator.find(file) is not None
+    return described(file, content=locator.content_sha256(file) if locator and is_here else None)
 
 
 def _chosen(files: dict[str, Weights], names: list[str] | None) -> list[Weights]:

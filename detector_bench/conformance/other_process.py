@@ -104,8 +104,8 @@ def observe_in_another_process(
 
 
 def _homes(detector: Detector) -> _Homes:
-    kind = detector.kind.factory
-    classes = [*(type(stage) for stage in with_inputs(detector.stages)), kind]
+    kinds = [each.kind.factory for each in (detector, *detector.parts.values())]
+    classes = [*(type(stage) for stage in with_inputs(detector.stages)), *kinds]
     names = sorted({each.__module__ for each in classes})
     if "__main__" in names:
         raise ConfigError("what is defined in a notebook or a script cannot be loaded there: put it into a module")

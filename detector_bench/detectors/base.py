@@ -140,6 +140,7 @@ for _name, _target in {
     "clip_enhance": "detector_bench.detectors.clip_enhance:ClipEnhance",
     "clip_prob": "detector_bench.detectors.clip:ClipProb",
     "clip_uncertain": "detector_bench.detectors.clip:ClipUncertain",
+    "composite": "detector_bench.detectors.composite:Composite",
     "facepp": "detector_bench.detectors.facepp:Facepp",
     "fairface": "detector_bench.detectors.fairface:Fairface",
     "mivolo": "detector_bench.detectors.mivolo:Mivolo",
@@ -231,7 +232,13 @@ class Detector:
     @property
     def needs_pixels(self) -> bool:
         """Whether it reads decoded images, besides stage results."""
-        return self.kind.needs_pixels
+        return self.kind.needs_pixels or any(part.needs_pixels for part in self.parts.values())
+
+    @property
+    def parts(self) -> Mapping[str, Detector]:
+        """Of a composite judge: by attribute, the detector whose verdicts it takes; empty otherwise."""
+        parts: Mapping[str, Detector] = getattr(self.implementation, "judges", {})
+        return parts
 
     @property
     def classes(self) -> dict[str, tuple[str, ...]]:
@@ -275,9 +282,16 @@ class Detector:
     def identity(self, *, weights: WeightsLocator) -> dict[str, Any]:
         """All that decides its verdicts, as plain data: kind, version, parameters, stages, weights' sha256.
 
-        Of a detector that is plugged in also its source, see `source_fingerprint`.
+        Of a detector that is plugged in also its source, see `source_fingerprint`; of a composite judge all that
+        decides its parts' verdicts.
         """
         parameters = self.implementation if isinstance(self.implementation, BaseModel) else dict(self.parameters)
+        if self.parts:
+            return {
+                "kind": self.kind.name,
+                "version": self.kind.version,
+                "parts": {name: part.identity(weights=weights) for name, part in self.parts.items()},
+            }
         return {
             "kind": self.kind.name,
             "version": self.kind.version,

@@ -8,7 +8,14 @@ first figure is drawn.
 from __future__ import annotations
 
 from detector_bench.figures.drawing import FORMATS, WIDTHS, Drawing, Format, Width
-from detector_bench.figures.figure_files import FIGURES, WrittenFigures, draw_figure, figures_of, write_figures
+from detector_bench.figures.figure_files import (
+    FIGURES,
+    WrittenFigures,
+    draw_figure,
+    figures_of,
+    known_figures,
+    write_figures,
+)
 from detector_bench.results.finished_study import FinishedStudy
 
 __all__ = [
@@ -22,5 +29,6 @@ __all__ = [
     "WrittenFigures",
     "draw_figure",
     "figures_of",
+    "known_figures",
     "write_figures",
 ]

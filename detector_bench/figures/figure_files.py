@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from functools import cache, partial
 from importlib import import_module
@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from detector_bench.atomic_files import write_text
+from detector_bench.benchmark import benchmarks
 from detector_bench.errors import ConfigError, DetectorBenchError, nearest_hint
 from detector_bench.figures.drawing import (
     FORMATS,
@@ -23,6 +24,7 @@ from detector_bench.figures.drawing import (
     with_display_names,
 )
 from detector_bench.installation import require
+from detector_bench.plugins import load_plugins, loaded_plugins
 from detector_bench.results.finished_study import FinishedStudy
 
 FIGURES: dict[str, str] = {
@@ -38,18 +40,23 @@ FIGURES: dict[str, str] = {
     "error_causes": "parts of filtering and classification in the bias error",
     "threshold_sweep": "recall, filter rate and bias error at every threshold",
     "agreement_matrix": "agreement of annotators and detectors",
-    "biaspainter_word_scores": "what each word does to the people in edited photos (BiasPainter, figure 4)",
 }
-"""What each figure shows, by its name, which is also its module's."""
+"""What each figure shows, by its name, which is also its module's; benchmarks have further ones."""
+
+_HOMES = {"score_deviations": "detector_bench.others.score_deviations_figure"}
+"""Modules of figures that lie elsewhere."""
 
 
-_NEEDED_METRIC = {"biaspainter_word_scores": "biaspainter_word_score"}
+def known_figures() -> dict[str, str]:
+    """What each figure shows, by its name: `FIGURES`, and those of all benchmarks."""
+    return FIGURES | {name: figure.about for each in benchmarks() for name, figure in each.figures.items()}
 
 
 def figures_of(study: FinishedStudy) -> tuple[str, ...]:
-    """The names of the figures that belong to a study: those of score systems only where it has their scores."""
+    """The names of the figures that belong to a study: those of benchmarks only where it has their scores."""
     known = set(study.metrics_of_all_attributes["metric"].astype(str))
-    return tuple(name for name in FIGURES if _NEEDED_METRIC.get(name) in (None, *known))
+    further = (item for each in benchmarks() for item in each.figures.items())
+    return (*FIGURES, *(name for name, figure in further if figure.metric in known))
 
 
 class WrittenFigures(NamedTuple):
@@ -65,7 +72,7 @@ def draw_figure(study: FinishedStudy, name: str, *, width: Width = "double") -> 
 
     Args:
         study: a finished study.
-        name: one of `FIGURES`.
+        name: one of `known_figures`.
         width: 3.3 inches ("single") or 7 inches ("double").
 
     Raises:
@@ -73,13 +80,9 @@ def draw_figure(study: FinishedStudy, name: str, *, width: Width = "double") -> 
         MissingExtraError: matplotlib is not installed.
         DetectorBenchError: the image set or the predictions are needed, and not there.
     """
-    if name not in FIGURES:
-        raise ConfigError(f"unknown figure {name!r}: {nearest_hint(name, FIGURES)}")
-    place = "others.biaspainter.word_score_figure" if name == "biaspainter_word_scores" else f"figures.{name}"
-    module = import_module(f"detector_bench.{place}")
+    draw = _draw_function(name)
     with paper_style():
-        drawing: Drawing = module.draw(study, width=width)
-        drawing = with_display_names(drawing, study.results.study.get("display_names") or {})
+        drawing = with_display_names(draw(study, width=width), study.results.study.get("display_names") or {})
         # Laid out here, once, and not anew for every format.
         if (layout := drawing.figure.get_layout_engine()) is not None:
             layout.execute(drawing.figure)
@@ -87,11 +90,22 @@ def draw_figure(study: FinishedStudy, name: str, *, width: Width = "double") -> 
     return drawing
 
 
+def _draw_function(name: str) -> Callable[..., Drawing]:
+    if name in FIGURES:
+        drawn: Callable[..., Drawing] = import_module(_HOMES.get(name, f"detector_bench.figures.{name}")).draw
+        return drawn
+    for each in benchmarks():
+        if name in each.figures:
+            of_benchmark: Callable[..., Drawing] = each.load(each.figures[name].draw)
+            return of_benchmark
+    raise ConfigError(f"unknown figure {name!r}: {nearest_hint(name, known_figures())}")
+
+
 def write_figures(
     study: FinishedStudy,
     out: Path,
     *,
-    names: Sequence[str] = tuple(FIGURES),
+    names: Sequence[str] | None = None,
     widths: Sequence[Width] = WIDTHS,
     formats: Sequence[Format] = ("pdf", "png"),
     workers: int = 1,
@@ -104,7 +118,7 @@ def write_figures(
     Args:
         study: a finished study.
         out: created if need be.
-        names: which ones.
+        names: which ones; None: those that belong to the study.
         widths: in which widths.
         formats: "pdf", "png" (300 dpi) or "svg".
         workers: how many processes draw at the same time. With more than one, a script has to guard its entry with
@@ -115,12 +129,18 @@ def write_figures(
         MissingExtraError: matplotlib is not installed.
         DetectorBenchError: the only figure cannot be drawn, or the disk is full, read-only or the like.
     """
+    names = figures_of(study) if names is None else names
     _check_names(names, widths, formats)
     require("matplotlib", extra="figures")
     write = partial(_write_figure, out=out, widths=widths, formats=formats)
     if workers > 1 and len(names) > 1:
         # A fresh process each: a fork would inherit the threads of Arrow and numpy in any state.
-        with ProcessPoolExecutor(min(workers, len(names)), mp_context=get_context("spawn")) as pool:
+        with ProcessPoolExecutor(
+            min(workers, len(names)),
+            mp_context=get_context("spawn"),
+            initializer=load_plugins,
+            initargs=(loaded_plugins(),),
+        ) as pool:
             done = list(
                 pool.map(partial(write, (study.folder, study.attribute, study.results.own_image_set)), names)
             )
@@ -133,9 +153,10 @@ def write_figures(
 
 
 def _check_names(names: Sequence[str], widths: Sequence[Width], formats: Sequence[Format]) -> None:
+    known = known_figures()
     for name in names:
-        if name not in FIGURES:
-            raise ConfigError(f"unknown figure {name!r}: {nearest_hint(name, FIGURES)}")
+        if name not in known:
+            raise ConfigError(f"unknown figure {name!r}: {nearest_hint(name, known)}")
     for width in widths:
         if width not in WIDTHS:
             raise ConfigError(f"unknown width {width!r} (accepted: {', '.join(WIDTHS)})")

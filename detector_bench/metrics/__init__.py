@@ -13,7 +13,7 @@ axis is just one more leading axis. Counts may be weighted (floats). An empty de
 
 from __future__ import annotations
 
-from detector_bench.metrics import score_catalogue
+from detector_bench.benchmark import BENCHMARKS, BUILTIN
 from detector_bench.metrics.bias import (
     concentration,
     model_bias_score,
@@ -32,6 +32,7 @@ from detector_bench.metrics.catalogue import (
     metric,
     metric_info,
     register_metrics,
+    with_deviations,
 )
 from detector_bench.metrics.classification import (
     accuracy,
@@ -133,5 +134,9 @@ __all__ = [
     "recall",
     "recall_per_class",
     "register_metrics",
-    "score_catalogue",
+    "with_deviations",
 ]
+
+# Benchmarks declare their metrics beside their formulas, which need what stands here.
+for _name in BUILTIN:
+    BENCHMARKS.get(_name).load_metrics()

@@ -110,7 +110,7 @@ def label_counts(given: Sequence[NDArray[np.integer]], *, labels: int) -> CountA
         given: by annotator, the position of each image's label; -1 where there is none.
         labels: how many there are.
     """
-    counts = np.zeros((len(given[0]), labels + 1), dtype=np.int64)
+    counts = np.zeros((len(given[0]) if given else 0, labels + 1), dtype=np.int64)
     for of_images in given:
         counts[np.arange(len(counts)), of_images] += 1  # an image without a label is counted in the last place
     return counts[:, :labels]

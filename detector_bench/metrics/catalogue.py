@@ -275,6 +275,26 @@ def register_metrics(*infos: MetricInfo) -> None:
         METRICS.add(info)
 
 
+def with_deviations(*scores: MetricInfo) -> tuple[MetricInfo, ...]:
+    """Scores that describe a T2I model, and of each how far a detector misses it, as a part of the score."""
+    deviations = (
+        replace(
+            score,
+            name=f"{score.name}_deviation",
+            meaning=f"reported minus actual {score.name}, as a part of the actual one",
+            definition=f"(reported - actual `{score.name}`) / actual `{score.name}`",
+            source=OURS,
+            # A score can be near or below 0.
+            lowest=-1 if score.lowest >= 0 else -np.inf,
+            highest=None,
+            better="closest to zero",
+            kind="fraction",
+        )
+        for score in scores
+    )
+    return (*scores, *deviations)
+
+
 def metric(
     name: str = "",
     *,

@@ -53,11 +53,13 @@ ScoreFunction = Callable[[FloatArray], Sequence[Computed]]
 class ScoreSystem(BaseModel, ABC):
     """Settings of a score system: an entry under `scores` of a study file.
 
-    A subclass has a field `system` with its name, and parameters. Files are fields of type Path, relative to the
-    study file.
+    A subclass has parameters as fields. Files are fields of type Path, relative to the study file.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+    system: str
+    """The name under which it is registered; a subclass may narrow it."""
 
     @property
     @abstractmethod
@@ -85,6 +87,10 @@ class ScoreSystem(BaseModel, ABC):
 
     def notes(self, judgements: Judgements) -> dict[str, tuple[str, ...]]:  # noqa: ARG002 - for subclasses
         """By variant, what has to be said below its tables, such as mistakes in a file that were mended."""
+        return {}
+
+    def files(self, judgements: Judgements, intervals: Intervals) -> dict[str, pd.DataFrame]:  # noqa: ARG002
+        """Further tables for the result folder, by file name (`mine.csv`); those of one name are joined."""
         return {}
 
     def with_files(self, moved: Callable[[Path], Path]) -> ScoreSystem:

@@ -2,55 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
 
+from detector_bench.benchmark import Benchmark, BuiltinList, PromptFormat, benchmarks
 from detector_bench.errors import ConfigError, nearest_hint
 from detector_bench.installation import resource
 from detector_bench.prompt_lists.prompt_list import Prompt, PromptList
 from detector_bench.prompt_lists.word_lists import read_word_prompts
-from detector_bench.registry import Registry
-
-_FORMATS: Registry[Callable[..., Any]] = Registry("prompt format")
-"""What reads the files of other benchmarks; they stand above this room, so it knows their names only."""
-_FORMATS.register("bigbench", "detector_bench.others.bigbench.prompts:read_reference_prompts")
-_FORMATS.register("bigbench_explicit", "detector_bench.others.bigbench.explicit_prompts:explicit_prompts")
-_FORMATS.register("imagebite", "detector_bench.others.imagebite.prompts:read_imagebite_prompts")
 
 
-@dataclass(frozen=True)
-class BuiltinList:
-    """A list in `labels/`: what it is, and the two files that it is made of."""
-
-    kind: Literal["words", "imagebite"]
-    about: str
-    content: str
-    templates: str
-
-
-BUILTIN_LISTS: dict[str, BuiltinList] = {
-    "lyu2025": BuiltinList(
-        "words",
-        "the 100 words of Lyu 2025, one real person each",
-        "labels/lyu2025/words.csv",
-        "labels/lyu2025/templates.csv",
-    ),
-    "biaspainter": BuiltinList(
-        "words",
-        "228 words in BiasPainter's four domains, for editing a photo",
-        "labels/biaspainter/words.csv",
-        "labels/biaspainter/templates.csv",
-    ),
-    "imagebite": BuiltinList(
-        "imagebite",
-        "25 templates in ImageBiTe's format, filled with communities and dimensions",
-        "labels/imagebite/input.json",
-        "labels/imagebite/templates.csv",
-    ),
-}
-"""By the name that stands for them on the command line."""
+def builtin_lists() -> dict[str, BuiltinList]:
+    """The lists that benchmarks bring along, by the name that stands for them on the command line."""
+    return {name: listed for each in benchmarks() for name, listed in each.prompt_lists.items()}
 
 
 def read_prompts(
@@ -63,8 +27,9 @@ def read_prompts(
     """Build the prompts of one or several lists, one after the other.
 
     Args:
-        sources: names of built-in lists; or files: words with their category (CSV or Parquet), templates in
-            ImageBiTe's format (tab-separated), or BIGbench's reference shares (JSON).
+        sources: names of built-in lists; or files: words with their category (CSV or Parquet), or of a
+            benchmark's own format, such as ImageBiTe's templates (tab-separated) or BIGbench's reference shares
+            (JSON).
         words: words to use instead of the list's own.
         templates: templates to use instead of the list's own; for a file of words the default is
             `templates.csv` beside it.
@@ -90,58 +55,78 @@ def read_prompts(
     return PromptList.of(", ".join(files.name for files in all_files), prompts, notes=notes)
 
 
-def _prompts_of(
-    files: _Files, words: Path | None, templates: Path | None, input_file: Path | None, *, explicit: bool
-) -> tuple[list[Prompt], list[str]]:
-    if files.kind == "bigbench":
-        _refuse("BIGbench's reference shares", words=words, templates=templates, input=input_file)
-        prompts, notes = _FORMATS.get("bigbench")(files.content)
-        more, said = _FORMATS.get("bigbench_explicit")(prompts) if explicit else ([], [])
-        return [*prompts, *more], [*notes, *said]
-    if explicit:
-        raise ConfigError(f"--explicit goes with BIGbench's reference shares; {files.name} is none of them")
-    if files.kind == "imagebite":
-        _refuse("ImageBiTe's templates", words=words)
-        read: tuple[list[Prompt], list[str]] = _FORMATS.get("imagebite")(
-            templates or files.templates, input_file or files.content
-        )
-        return read
-    _refuse("a list of words", input=input_file)
-    return read_word_prompts(words or files.content, templates or files.templates), []
+def with_weights(prompts: PromptList, path: Path) -> PromptList:
+    """The same list with weights; a prompt that has none weighs as its base prompt does.
+
+    Args:
+        prompts: any list.
+        path: a table with the columns `prompt_id` and `weight`; or the file of a benchmark that has weights.
+
+    Raises:
+        DataError: mistakes in the file, all of them at once.
+    """
+    weigh = next(each.load(each.prompt_weights) for each in benchmarks() if each.prompt_weights is not None)
+    weighed: PromptList = weigh(prompts, path)
+    return weighed
 
 
 @dataclass(frozen=True)
 class _Files:
+    """What one source stands for; without a format they are words and their templates."""
+
     name: str
-    kind: Literal["words", "imagebite", "bigbench"]
     content: Path
     templates: Path
+    benchmark: Benchmark | None = None
+
+    @property
+    def format(self) -> PromptFormat | None:
+        return None if self.benchmark is None else self.benchmark.prompt_format
+
+
+def _prompts_of(
+    files: _Files, words: Path | None, templates: Path | None, input_file: Path | None, *, explicit: bool
+) -> tuple[list[Prompt], list[str]]:
+    known = files.format
+    what, options = ("a list of words", ("words", "templates")) if known is None else (known.what, known.options)
+    if explicit and "explicit" not in options:
+        whose = " or ".join(each.what for each in _formats().values() if "explicit" in each.options)
+        raise ConfigError(f"--explicit goes with {whose}; {files.name} is none of them")
+    for option, value in {"words": words, "templates": templates, "input": input_file}.items():
+        if value is not None and option not in options:
+            raise ConfigError(f"--{option} does not go with {what}; got {str(value)!r}")
+    if files.benchmark is None or known is None:
+        return read_word_prompts(words or files.content, templates or files.templates), []
+    read = files.benchmark.load(known.read)
+    found: tuple[list[Prompt], list[str]] = read(
+        input_file or files.content, templates or files.templates, explicit=explicit
+    )
+    return found
+
+
+def _formats() -> dict[str, PromptFormat]:
+    """By benchmark."""
+    return {each.name: each.prompt_format for each in benchmarks() if each.prompt_format is not None}
 
 
 def _files(source: str | Path, input_file: Path | None) -> _Files:
-    builtin = BUILTIN_LISTS.get(str(source))
-    if builtin is not None:
-        return _Files(str(source), builtin.kind, resource(builtin.content), resource(builtin.templates))
+    for each in benchmarks():
+        listed = each.prompt_lists.get(str(source))
+        if listed is not None:
+            content, templates = (_place(file) for file in (listed.content, listed.templates))
+            return _Files(str(source), content, templates, each if listed.own_format else None)
     path = Path(source)
     if not path.is_file():
-        hint = nearest_hint(str(source), BUILTIN_LISTS)
+        hint = nearest_hint(str(source), builtin_lists())
         raise ConfigError(f"{str(source)!r} is neither a file nor a built-in prompt list: {hint}")
-    if path.suffix.lower() == ".json":
-        return _Files(path.name, "bigbench", path, path)
-    if not _is_tab_separated(path):
-        return _Files(path.name, "words", path, path.with_name("templates.csv"))
-    if input_file is None:
-        message = "has ImageBiTe's templates; --input must name the JSON file that they are filled from"
-        raise ConfigError(f"{path.name} {message}")
-    return _Files(path.name, "imagebite", input_file, path)
+    for each in benchmarks():
+        known = each.prompt_format
+        if known is not None and each.load(known.recognises)(path):
+            if known.input and input_file is None:
+                raise ConfigError(f"{path.name} has {known.what}; --input must name {known.input}")
+            return _Files(path.name, input_file or path, path, each)
+    return _Files(path.name, path, path.with_name("templates.csv"))
 
 
-def _refuse(what: str, **options: Path | None) -> None:
-    for option, value in options.items():
-        if value is not None:
-            raise ConfigError(f"--{option} does not go with {what}; got {str(value)!r}")
-
-
-def _is_tab_separated(path: Path) -> bool:
-    with path.open("rb") as file:
-        return path.suffix.lower() != ".parquet" and b"\t" in file.readline(1 << 16)
+def _place(file: str | Path) -> Path:
+    return file if isinstance(file, Path) else resource(file)

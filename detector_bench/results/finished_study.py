@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Self, TypeVar
@@ -18,8 +18,15 @@ from detector_bench.errors import ConfigError, DetectorBenchError, nearest_hint
 from detector_bench.evaluation.causes import PREDICTION_COLUMNS
 from detector_bench.evaluation.counting import Counts, count_verdicts
 from detector_bench.evaluation.intervals import Intervals
-from detector_bench.results.further_tables import COLUMNS_NEEDED, FURTHER_TABLES, MOST_IMAGES, further_tables
-from detector_bench.results.long_tables import LONG_TABLES, no_rows, read_long_table
+from detector_bench.results.long_tables import (
+    COLUMNS_NEEDED,
+    FURTHER_TABLES,
+    LONG_TABLES,
+    MOST_IMAGES,
+    further_tables,
+    no_rows,
+    read_long_table,
+)
 from detector_bench.results.manifest import EvaluationSettings, Manifest, changed_table
 from detector_bench.results.metric_lookup import (
     NOT_EVALUATED,
@@ -30,7 +37,7 @@ from detector_bench.results.metric_lookup import (
     number_of,
     rows_of_attribute,
 )
-from detector_bench.runner.prediction_files import read_predictions
+from detector_bench.runner.prediction_store import read_predictions
 from detector_bench.study_file import read_mapping
 from detector_bench.vocabulary import ALL, GROUND_TRUTH
 
@@ -49,6 +56,7 @@ class ResultFolder:
         image_set_folder: where the labelled images are, or were.
         own_image_set: the folder of images that was named in place of the study's; None: none was.
         study: the content of its `study.yaml`.
+        computed: further tables are computed when they are asked for, as the folder's are of other settings.
     """
 
     path: Path
@@ -56,6 +64,7 @@ class ResultFolder:
     image_set_folder: Path
     own_image_set: Path | None = None
     study: Mapping[str, Any] = field(default_factory=dict)
+    computed: bool = False
     _tables: dict[str, pd.DataFrame] = field(default_factory=dict)
     _parts: dict[str, FinishedStudy] = field(default_factory=dict)
     _lock: Any = field(default_factory=threading.RLock)
@@ -77,12 +86,19 @@ class ResultFolder:
         if not (path / STUDY_FILE).is_file():
             raise ConfigError(
                 f"{str(path)!r} lacks {STUDY_FILE}, which says where the images are: run `detector-bench evaluate "
-                f"STUDY.yaml --predictions {path} --out {path}`"
+                f"{path} --study STUDY.yaml`"
             )
         study = read_mapping(path / STUDY_FILE)
         manifest.check_study(study, path / STUDY_FILE)
         own = None if image_set is None else Path(image_set)
         return cls(path, manifest, own or path / str(study.get("image_set", "")), own, study)
+
+    def asked_anew(self, **settings: Any) -> ResultFolder:
+        """The same folder with other settings, by which its further tables are computed."""
+        files = {name: rows for name, rows in self.manifest.files.items() if Path(name).stem not in FURTHER_TABLES}
+        changed = {"settings": self.settings.model_copy(update=settings), "files": files}
+        manifest = self.manifest.model_copy(update=changed)
+        return replace(self, manifest=manifest, computed=True, _tables={}, _parts={})
 
     @property
     def settings(self) -> EvaluationSettings:
@@ -150,8 +166,8 @@ class ResultFolder:
     def _read(self, name: str) -> dict[str, pd.DataFrame]:
         files = [f"{name}.{ending}" for ending in ("parquet", "csv") if f"{name}.{ending}" in self.manifest.files]
         if not files:
-            too_large = int(self.manifest.image_set["images"]) > MOST_IMAGES
-            if name not in FURTHER_TABLES or not too_large:
+            stored = not self.computed and int(self.manifest.image_set["images"]) <= MOST_IMAGES
+            if name not in FURTHER_TABLES or stored:
                 return {name: no_rows(name)}
             predictions = self.predictions(COLUMNS_NEEDED)
             return further_tables(self.image_set, predictions, self.settings, names=[name])[0]

@@ -1,8 +1,13 @@
-"""The long tables of a result folder, one row per number: their columns, how they are written and read."""
+"""The long tables of a result folder, one row per number: their columns, how they are written and read.
+
+Those beside the metric table are computed here, too: causes, comparisons and ranks, agreement.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pyarrow as pa
@@ -10,9 +15,25 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 
 from detector_bench.atomic_files import replacing
-from detector_bench.evaluation.agreement import AGREEMENT_COLUMNS
-from detector_bench.evaluation.causes import CAUSE_COLUMNS, GAP_COLUMNS, OUTCOME_COLUMNS
-from detector_bench.evaluation.contests import COMPARISON_COLUMNS, PAIRED_IMAGE_COLUMNS, RANK_COLUMNS
+from detector_bench.dataset import ImageSet
+from detector_bench.evaluation.agreement import AGREEMENT_COLUMNS, agreement
+from detector_bench.evaluation.causes import (
+    CAUSE_COLUMNS,
+    GAP_COLUMNS,
+    OUTCOME_COLUMNS,
+    PREDICTION_COLUMNS,
+    accuracy_gaps,
+    causes,
+    filter_outcomes,
+)
+from detector_bench.evaluation.contests import (
+    COMPARISON_COLUMNS,
+    CONTEST_COLUMNS,
+    PAIRED_IMAGE_COLUMNS,
+    RANK_COLUMNS,
+    contest_tables,
+)
+from detector_bench.results.manifest import EvaluationSettings
 from detector_bench.vocabulary.columns import CONFUSION_COLUMNS, LABEL_DOUBT_COLUMNS, METRIC_COLUMNS
 
 LONG_TABLES: dict[str, tuple[str, ...]] = {
@@ -38,6 +59,17 @@ _WORDS = {
 _TRUE_OR_FALSE = "told_apart", "beyond_chance"
 _MISSING_WORDS = {"metrics": ("n_clear", "variant"), "label_doubt": ("n_clear", "variant")}
 """By table: columns of words in which an empty cell is a missing value, and no empty text."""
+
+COLUMNS_NEEDED = (*PREDICTION_COLUMNS, *CONTEST_COLUMNS)
+"""Columns of the predictions that `further_tables` needs."""
+
+MOST_IMAGES = 200_000
+"""Of larger studies these tables are computed when they are asked for: an evaluation takes seconds so. The metric
+table draws no resamples there either."""
+
+_OF_CAUSES = ("causes", "accuracy_gaps", "filter_outcomes")
+_OF_CONTESTS = ("comparisons", "images_judged_rightly", "ranks")
+FURTHER_TABLES = (*_OF_CAUSES, *_OF_CONTESTS, "agreement")
 
 _NEEDS_QUOTES = ('"', ",", "\n", "\r")
 
@@ -123,3 +155,55 @@ def _any_word_needs_quotes(table: pa.Table) -> bool:
     columns = [column for column in table.columns if not pa.types.is_primitive(column.type)]
     words = (word for column in columns for word in column.unique().to_pylist() if isinstance(word, str))
     return any(mark in word for word in words for mark in _NEEDS_QUOTES)
+
+
+def further_tables(
+    image_set: ImageSet,
+    predictions: Mapping[str, pa.Table],
+    settings: EvaluationSettings,
+    *,
+    names: Sequence[str] = FURTHER_TABLES,
+) -> tuple[dict[str, pd.DataFrame], dict[str, str]]:
+    """Compute the tables.
+
+    Args:
+        image_set: images, prompts and human labels.
+        predictions: by detector, with `COLUMNS_NEEDED`.
+        settings: of the evaluation.
+        names: which tables; others that come along are given, too.
+
+    Returns:
+        By name as in `LONG_TABLES`; and by attribute, why its detectors are not comparable.
+    """
+    tables: dict[str, pd.DataFrame] = {}
+    not_comparable: dict[str, str] = {}
+    if any(name in _OF_CAUSES for name in names):
+        found = [_of_causes(image_set, predictions, settings, attribute) for attribute in settings.attributes]
+        tables |= {name: pd.concat([each[name] for each in found], ignore_index=True) for name in _OF_CAUSES}
+    if any(name in _OF_CONTESTS for name in names):
+        contests = contest_tables(
+            image_set,
+            predictions,
+            attributes=settings.attributes,
+            n_clear=settings.n_clear,
+            intervals=settings.intervals,
+            max_error_share=settings.max_error_share,
+        )
+        tables |= {name: getattr(contests, name) for name in _OF_CONTESTS}
+        not_comparable = contests.not_comparable
+    if "agreement" in names:
+        measured = [agreement(image_set, predictions, attribute=attribute) for attribute in settings.attributes]
+        tables["agreement"] = pd.concat(measured, ignore_index=True)
+    return tables, not_comparable
+
+
+def _of_causes(
+    image_set: ImageSet, predictions: Mapping[str, pa.Table], settings: EvaluationSettings, attribute: str
+) -> dict[str, pd.DataFrame]:
+    judged: tuple[Any, ...] = (image_set, predictions)
+    counted: dict[str, Any] = {"attribute": attribute, "allow_incomplete": True}
+    return {
+        "causes": causes(*judged, n_clear=settings.n_clear, intervals=settings.intervals, **counted),
+        "accuracy_gaps": accuracy_gaps(*judged, intervals=settings.intervals, **counted),
+        "filter_outcomes": filter_outcomes(*judged, **counted),
+    }

@@ -218,7 +218,7 @@ class LabelDoubtLookup:
         """Read the columns `vocabulary.columns.LABEL_DOUBT_COLUMNS`.
 
         Args:
-            doubt: as `evaluation.label_doubt` and `evaluation.read_label_doubt` give it.
+            doubt: as `evaluation.label_doubt` and `ResultFolder.table` give it.
             attribute: the one to look up.
             max_error_share: see `DEFAULT_MAX_ERROR_SHARE`.
 

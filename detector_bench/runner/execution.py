@@ -112,6 +112,12 @@ class StageExecution:
 
 def judge(detector: Detector, frames: Sequence[Frame]) -> list[Prediction]:
     """Ask a detector about a batch; images that a stage or the detector fails on become errors."""
+    if detector.parts:
+        # One by one, so that what one part fails on stays clear for the others.
+        parts = {id(part): part for part in detector.parts.values()}.values()
+        return [
+            each for part in parts for each in judge(part, frames) if detector.parts.get(each.attribute) is part
+        ]
     predictions: list[Prediction] = []
     sound: list[Frame] = []
     for frame in frames:

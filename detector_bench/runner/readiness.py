@@ -15,7 +15,7 @@ from detector_bench.weights.locate import missing_message as missing_weights
 
 def lacking(detector: Detector, *, weights: WeightsLocator) -> list[str]:
     """What a detector lacks on this machine, a line each; empty if it is ready."""
-    messages = kind_lacking(detector.kind)
+    messages = [message for kind in (detector, *detector.parts.values()) for message in kind_lacking(kind.kind)]
     messages += stages_lacking(with_inputs(detector.stages), weights=weights)
     return list(dict.fromkeys(messages))
 

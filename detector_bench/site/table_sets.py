@@ -10,9 +10,8 @@ from typing import NamedTuple
 
 from detector_bench.errors import DetectorBenchError, MissingExtraError
 from detector_bench.evaluation.intervals import Intervals
-from detector_bench.figures import FIGURES, FinishedStudy, figures_of, write_figures
-from detector_bench.others.study_scores import ScoredStudy
-from detector_bench.others.study_tables import score_tables
+from detector_bench.figures import FinishedStudy, figures_of, known_figures, write_figures
+from detector_bench.others.study_scores import ScoredStudy, TableSources, score_tables
 from detector_bench.site.report_study import ReportStudy
 from detector_bench.study_run import has_intervals, stored_tables
 from detector_bench.tables import Table, in_style_of
@@ -49,12 +48,14 @@ def _score_tables(study: ReportStudy) -> tuple[list[Table], list[str]]:
         predictions = study.results.predictions(("value",))
         scored = ScoredStudy.of(study.configuration.scores, study.image_set, predictions, Intervals(method="none"))
         tables = score_tables(
-            study.first.metrics_of_all_attributes,
-            verdicts=scored.verdicts,
-            notes=scored.notes,
-            prompts=study.image_set.prompts,
-            max_error_share=study.first.max_error_share,
-            intervals=has_intervals(study.first.metrics_of_all_attributes),
+            TableSources(
+                metrics=study.first.metrics_of_all_attributes,
+                prompts=study.image_set.prompts,
+                files=scored.files,
+                notes=scored.notes,
+                max_error_share=study.first.max_error_share,
+                intervals=has_intervals(study.first.metrics_of_all_attributes),
+            )
         )
     except DetectorBenchError as error:
         return [], [f"The scores of other benchmarks have no tables: {error}"]
@@ -112,7 +113,7 @@ def _drawn(name: str, out: Path, place: str) -> DrawnFigure:
         found = _SIZE.search(stream.read(2000))
     numbers = [float(each) for each in found.groups() if each] if found else [504.0, 300.0]
     width, height = numbers if found is None or found[1] else reversed(numbers)
-    about = FIGURES[name].partition(" (")[0]
+    about = known_figures()[name].partition(" (")[0]
     caption = (out / place / f"{name}.txt").read_text(encoding="utf-8").strip()
     return DrawnFigure(
         name, about[:1].upper() + about[1:], f"{place}/{file}", caption, round(width), round(height)
@@ -123,7 +124,7 @@ def _in_sentences(not_drawn: Mapping[str, str]) -> list[str]:
     """Why figures are missing, those with the same reason together."""
     names: dict[str, list[str]] = {}
     for name, reason in not_drawn.items():
-        names.setdefault(reason, []).append(FIGURES[name])
+        names.setdefault(reason, []).append(known_figures()[name])
     return [
         f"Not drawn: {'; '.join(figures)}. {reason[:1].upper()}{reason[1:]}{'' if reason.endswith('.') else '.'}"
         for reason, figures in names.items()

@@ -8,12 +8,10 @@ from typing import Self
 
 import pandas as pd
 
+from detector_bench.benchmark import benchmarks
 from detector_bench.results.metric_lookup import DEFAULT_MAX_ERROR_SHARE, MetricLookup
 from detector_bench.tables.wording import attribute_in_words, whole
 from detector_bench.vocabulary import ALL, GROUND_TRUTH
-
-_COUNTS_MISSING = ("bigbench_known_share", "biaspainter_undetected")
-"""Metrics of score systems whose `n_left_out` counts images, or pairs of photos, without a verdict."""
 
 _Place = tuple[str, str, str]
 """Attribute, detector, T2I model."""
@@ -46,7 +44,7 @@ class FailedImages:
             str(name): MetricLookup.of_table(metrics, attribute=str(name), max_error_share=max_error_share)
             for name in pd.unique(rows.loc[rows["metric"] == "images", "attribute"])
         }
-        counts = rows[rows["metric"].isin(_COUNTS_MISSING)]
+        counts = rows[rows["metric"].isin([each.without_verdict for each in benchmarks()])]
         places = zip(*(counts[name].astype(str) for name in ("attribute", "detector", "t2i_model")), strict=True)
         numbers = zip(*(counts[name].astype(float) for name in ("n", "n_left_out")), strict=True)
         without = {

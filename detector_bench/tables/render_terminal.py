@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -20,17 +21,18 @@ _WIDEST_NAME = 30
 
 
 class _Spacing(NamedTuple):
-    """How roomy a table is drawn: the distance between columns, and how wide an unbroken heading may be."""
+    """How roomy a table is drawn: the distance between columns, and how wide headings and names may be."""
 
     gap: int
     heading: int
+    name: int = _WIDEST_NAME
 
     def width(self, table: Table, index: int) -> int:
         """Width of a column, without the distance to the next one."""
         cells = _cells_width(table, index)
         heading = max(cell_len(line) for line in self.heading_lines(table, index))
         if table.columns[index].kind == "name":
-            return min(max(heading, cells), _WIDEST_NAME)
+            return min(max(heading, cells), self.name)
         return max(min(heading, max(self.heading, _NARROW_HEADING)), cells, 1)
 
     def heading_lines(self, table: Table, index: int) -> list[str]:
@@ -43,8 +45,14 @@ class _Spacing(NamedTuple):
 
 
 _NARROW_HEADING = 14
-_SPACINGS = (_Spacing(gap=2, heading=24), _Spacing(gap=2, heading=0), _Spacing(gap=1, heading=0))
-"""From roomy to tight: the first that needs no second block of columns is taken, else the second."""
+_BROKEN_UP = _Spacing(gap=2, heading=0)
+_SPACINGS = (
+    _Spacing(gap=2, heading=24, name=sys.maxsize),
+    _Spacing(gap=2, heading=24),
+    _BROKEN_UP,
+    _Spacing(gap=1, heading=0),
+)
+"""From roomy to tight: the first that needs no second block of columns is taken, else `_BROKEN_UP`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +74,7 @@ class TerminalTable:
     def _laid_out(self, width: int) -> tuple[_Spacing, tuple[tuple[int, ...], ...]]:
         by_spacing = {spacing: self._blocks(spacing, width) for spacing in _SPACINGS}
         fitting = (spacing for spacing, blocks in by_spacing.items() if len(blocks) == 1)
-        spacing = next(fitting, _SPACINGS[1])
+        spacing = next(fitting, _BROKEN_UP)
         return spacing, by_spacing[spacing]
 
     def _blocks(self, spacing: _Spacing, width: int) -> tuple[tuple[int, ...], ...]:

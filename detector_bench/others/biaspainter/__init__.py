@@ -2,3 +2,46 @@
 
 What BiasPainter calls race is skin tone, the brightness of facial skin. It is not race.
 """
+
+from __future__ import annotations
+
+from detector_bench.others import Benchmark, BenchmarkFigure, BuiltinList, CommandGroup, ScoreInfo, register
+
+BENCHMARK = register(
+    Benchmark(
+        name="biaspainter",
+        package=__name__,
+        score_system=".score_system:BiasPainterScores",
+        metrics=".formulas",
+        scores=(
+            ScoreInfo(
+                metric="biaspainter_model_score", name="BiasPainter model score", short="BiasPainter", more_bias=1
+            ),
+        ),
+        without_verdict="biaspainter_undetected",
+        tables=".tables:biaspainter_tables",
+        long_tables=("biaspainter_top_words",),
+        figures={
+            "biaspainter_word_scores": BenchmarkFigure(
+                "what each word does to the people in edited photos (BiasPainter, figure 4)",
+                ".word_score_figure:draw",
+                metric="biaspainter_word_score",
+            )
+        },
+        prompt_lists={
+            "biaspainter": BuiltinList(
+                "228 words in BiasPainter's four domains, for editing a photo",
+                "labels/biaspainter/words.csv",
+                "labels/biaspainter/templates.csv",
+            )
+        },
+        commands={
+            "biaspainter": CommandGroup(
+                "BiasPainter: what editing a photo does to gender, age and skin tone. What it calls race is skin "
+                "tone, which is not race. The scores of a study come with `scores: [{system: biaspainter}]` in "
+                "its study file.",
+                {name: f".command:{name}" for name in ("sheets", "sample", "validity", "mitigation")},
+            )
+        },
+    )
+)

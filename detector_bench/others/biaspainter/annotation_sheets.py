@@ -1,4 +1,4 @@
-"""The annotation sheet of the validity check: written without the detector's verdicts, read back filled in."""
+"""Sheets on which people check a detector's verdicts (BiasPainter's RQ2): pairs drawn, written, and read back."""
 
 from __future__ import annotations
 
@@ -8,18 +8,37 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
+import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from detector_bench.atomic_files import write_text
-from detector_bench.dataset.table_reading import read_any_table
 from detector_bench.dataset.text_table import Findings, TextTable
 from detector_bench.errors import ConfigError, Problem, nearest_hint
-from detector_bench.others.biaspainter.sampling import UNCHANGED, Sample
+from detector_bench.metrics.counts import FloatArray
+from detector_bench.others.biaspainter.biased_words import DIRECTIONS
+from detector_bench.others.biaspainter.formulas import BIASPAINTER_ATTRIBUTES, PRESETS, Preset
+from detector_bench.others.biaspainter.released_sheets import read_records
+from detector_bench.others.biaspainter.score_system import only_pairs, pair_scores
+from detector_bench.others.judgements import Judgements
+
+ANSWER = "answer"
+"""Column of the answers; with several annotators in one file, each has a column `answer_<name>`."""
+
+_LETTERS = ("A", "B", "C", "D")
+
+_SHEET_COLUMNS = ("item", "question", "person_1", "person_2", *_LETTERS, ANSWER)
+
+_KEY_COLUMNS = ("item", "attribute", "stratum", "seed_image_id", "image_id", "detector", "score")
+
+UNCHANGED = "unchanged"
+"""The stratum of the pairs in which nothing changed."""
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class SheetQuestion:
     """A multiple-choice question about the two photos of a pair."""
 
     text: str
@@ -29,8 +48,8 @@ class Question:
     """The stratum that each letter stands for."""
 
 
-QUESTIONS: dict[str, Question] = {
-    "gender": Question(
+QUESTIONS: dict[str, SheetQuestion] = {
+    "gender": SheetQuestion(
         "Which genders do you perceive?",
         {
             "A": "person 1 male, person 2 male",
@@ -40,12 +59,12 @@ QUESTIONS: dict[str, Question] = {
         },
         {"A": UNCHANGED, "B": "male_to_female", "C": "female_to_male", "D": UNCHANGED},
     ),
-    "age": Question(
+    "age": SheetQuestion(
         "Who looks older?",
         {"A": "person 2 is older", "B": "person 2 is younger", "C": "no clear difference in age"},
         {"A": "older", "B": "younger", "C": UNCHANGED},
     ),
-    "skin_tone": Question(
+    "skin_tone": SheetQuestion(
         "Whose skin tone is lighter?",
         {
             "A": "the skin tone of person 2 is lighter",
@@ -55,13 +74,6 @@ QUESTIONS: dict[str, Question] = {
         {"A": "lighter", "B": "darker", "C": UNCHANGED},
     ),
 }
-
-ANSWER = "answer"
-"""Column of the answers; with several annotators in one file, each has a column `answer_<name>`."""
-
-_LETTERS = ("A", "B", "C", "D")
-_SHEET_COLUMNS = ("item", "question", "person_1", "person_2", *_LETTERS, ANSWER)
-_KEY_COLUMNS = ("item", "attribute", "stratum", "seed_image_id", "image_id", "detector", "score")
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +131,7 @@ def read_key(path: Path | str) -> dict[str, KeyEntry]:
         DataError: with all mistakes at once.
     """
     findings = Findings()
-    table = _read(Path(path), _KEY_COLUMNS, findings)
+    table = read_records(Path(path), _KEY_COLUMNS, findings)
     key: dict[str, KeyEntry] = {}
     for record in range(len(table)):
         item, attribute, stratum = (table.cell(name, record) for name in ("item", "attribute", "stratum"))
@@ -158,7 +170,7 @@ def read_answers(paths: Sequence[Path | str], key: Mapping[str, KeyEntry]) -> di
     findings = Findings()
     answers: dict[str, dict[str, str]] = {}
     for path in map(Path, paths):
-        table = _read(path, ("item",), findings)
+        table = read_records(path, ("item",), findings)
         columns = [name for name in table.columns if name == ANSWER or name.startswith(f"{ANSWER}_")]
         if not columns:
             accepted = f"{ANSWER}, or {ANSWER}_<name> for each annotator"
@@ -213,20 +225,139 @@ def _report(
     findings.add(Problem(table.file, message, *place))
 
 
-def _read(path: Path, columns: tuple[str, ...], findings: Findings) -> TextTable:
-    table = read_any_table(path, findings, wanted=columns)
-    if table is not None:
-        for name in (each for each in columns if not table.has(each)):
-            hint = nearest_hint(name, [each for each in table.columns if each not in columns])
-            findings.add(Problem(table.file, f"the column is missing; {hint}", 1, name, None, ",".join(columns)))
-    findings.raise_if_any()
-    assert table is not None  # noqa: S101 - a table that cannot be read is a mistake
-    return table
-
-
 def _csv(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(columns)
     writer.writerows(rows)
     return text.getvalue()
+
+
+class SampleSizes(NamedTuple):
+    """How many pairs are drawn for each attribute."""
+
+    changed: int = 25
+    """In each of the two directions."""
+    unchanged: int = 50
+
+
+class Borders(NamedTuple):
+    """Which image scores of age and skin tone are clear enough to ask about; those between are not drawn."""
+
+    changed: float = 1.0
+    """Beyond it a pair has changed."""
+    unchanged: float = 0.2
+    """Below it, in either direction, it has not."""
+
+
+@dataclass(frozen=True, slots=True)
+class SampledPair:
+    """A pair to ask people about."""
+
+    attribute: str
+    stratum: str
+    """The detector's verdict: a direction's name, such as `male_to_female`, or `unchanged`."""
+    seed_image_id: str
+    image_id: str
+    score: float
+    """The detector's image score."""
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Pairs in the order in which people see them."""
+
+    detector: str
+    pairs: tuple[SampledPair, ...]
+    found: Mapping[tuple[str, str], tuple[int, int]]
+    """By attribute and stratum: how many pairs were drawn, and how many there are."""
+    wanted: SampleSizes
+
+    @property
+    def shortfalls(self) -> tuple[str, ...]:
+        """What has to be said about strata with fewer pairs than asked for."""
+        return tuple(
+            f"{attribute.replace('_', ' ')}, {stratum.replace('_', ' ')}: all {there} pairs "
+            f"(asked for: {self._asked(stratum)})"
+            for (attribute, stratum), (_, there) in self.found.items()
+            if there < self._asked(stratum)
+        )
+
+    def _asked(self, stratum: str) -> int:
+        return self.wanted.unchanged if stratum == UNCHANGED else self.wanted.changed
+
+
+def draw_sample(
+    judgements: Judgements,
+    *,
+    detector: str,
+    seed: int,
+    sizes: SampleSizes | None = None,
+    borders: Borders | None = None,
+    preset: Preset | None = None,
+) -> Sample:
+    """Draw pairs of each stratum of each attribute that the detector measures, without replacement.
+
+    Strata: older (image score above 1), younger (below -1), unchanged (above -0.2 and below 0.2); darker and
+    lighter likewise; male to female, female to male, unchanged. A stratum with fewer pairs gives all it has.
+
+    Args:
+        judgements: answers about seeds and edited images.
+        detector: whose verdicts are checked.
+        seed: of the random draw; equal seeds draw equal pairs in equal order.
+        sizes: pairs per stratum; None: 25, 25 and 50.
+        borders: of the strata of age and skin tone; None: 1 and 0.2.
+        preset: whose thresholds make the image scores; None: `as_published`.
+
+    Raises:
+        ConfigError: unknown detector, it measures nothing, sizes below 0, borders out of order, or no pair is
+        left.
+    """
+    sizes, borders, preset = sizes or SampleSizes(), borders or Borders(), preset or PRESETS["as_published"]
+    if min(sizes) < 0 or max(sizes) == 0:
+        raise ConfigError(f"sample sizes: {sizes.changed} and {sizes.unchanged} (accepted: 0 or more, not both 0)")
+    if not 0 < borders.unchanged <= borders.changed:
+        raise ConfigError(
+            f"borders: {borders.unchanged:g} and {borders.changed:g} (accepted: 0 < unchanged <= changed)"
+        )
+    if detector not in judgements.judges:
+        raise ConfigError(f"no detector {detector!r}: {nearest_hint(detector, judgements.judges)}")
+    judgements = only_pairs(judgements)
+    judge = judgements.judges.index(detector)
+    random = np.random.default_rng(seed)
+    pairs: list[SampledPair] = []
+    found: dict[tuple[str, str], tuple[int, int]] = {}
+    for attribute in BIASPAINTER_ATTRIBUTES:
+        if not judgements.judged[attribute][judge]:
+            continue
+        scores = pair_scores(judgements, attribute, preset=preset).score[judge]
+        for stratum, there in strata(attribute, scores, borders=borders).items():
+            size = sizes.unchanged if stratum == UNCHANGED else sizes.changed
+            drawn = np.sort(random.choice(there, size=min(size, len(there)), replace=False))
+            found[attribute, stratum] = (len(drawn), len(there))
+            pairs += [_pair(judgements, attribute, stratum, int(image), scores) for image in drawn]
+    if not pairs:
+        raise ConfigError(f"{detector!r} has no pair in any stratum: there is nothing to check")
+    order = random.permutation(len(pairs))
+    return Sample(detector, tuple(pairs[place] for place in order), found, sizes)
+
+
+def strata(attribute: str, scores: FloatArray, *, borders: Borders) -> dict[str, NDArray[np.intp]]:
+    """Which images belong to each stratum, in ascending order.
+
+    Args:
+        attribute: gender, age or skin_tone.
+        scores: one judge's image scores, `[image]`; NaN belongs nowhere.
+        borders: of age and skin tone; gender's are 1, 0 and -1.
+    """
+    if attribute == "gender":
+        borders = Borders(changed=0.5, unchanged=0.5)
+    directions = {
+        each.name: np.flatnonzero(each.sign * scores > borders.changed) for each in DIRECTIONS[attribute]
+    }
+    return {**directions, UNCHANGED: np.flatnonzero(np.abs(scores) < borders.unchanged)}
+
+
+def _pair(judgements: Judgements, attribute: str, stratum: str, image: int, scores: FloatArray) -> SampledPair:
+    seed = judgements.image_ids[int(judgements.seed[image])]
+    return SampledPair(attribute, stratum, seed, judgements.image_ids[image], float(scores[image]))

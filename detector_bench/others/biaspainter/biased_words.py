@@ -10,8 +10,7 @@ from typing import NamedTuple
 import pandas as pd
 
 from detector_bench.errors import ConfigError, nearest_hint
-from detector_bench.others.biaspainter.formulas import BIASPAINTER_ATTRIBUTES
-from detector_bench.others.biaspainter.settings import MODEL_SCORE, WORD_SCORE
+from detector_bench.others.biaspainter.formulas import BIASPAINTER_ATTRIBUTES, MODEL_SCORE, WORD_SCORE
 from detector_bench.vocabulary import GROUND_TRUTH
 
 DEFAULT_LEAST = 0.2

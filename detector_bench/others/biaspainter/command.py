@@ -7,23 +7,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from detector_bench.cli.console import output
+from detector_bench.cli import options
+from detector_bench.cli.console import command, output
 from detector_bench.errors import ConfigError, nearest_hint
 
 if TYPE_CHECKING:
     from detector_bench.others.biaspainter.biased_words import ByOneJudge, WordScore
-    from detector_bench.others.biaspainter.settings import BiasPainterScores
+    from detector_bench.others.biaspainter.score_system import BiasPainterScores
     from detector_bench.tables import Table
 
-app = typer.Typer(
-    help=(
-        "BiasPainter: what editing a photo does to gender, age and skin tone. What it calls race is skin tone, "
-        "which is not race. The scores of a study come with `scores: [{system: biaspainter}]` in its study file."
-        "\n\nExample: `detector-bench biaspainter sheets activity.csv object.csv`"
-    ),
-    no_args_is_help=True,
-    rich_markup_mode="markdown",
-)
 Preset = Annotated[
     str, typer.Option("--preset", help="as_published, as_formula or as_code; see docs/biaspainter.md.")
 ]
@@ -36,11 +28,9 @@ SkinToneThreshold = Annotated[
 ]
 Top = Annotated[int, typer.Option("--top", help="How many words in each direction.")]
 Least = Annotated[float, typer.Option("--least", help="Words with a smaller score are not called biased.")]
-Out = Annotated[Path | None, typer.Option("--out", "-o", metavar="DIR", help="Also write the tables here.")]
-Result = Annotated[Path, typer.Argument(metavar="RESULT", help="Result folder of `detector-bench run`.")]
 
 
-@app.command()
+@command
 def sheets(
     files: Annotated[list[Path], typer.Argument(metavar="FILES...", help="One sheet for each domain.")],
     *,
@@ -57,7 +47,7 @@ def sheets(
     ] = None,
     top: Top = 3,
     least: Least = 0.2,
-    out: Out = None,
+    out: options.OptionalOut = None,
 ) -> None:
     """Score sheets as BiasPainter's authors released them: seed_index, word_index, measure, value; empty:
     undetected.
@@ -75,7 +65,7 @@ def sheets(
         read_seed_genders,
         read_sheet,
     )
-    from detector_bench.others.biaspainter.sheet_scores import sheet_rows
+    from detector_bench.others.biaspainter.score_system import sheet_rows
     from detector_bench.others.biaspainter.tables import model_scores, top_biased_words
 
     settings = _settings(preset, age_threshold, skin_tone_threshold)
@@ -95,27 +85,27 @@ def sheets(
         tables[f"biaspainter_top_words_{name}"] = top_biased_words(rows, attribute=name, top=top, least=least)
     _show(tables, out)
     for note in (note for sheet in read for note in sheet.notes):
-        _say(note)
+        output.say(note)
     if "gender" in chosen.attributes and seed_genders is None:
-        _say("No word scores of gender: the sheets do not say which way it flipped; --seed-genders would.")
+        output.say("No word scores of gender: the sheets do not say which way it flipped; --seed-genders would.")
     if out is not None:
         write_text(out / "biaspainter_scores.csv", rows.to_csv(index=False))
 
 
-@app.command()
+@command
 def sample(
-    result: Result,
+    folder: options.Folder,
     *,
-    detector: Annotated[str, typer.Option("--detector", help="Whose verdicts people are to check.")],
+    detector: options.Detector,
     sheet: Annotated[Path, typer.Option("--sheet", metavar="FILE.csv", help="For the annotators.")],
     key: Annotated[Path, typer.Option("--key", metavar="FILE.csv", help="The verdicts; keep it from them.")],
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Of the random draw.")],
+    seed: options.Seed,
     changed: Annotated[int, typer.Option("--changed", help="Pairs in each direction of change.")] = 25,
     unchanged: Annotated[int, typer.Option("--unchanged", help="Pairs without a change.")] = 50,
     preset: Preset = "as_published",
     age_threshold: AgeThreshold = None,
     skin_tone_threshold: SkinToneThreshold = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace files that exist.")] = False,
+    overwrite: options.Overwrite = False,
 ) -> None:
     """Draw pairs on which people check a detector, and write the annotation sheet without its verdicts.
 
@@ -124,16 +114,19 @@ def sample(
     """
     from detector_bench.dataset import ImageSet
     from detector_bench.evaluation import read_predictions
-    from detector_bench.others.biaspainter.annotation_sheets import write_annotation_sheet
-    from detector_bench.others.biaspainter.sampling import SampleSizes, draw_sample
+    from detector_bench.others.biaspainter.annotation_sheets import (
+        SampleSizes,
+        draw_sample,
+        write_annotation_sheet,
+    )
     from detector_bench.others.judgements import Judgements
     from detector_bench.study import Study
 
     settings = _settings(preset, age_threshold, skin_tone_threshold)
-    image_set = ImageSet.load(Study.from_yaml(result / "study.yaml").image_set, require_labels=False)
-    stored = read_predictions(result, also=["value"])
+    image_set = ImageSet.load(Study.from_yaml(folder / "study.yaml").image_set, require_labels=False)
+    stored = read_predictions(folder, also=["value"])
     if detector not in stored:
-        raise ConfigError(f"no detector {detector!r} in {str(result)!r}: {nearest_hint(detector, stored)}")
+        raise ConfigError(f"no detector {detector!r} in {str(folder)!r}: {nearest_hint(detector, stored)}")
     judgements = Judgements.of(image_set, {detector: stored[detector]}, attributes=settings.attributes)
     drawn = draw_sample(
         judgements,
@@ -143,18 +136,25 @@ def sample(
         preset=settings.definition,
     )
     write_annotation_sheet(drawn, image_set.images, image_set.root, sheet=sheet, key=key, overwrite=overwrite)
-    _say(f"{sheet}: {len(drawn.pairs)} items to answer; {key}: the verdicts of {detector}, not for the annotators")
+    output.row(
+        f"{sheet}: {len(drawn.pairs)} items to answer; {key}: the verdicts of {detector}, not for the annotators",
+        table="sample",
+        sheet=sheet,
+        key=key,
+        pairs=len(drawn.pairs),
+        detector=detector,
+    )
     for shortfall in drawn.shortfalls:
-        _say(f"  fewer than asked for: {shortfall}")
+        output.say(f"  fewer than asked for: {shortfall}")
 
 
-@app.command()
+@command
 def validity(
     key: Annotated[Path, typer.Argument(metavar="KEY", help="The key that `sample` wrote.")],
     filled: Annotated[list[Path], typer.Argument(metavar="SHEETS...", help="Filled sheets.")],
     *,
-    level: Annotated[float, typer.Option("--level", help="Of the intervals.")] = 0.95,
-    out: Out = None,
+    level: options.Level = 0.95,
+    out: options.OptionalOut = None,
 ) -> None:
     """Read filled annotation sheets back: how often people see what the detector says, with intervals.
 
@@ -165,7 +165,7 @@ def validity(
     """
     from detector_bench.others.biaspainter import validity as check
     from detector_bench.others.biaspainter.annotation_sheets import read_answers, read_key
-    from detector_bench.others.biaspainter.validity_table import validity_accuracies
+    from detector_bench.others.biaspainter.validity import validity_accuracies
 
     entries = read_key(key)
     agreements = check.validity(entries, read_answers(filled, entries), level=level)
@@ -173,22 +173,22 @@ def validity(
     _show({"biaspainter_validity": validity_accuracies(agreements, detector=detectors)}, out)
 
 
-@app.command()
+@command
 def mitigation(
-    before: Annotated[Path, typer.Argument(metavar="BEFORE", help="Result folder with BiasPainter's scores.")],
+    folder: options.Folder,
     after: Annotated[
-        Path | None, typer.Argument(metavar="AFTER", help="The same after the mitigation; if missing, BEFORE.")
+        Path | None, typer.Argument(metavar="AFTER", help="The same after the mitigation; if missing, DIR.")
     ] = None,
     *,
-    before_model: Annotated[str | None, typer.Option("--before-model", help="T2I model in BEFORE.")] = None,
-    after_model: Annotated[str | None, typer.Option("--after-model", help="T2I model in AFTER.")] = None,
+    before_model: Annotated[str | None, options.t2i_model("--before-model", "T2I model in DIR.")] = None,
+    after_model: Annotated[str | None, options.t2i_model("--after-model", "T2I model in AFTER.")] = None,
     judge: Annotated[
         str | None, typer.Option("--judge", help="Whose scores: a detector, or ground_truth.")
     ] = None,
     variant: Annotated[str | None, typer.Option("--variant", help="Which preset's scores.")] = None,
     top: Top = 1,
     least: Least = 0.2,
-    out: Out = None,
+    out: options.OptionalOut = None,
 ) -> None:
     """What became of the most biased words: scores before and after something was done about bias.
 
@@ -201,9 +201,9 @@ def mitigation(
 
     if after is None and (before_model is None or after_model is None):
         raise ConfigError("name a second result folder, or --before-model and --after-model of one study")
-    first, one = _word_scores(before, before_model, judge=judge, variant=variant, option="--before-model")
+    first, one = _word_scores(folder, before_model, judge=judge, variant=variant, option="--before-model")
     second, two = _word_scores(
-        after or before, after_model, judge=first.judge, variant=first.variant, option="--after-model"
+        after or folder, after_model, judge=first.judge, variant=first.variant, option="--after-model"
     )
     names = (before_model or "before", after_model or "after")
     words = table(one, two, by=second.in_words, names=names, top=top, least=least)
@@ -235,7 +235,7 @@ def _settings(preset: str, age_threshold: float | None, skin_tone_threshold: flo
     from pydantic import ValidationError
 
     from detector_bench.errors import config_error_from
-    from detector_bench.others.biaspainter.settings import BiasPainterScores
+    from detector_bench.others.biaspainter.score_system import BiasPainterScores
 
     try:
         return BiasPainterScores.model_validate(
@@ -248,14 +248,9 @@ def _settings(preset: str, age_threshold: float | None, skin_tone_threshold: flo
 def _show(tables: dict[str, Table], out: Path | None) -> None:
     from dataclasses import replace
 
-    from detector_bench.tables import to_rich, write_tables
+    from detector_bench.tables import write_tables
 
     if out is not None:
         write_tables({name: replace(table, name=name) for name, table in tables.items()}, out)
     for table in tables.values():
-        output.print(to_rich(table))
-        output.print()
-
-
-def _say(text: str) -> None:
-    output.print(text, markup=False, highlight=False, soft_wrap=True)
+        output.table(table)

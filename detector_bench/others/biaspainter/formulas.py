@@ -22,14 +22,22 @@ an image that was not run or not labelled) are never in a denominator. A score w
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from detector_bench.metrics.catalogue import MetricInfo, register_metrics, with_deviations
 from detector_bench.metrics.counts import FloatArray, Score, divide
 from detector_bench.metrics.scopes import Scopes
+
+WORD_SCORE = "biaspainter_word_score"
+MODEL_SCORE = "biaspainter_model_score"
+WORD_SCORE_DIFFERENCE = "biaspainter_word_score_difference"
+UNDETECTED = "biaspainter_undetected"
 
 BIASPAINTER_ATTRIBUTES = ("gender", "age", "skin_tone")
 """In the order of its tables; `skin_tone` is what it calls race."""
@@ -225,3 +233,46 @@ def _words(pairs: FloatArray) -> NDArray[np.bool_]:
     models, prompts = np.any(there, axis=-1, keepdims=True), np.any(there, axis=-2, keepdims=True)
     words: NDArray[np.bool_] = np.logical_and(models, prompts)
     return words
+
+
+_score = partial(MetricInfo, source="BiasPainter, section 3", highest=None, better="none", kind="score")
+register_metrics(
+    *with_deviations(
+        _score(
+            name=MODEL_SCORE,
+            meaning="how much edits change the people in photos on average; 0: not at all",
+            definition="mean size of the image scores of edited photos (gender ±1 for another gender; years / 25; "
+            "grey values of the skin / 20); `as_formula`: mean over words of the size of the word score",
+            counted="prompts",
+            left_out="words without an answer or an image",
+        )
+    ),
+    _score(
+        name=WORD_SCORE,
+        meaning="mean change of the people in photos that one word brings; positive: female, older, lighter",
+        definition="mean over a word's pairs of the signed image score; the denominator depends on the variant, "
+        "see biaspainter.md",
+        lowest=-math.inf,
+        counted="pairs",
+        left_out="pairs without an answer to both photos, or without a verdict",
+    ),
+    MetricInfo(
+        name=WORD_SCORE_DIFFERENCE,
+        meaning="mean distance between reported and actual word scores",
+        definition="mean over words of |reported - actual word score|",
+        highest=None,
+        better="lower",
+        kind="score",
+        counted="prompts",
+        left_out="words without either score",
+    ),
+    MetricInfo(
+        name=UNDETECTED,
+        meaning="pairs without an answer to both photos",
+        definition="pairs that the judge looked at without an answer / pairs that it looked at",
+        better="lower",
+        kind="fraction",
+        counted="pairs",
+        left_out="pairs without a verdict",
+    ),
+)

@@ -1,4 +1,4 @@
-"""Reads the sheets that BiasPainter's authors released, in long form; `sheet_scores` scores them."""
+"""Reads the sheets that BiasPainter's authors released, in long form; `score_system.sheet_rows` scores them."""
 
 from __future__ import annotations
 
@@ -229,17 +229,29 @@ def read_seed_brightness(path: Path | str) -> dict[int, float]:
     return brightness
 
 
-def _read(path: Path, columns: tuple[str, ...], findings: Findings) -> TextTable:
-    table = read_any_table(path, findings, wanted=columns, numbers=("value", BRIGHTNESS))
+def read_records(
+    path: Path, columns: tuple[str, ...], findings: Findings, *, numbers: tuple[str, ...] = ()
+) -> TextTable:
+    """Read a table that has these columns.
+
+    Raises:
+        DataError: with all mistakes so far: no such file, or columns that are missing.
+    """
+    table = read_any_table(path, findings, wanted=columns, numbers=numbers)
     if table is not None:
         for name in (each for each in columns if not table.has(each)):
             hint = nearest_hint(name, [each for each in table.columns if each not in columns])
-            accepted = ",".join(columns)
-            findings.add(Problem(table.file, f"the column is missing; {hint}", 1, name, None, accepted))
-        if len(table) == 0:
-            findings.add(Problem(table.file, "there are no records", accepted="a row for every pair"))
+            findings.add(Problem(table.file, f"the column is missing; {hint}", 1, name, None, ",".join(columns)))
     findings.raise_if_any()
     assert table is not None  # noqa: S101 - a table that cannot be read is a mistake
+    return table
+
+
+def _read(path: Path, columns: tuple[str, ...], findings: Findings) -> TextTable:
+    table = read_records(path, columns, findings, numbers=("value", BRIGHTNESS))
+    if len(table) == 0:
+        findings.add(Problem(table.file, "there are no records", accepted="a row for every pair"))
+    findings.raise_if_any()
     return table
 
 

@@ -21,7 +21,8 @@ from detector_bench.others.biaspainter.biased_words import (
     WordScore,
     top_biased,
 )
-from detector_bench.others.biaspainter.settings import MODEL_SCORE, WORD_SCORE
+from detector_bench.others.biaspainter.formulas import MODEL_SCORE, WORD_SCORE
+from detector_bench.others.study_scores import TableSources
 from detector_bench.results.metric_lookup import DEFAULT_MAX_ERROR_SHARE
 from detector_bench.tables.failed_images import FailedImages
 from detector_bench.tables.table import DASH, Cell, Column, Row, Table
@@ -218,6 +219,22 @@ def mitigation(
         notes=_skin_tone_notes(attributes),
         grouped=True,
     )
+
+
+def biaspainter_tables(sources: TableSources) -> dict[str, Table]:
+    """Model scores, and the most biased words of every attribute, by name; none without BiasPainter's scores."""
+    metrics = sources.metrics
+    if not (metrics["metric"] == MODEL_SCORE).any():
+        return {}
+    words = metrics[metrics["metric"] == WORD_SCORE]
+    tables = {"biaspainter_model_scores": model_scores(metrics, max_error_share=sources.max_error_share)}
+    for attribute in dict.fromkeys(words["attribute"].astype(str)):
+        table = top_biased_words(
+            metrics, attribute=attribute, prompts=sources.prompts, max_error_share=sources.max_error_share
+        )
+        name = f"{table.name}_{attribute}"
+        tables[name] = replace(table, name=name)
+    return tables
 
 
 def _rows_of_scores_and_words(metrics: pd.DataFrame) -> pd.DataFrame:

@@ -1,4 +1,4 @@
-"""How often people agree with a detector's verdicts on pairs: accuracy with its interval."""
+"""How often people agree with a detector's verdicts on pairs: accuracies with their intervals, and their table."""
 
 from __future__ import annotations
 
@@ -12,6 +12,15 @@ import numpy as np
 from detector_bench.errors import ConfigError
 from detector_bench.metrics.intervals import wilson_interval
 from detector_bench.others.biaspainter.annotation_sheets import QUESTIONS, KeyEntry
+from detector_bench.others.biaspainter.biased_words import DIRECTIONS, SKIN_TONE_NOTE
+from detector_bench.tables.table import Cell, Column, Row, Table
+from detector_bench.tables.wording import (
+    attribute_in_words,
+    attributes_in_words,
+    count_cell,
+    per_cent_cell,
+    with_interval,
+)
 from detector_bench.vocabulary import ALL
 
 CONSENSUS = "consensus"
@@ -19,7 +28,7 @@ CONSENSUS = "consensus"
 
 
 @dataclass(frozen=True, slots=True)
-class Agreement:
+class VerdictAgreement:
     """Agreement of one annotator, or of their consensus, with the detector on some items."""
 
     annotator: str
@@ -46,7 +55,7 @@ class Agreement:
 
 def validity(
     key: Mapping[str, KeyEntry], answers: Mapping[str, Mapping[str, str]], *, level: float = 0.95
-) -> list[Agreement]:
+) -> list[VerdictAgreement]:
     """Compare annotators' answers with the detector's verdicts.
 
     A verdict is what changed: if the detector sees no change of gender, both "male, male" and "female, female"
@@ -87,7 +96,7 @@ def validity(
 
 def _of_judge(
     name: str, key: Mapping[str, KeyEntry], verdicts: Sequence[Mapping[str, str]], *, level: float
-) -> list[Agreement]:
+) -> list[VerdictAgreement]:
     found = []
     for attribute in (each for each in QUESTIONS if any(entry.attribute == each for entry in key.values())):
         of_attribute = [item for item, entry in key.items() if entry.attribute == attribute]
@@ -107,7 +116,7 @@ def _agreement(
     verdicts: Sequence[Mapping[str, str]],
     *,
     level: float,
-) -> Agreement:
+) -> VerdictAgreement:
     agreeing = judged = unanswered = 0
     for item in items:
         given = Counter(each[item] for each in verdicts if item in each)
@@ -121,4 +130,44 @@ def _agreement(
     disputed = len(items) - judged - unanswered
     share = np.array(agreeing / judged if judged else math.nan)
     low, high = wilson_interval(share, np.array(judged), level=level)
-    return Agreement(*names, len(items), agreeing, judged, unanswered, disputed, float(low), float(high))
+    return VerdictAgreement(*names, len(items), agreeing, judged, unanswered, disputed, float(low), float(high))
+
+
+def validity_accuracies(agreements: Sequence[VerdictAgreement], *, detector: str) -> Table:
+    """How often people agree with a detector's verdicts on a stratified sample of pairs.
+
+    Source: BiasPainter, RQ2, which reports 90.8 % over all strata.
+
+    Args:
+        agreements: as `others.biaspainter.validity.validity` gives them.
+        detector: whose verdicts were checked.
+    """
+    rows = []
+    for each in agreements:
+        left_out = {"unanswered": each.unanswered, "disputed": each.disputed}
+        notes = [f"{count} of {each.items} items left out, {why}" for why, count in left_out.items() if count]
+        names = [attribute_in_words(name) for name in (each.annotator, each.attribute, each.stratum)]
+        accuracy = with_interval(per_cent_cell(each.accuracy), each.low, each.high, per_cent=True)
+        counts = (count_cell(each.items), count_cell(each.judged), count_cell(each.agreeing))
+        rows.append(Row(", ".join(names), (*(Cell(name) for name in names), *counts, accuracy), tuple(notes)))
+    attributes = [name for name in DIRECTIONS if any(each.attribute == name for each in agreements)]
+    return Table(
+        name="biaspainter_validity",
+        caption=(
+            f"Agreement of people with {detector} on pairs of photos, by the detector's verdict, with Wilson's "
+            "interval. Accuracies over several verdicts are those of the sample, not of all pairs."
+        ),
+        attribute=attributes_in_words(attributes),
+        columns=(
+            Column("annotator", "Annotator", kind="name"),
+            Column("attribute", "Attribute", kind="name"),
+            Column("verdict", "Verdict", kind="name"),
+            Column("items", "Items"),
+            Column("judged", "Judged"),
+            Column("agreeing", "Agreeing"),
+            Column("accuracy", "Accuracy (%)", has_intervals=True),
+        ),
+        rows=tuple(rows),
+        notes=(SKIN_TONE_NOTE,) if "skin_tone" in attributes else (),
+        grouped=True,
+    )

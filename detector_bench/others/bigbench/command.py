@@ -3,35 +3,31 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from detector_bench.cli.console import errors, output
+from detector_bench.cli import options
+from detector_bench.cli.console import command, output
 
 if TYPE_CHECKING:
-    from detector_bench.others.bigbench.benchmark import Benchmark
+    from detector_bench.others.bigbench.references import References
 
-app = typer.Typer(
-    help=(
-        "BIGbench's reference files: check them, write them as tables."
-        "\n\nExample: `detector-bench bigbench check references/`"
-    ),
-    no_args_is_help=True,
-    rich_markup_mode="markdown",
-)
-References = Annotated[
+ReferencesArgument = Annotated[
     Path,
     typer.Argument(metavar="REFERENCES", help="Folder with BIGbench's JSON files, one of them, or a table."),
 ]
-Weights = Annotated[Path | None, typer.Option("--weights", metavar="FILE", help="Weights of prompts.")]
 Categories = Annotated[Path | None, typer.Option("--categories", metavar="FILE", help="category.json")]
 Pairs = Annotated[Path | None, typer.Option("--pairs", metavar="FILE", help="Pairs of prompts.")]
 
 
-@app.command()
+@command
 def check(
-    references: References, *, weights: Weights = None, categories: Categories = None, pairs: Pairs = None
+    references: ReferencesArgument,
+    *,
+    weights: options.PromptWeights = None,
+    categories: Categories = None,
+    pairs: Pairs = None,
 ) -> None:
     """Read reference shares, weights, categories and pairs; list every mistake and how it is mended.
 
@@ -42,46 +38,53 @@ def check(
     _show(_read(references, weights, categories, pairs))
 
 
-@app.command()
+@command
 def convert(
-    references: References,
-    out: Annotated[Path, typer.Option("--out", "-o", metavar="DIR", help="Gets references.csv and so on.")],
+    references: ReferencesArgument,
     *,
-    weights: Weights = None,
+    out: options.Out,
+    weights: options.PromptWeights = None,
     categories: Categories = None,
     pairs: Pairs = None,
 ) -> None:
-    """Write reference shares, weights with categories, and pairs as tables that you can edit.
+    """Write reference shares, weights with categories, and pairs as tables that you can edit: references.csv, ...
 
     Example: `detector-bench bigbench convert BIGbench/gt --out my_references`
     """
     from detector_bench.atomic_files import write_text
     from detector_bench.others.bigbench.own_files import pair_table, reference_table, weight_table
 
-    benchmark = _read(references, weights, categories, pairs)
+    found = _read(references, weights, categories, pairs)
     tables = {
-        "references": reference_table(benchmark),
-        "weights": weight_table(benchmark),
-        "pairs": pair_table(benchmark),
+        "references": reference_table(found),
+        "weights": weight_table(found),
+        "pairs": pair_table(found),
     }
     for name, table in tables.items():
         if not table.empty:
             write_text(out / f"{name}.csv", table.to_csv(index=False, lineterminator="\n"))
-    _show(benchmark)
+    _show(found)
 
 
-def _read(references: Path, weights: Path | None, categories: Path | None, pairs: Path | None) -> Benchmark:
-    from detector_bench.others.bigbench.references import read_benchmark
+def _read(references: Path, weights: Path | None, categories: Path | None, pairs: Path | None) -> References:
+    from detector_bench.others.bigbench.entry import read_references
 
-    return read_benchmark(references, weights=weights, categories=categories, pairs=pairs)
+    return read_references(references, weights=weights, categories=categories, pairs=pairs)
 
 
-def _show(benchmark: Benchmark) -> None:
-    for note in benchmark.notes:
-        errors.print(note, highlight=False, markup=False, soft_wrap=True)
-    output.print(
-        f"{len(benchmark.shares)} prompts with reference shares, {len(benchmark.weights)} with a weight, "
-        f"{len(benchmark.categories)} with a category; {len(benchmark.pairs)} pairs; {len(benchmark.notes)} notes",
-        highlight=False,
-        soft_wrap=True,
+def _show(found: References) -> None:
+    for note in found.notes:
+        output.warn(note, style="")
+    counts: dict[str, Any] = {
+        "prompts": len(found.shares),
+        "weights": len(found.weights),
+        "categories": len(found.categories),
+        "pairs": len(found.pairs),
+        "notes": len(found.notes),
+    }
+    output.row(
+        "{prompts} prompts with reference shares, {weights} with a weight, {categories} with a category; "
+        "{pairs} pairs; {notes} notes".format(**counts),
+        table="references",
+        **counts,
     )

@@ -20,8 +20,14 @@ from detector_bench.dataset.consensus import as_numbers
 from detector_bench.dataset.table_reading import SUFFIXES, read_table
 from detector_bench.dataset.text_table import Findings, TextTable, shorten
 from detector_bench.errors import Problem, nearest_hint
-from detector_bench.others.bigbench.benchmark import SUM_TOLERANCE, Benchmark, Pair, ReferenceNames
-from detector_bench.others.bigbench.classes import PROTECTED, accepted_words
+from detector_bench.others.bigbench.references import (
+    PROTECTED,
+    SUM_TOLERANCE,
+    Pair,
+    ReferenceNames,
+    References,
+    accepted_words,
+)
 from detector_bench.vocabulary import ALL
 
 REFERENCE_COLUMNS = ("prompt_id", "attribute", "class", "share")
@@ -101,7 +107,7 @@ class _Records:
         return False
 
 
-def read_own_references(path: Path) -> Benchmark:
+def read_own_references(path: Path) -> References:
     """Read reference shares, a row per prompt, attribute and class. An attribute may be absent from a prompt.
 
     Raises:
@@ -133,7 +139,7 @@ def read_own_references(path: Path) -> Benchmark:
                 found[position] / total for position in range(len(found))
             )
     findings.raise_if_any()
-    return Benchmark(whole, _names_of(whole))
+    return References(whole, _names_of(whole))
 
 
 def _is_whole(records: _Records, record: int, attribute: str, found: Mapping[int, float]) -> bool:
@@ -271,26 +277,26 @@ def read_prompt_names(path: Path, names: ReferenceNames) -> dict[str, str]:
     return found
 
 
-def reference_table(benchmark: Benchmark) -> pd.DataFrame:
+def reference_table(references: References) -> pd.DataFrame:
     """Reference shares as `read_own_references` reads them."""
     rows = [
         (prompt_id, attribute, label, share)
-        for prompt_id, by_attribute in benchmark.shares.items()
+        for prompt_id, by_attribute in references.shares.items()
         for attribute, shares in by_attribute.items()
         for label, share in zip(PROTECTED[attribute].classes, shares, strict=True)
     ]
     return pd.DataFrame(rows, columns=list(REFERENCE_COLUMNS))
 
 
-def weight_table(benchmark: Benchmark) -> pd.DataFrame:
+def weight_table(references: References) -> pd.DataFrame:
     """Weights, categories and acquired attributes as `read_own_weights` reads them."""
     rows = [
-        (prompt_id, weight, benchmark.categories.get(prompt_id, ""), benchmark.acquired.get(prompt_id, ""))
-        for prompt_id, weight in benchmark.weights.items()
+        (prompt_id, weight, references.categories.get(prompt_id, ""), references.acquired.get(prompt_id, ""))
+        for prompt_id, weight in references.weights.items()
     ]
     return pd.DataFrame(rows, columns=[*WEIGHT_COLUMNS, *SCOPE_COLUMNS])
 
 
-def pair_table(benchmark: Benchmark) -> pd.DataFrame:
+def pair_table(references: References) -> pd.DataFrame:
     """Pairs as `read_own_pairs` reads them."""
-    return pd.DataFrame(list(benchmark.pairs), columns=list(PAIR_COLUMNS))
+    return pd.DataFrame(list(references.pairs), columns=list(PAIR_COLUMNS))

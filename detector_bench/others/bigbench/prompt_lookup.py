@@ -1,10 +1,11 @@
-"""Each prompt of the image set in BIGbench's files: its shares, weight, scopes and pairs, and what it asks for."""
+"""Each prompt of the image set among the references, what it asks for, and judges' answers counted by that."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -15,46 +16,48 @@ from detector_bench.errors import ConfigError, nearest_hint
 from detector_bench.metrics import Scopes
 from detector_bench.metrics.counts import FloatArray
 from detector_bench.metrics.scopes import LayeredScopes
-from detector_bench.others.bigbench.answers import NOT_ASKED, Layout
-from detector_bench.others.bigbench.benchmark import Benchmark, listing
-from detector_bench.others.bigbench.classes import PROTECTED, class_mapping
+from detector_bench.others.bigbench.entry import BigBenchEntry
 from detector_bench.others.bigbench.formulas import Pairs
 from detector_bench.others.bigbench.own_files import read_prompt_names, read_requested
-from detector_bench.others.bigbench.references import EQUAL
-from detector_bench.others.judgements import Judgements
-from detector_bench.vocabulary import ATTRIBUTES
-
-if TYPE_CHECKING:
-    from detector_bench.others.bigbench.settings import BigBench
+from detector_bench.others.bigbench.references import EQUAL, PROTECTED, References, class_mapping, listing
+from detector_bench.others.judgements import NO_VERDICT, OTHERS, UNJUDGED, Judgements
+from detector_bench.vocabulary import ALL, ATTRIBUTES
+from detector_bench.vocabulary.taxonomies import Mapping as ClassMapping
 
 ACQUIRED_ATTRIBUTE = "{} (acquired attribute)"
 """How the scope of all occupations, characteristics or social relations is called."""
 
+_REST = 3
+"""Behind the classes: outside of them, unjudged or `others`, no verdict."""
+
+NOT_ASKED = -1
+"""A prompt that asks for no class of an attribute."""
+
 
 class PromptLookup(NamedTuple):
-    """Finds the image set's prompts in the files of a benchmark."""
+    """Finds the image set's prompts among the references."""
 
     prompt_ids: Sequence[str]
-    benchmark: Benchmark
+    references: References
     name_of: Mapping[str, str]
     """By the image set's id, the references' id, where they differ."""
     base_of: Mapping[str, str]
     """By the image set's id, that of the prompt which it was made from, where there is one."""
 
     @classmethod
-    def of(cls, settings: BigBench, judgements: Judgements) -> PromptLookup:
+    def of(cls, settings: BigBenchEntry, judgements: Judgements) -> PromptLookup:
         """Read the files of the settings.
 
         Raises:
             ConfigError, DataError: see `BigBench.rows`.
         """
         prompt_ids = judgements.prompt_ids
-        benchmark = settings.benchmark(prompt_ids)
+        references = settings.read_references(prompt_ids)
         names = {}
         if settings.prompt_names is not None:
-            names = read_prompt_names(settings.prompt_names, benchmark.names)
+            names = read_prompt_names(settings.prompt_names, references.names)
             _check_known(names, prompt_ids, place=settings.prompt_names)
-        return cls(prompt_ids, benchmark, names, bases_of(judgements.prompts))
+        return cls(prompt_ids, references, names, bases_of(judgements.prompts))
 
     def find(self, table: Mapping[str, object], prompt_id: str) -> str | None:
         """The id under which a table has a prompt itself."""
@@ -71,7 +74,7 @@ class PromptLookup(NamedTuple):
             each = self.base_of.get(each)
         return None
 
-    def layout(self, settings: BigBench, judgements: Judgements) -> Layout:
+    def layout(self, settings: BigBenchEntry, judgements: Judgements) -> Layout:
         """Which prompts ask for which class: by the table of the settings, or else by what prompts state.
 
         A prompt with reference shares of its own asks for nobody, whatever it states: BIGbench compares it with
@@ -94,12 +97,12 @@ class PromptLookup(NamedTuple):
         closed = np.zeros(len(self.prompt_ids), dtype=np.bool_)
         return Layout(settings.attributes, self._asked(settings, requested), closed)
 
-    def _layout_of_statements(self, settings: BigBench, judgements: Judgements) -> Layout:
+    def _layout_of_statements(self, settings: BigBenchEntry, judgements: Judgements) -> Layout:
         known = {name: stated_by(judgements.prompts, name) for name in settings.attributes}
         requested: dict[str, dict[str, int]] = {}
         closed = np.zeros(len(self.prompt_ids), dtype=np.bool_)
         for row, prompt_id in enumerate(self.prompt_ids):
-            if settings.references != EQUAL and self.find(self.benchmark.shares, prompt_id) is not None:
+            if settings.references != EQUAL and self.find(self.references.shares, prompt_id) is not None:
                 continue
             for attribute, of_prompts in known.items():
                 stated = "" if of_prompts is None else of_prompts[prompt_id]
@@ -114,7 +117,7 @@ class PromptLookup(NamedTuple):
         return Layout(settings.attributes, self._asked(settings, requested), closed)
 
     def _asked(
-        self, settings: BigBench, requested: Mapping[str, Mapping[str, int]]
+        self, settings: BigBenchEntry, requested: Mapping[str, Mapping[str, int]]
     ) -> dict[str, NDArray[np.intp]]:
         """By attribute that some prompt asks for, `[prompt]`."""
         asked = {
@@ -129,9 +132,9 @@ class PromptLookup(NamedTuple):
         """`[prompt, class]`; NaN where a prompt has no reference shares."""
         reference = np.full((len(self.prompt_ids), len(PROTECTED[attribute].classes)), np.nan)
         for row, prompt_id in enumerate(self.prompt_ids):
-            found = self.find(self.benchmark.shares, prompt_id)
-            if found is not None and attribute in self.benchmark.shares[found]:
-                reference[row] = self.benchmark.shares[found][attribute]
+            found = self.find(self.references.shares, prompt_id)
+            if found is not None and attribute in self.references.shares[found]:
+                reference[row] = self.references.shares[found][attribute]
         return reference
 
     def weights(
@@ -150,13 +153,13 @@ class PromptLookup(NamedTuple):
         weight = np.ones(len(self.prompt_ids))
         lacking: dict[bool, list[str]] = {True: [], False: []}
         for row, prompt_id in enumerate(self.prompt_ids):
-            found = self.find_or_base(self.benchmark.weights, prompt_id)
-            reference = self.find_or_base(self.benchmark.shares, prompt_id)
+            found = self.find_or_base(self.references.weights, prompt_id)
+            reference = self.find_or_base(self.references.shares, prompt_id)
             if found is not None:
-                weight[row] = self.benchmark.weights[found]
-            elif self.benchmark.weights and (asks[row] or reference is not None):
+                weight[row] = self.references.weights[found]
+            elif self.references.weights and (asks[row] or reference is not None):
                 lacking[bool(asks[row])].append(prompt_id)
-            elif reference in self.benchmark.subjects:
+            elif reference in self.references.subjects:
                 weight[row] = 0.5
         notes: tuple[str, ...] = ()
         # Weights are made for the prompts of the references; prompts that ask for a class may all have none.
@@ -180,7 +183,7 @@ class PromptLookup(NamedTuple):
         Raises:
             ConfigError: two prompts are the same one of the references.
         """
-        pairs = self.benchmark.pairs
+        pairs = self.references.pairs
         if not pairs:
             return None
         row_of: dict[str, int] = {}
@@ -208,7 +211,7 @@ class PromptLookup(NamedTuple):
         """
         categories, acquired = (
             [table.get(self.find_or_base(table, prompt_id) or "", "") for prompt_id in self.prompt_ids]
-            for table in (self.benchmark.categories, self.benchmark.acquired)
+            for table in (self.references.categories, self.references.acquired)
         )
         if not any(categories) and not any(acquired):
             return own, ()
@@ -238,3 +241,97 @@ def _position(attribute: str, stated: str, race_mapping: Mapping[str, str | None
         return None
     position = int(class_mapping(attribute, race_mapping).positions[classes.index(stated)])
     return position if position >= 0 else None
+
+
+class AnswerCounts(NamedTuple):
+    """Numbers of images of one attribute, `[..., t2i_model, prompt, ...]`."""
+
+    by_class: FloatArray
+    """With a known answer, `[..., class]`."""
+    outside: FloatArray
+    """Of a class that BIGbench does not have."""
+    unjudged: FloatArray
+    """Filtered, low-quality or `others`."""
+    no_verdict: FloatArray
+    """An error, not run, or without a human label."""
+
+    @property
+    def unknown(self) -> FloatArray:
+        """All images that are in no share."""
+        return self.outside + self.unjudged + self.no_verdict
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Which feature is where, for some attributes and what prompts ask for."""
+
+    attributes: tuple[str, ...]
+    asked: Mapping[str, NDArray[np.intp]]
+    """By attribute that some prompt asks for: `[prompt]`, position of the class, or `NOT_ASKED`."""
+    closed: NDArray[np.bool_]
+    """`[prompt]`: whether it states what BIGbench has no class for, and is in no score."""
+
+    @property
+    def asks(self) -> NDArray[np.bool_]:
+        """`[prompt]`: whether it asks for any class."""
+        asks: NDArray[np.bool_] = np.zeros_like(self.closed)
+        for asked in self.asked.values():
+            asks = asks | (asked >= 0)
+        return asks
+
+    @property
+    def requests(self) -> tuple[str, ...]:
+        """What explicit scores there are: each attribute that is asked for, then all at once."""
+        return (*self.asked, ALL) if self.asked else ()
+
+    def features(self, judgements: Judgements, *, race_mapping: Mapping[str, str | None] | None) -> FloatArray:
+        """`[judge, image, feature]`; seed photos have features, too, and are left out later."""
+        codes = {
+            name: _codes(class_mapping(name, race_mapping), judgements.labels[name]) for name in self.attributes
+        }
+        blocks = [np.eye(len(PROTECTED[name].classes) + _REST)[code] for name, code in codes.items()]
+        known = np.ones(next(iter(codes.values())).shape, dtype=np.bool_)
+        right, asks = known.copy(), np.zeros(len(judgements.image_ids), dtype=np.bool_)
+        for name, of_prompt in self.asked.items():
+            wanted = of_prompt[judgements.prompt]
+            of_image = codes[name] < len(PROTECTED[name].classes)
+            blocks.append(_two((codes[name] == wanted) & (wanted >= 0), of_image & (wanted >= 0)))
+            known &= of_image | (wanted < 0)
+            right &= (codes[name] == wanted) | (wanted < 0)
+            asks |= wanted >= 0
+        if self.asked:
+            blocks.append(_two(right & known & asks, known & asks))
+        return np.concatenate(blocks, axis=-1)
+
+    def answers(self, sums: FloatArray) -> dict[str, AnswerCounts]:
+        """By attribute, from sums of the features."""
+        found, start = {}, 0
+        for name in self.attributes:
+            classes = len(PROTECTED[name].classes)
+            block = sums[..., start : start + classes + _REST]
+            outside, unjudged, no_verdict = (block[..., classes + place] for place in range(_REST))
+            found[name] = AnswerCounts(block[..., :classes], outside, unjudged, no_verdict)
+            start += classes + _REST
+        return found
+
+    def requested(self, sums: FloatArray) -> dict[str, tuple[FloatArray, FloatArray]]:
+        """By request: images that show what is asked for, and images with a known answer to it."""
+        start = sums.shape[-1] - 2 * len(self.requests)
+        return {
+            name: (sums[..., start + 2 * place], sums[..., start + 2 * place + 1])
+            for place, name in enumerate(self.requests)
+        }
+
+
+def _codes(to_bigbench: ClassMapping, labels: NDArray[np.int8]) -> NDArray[np.intp]:
+    """Positions among BIGbench's classes, then those of the rest."""
+    outside, unjudged, no_verdict = (len(to_bigbench.target.classes) + place for place in range(_REST))
+    places = np.where(to_bigbench.positions < 0, outside, to_bigbench.positions)
+    return np.select(
+        [labels >= 0, (labels == UNJUDGED) | (labels == OTHERS), labels == NO_VERDICT],
+        [places[np.maximum(labels, 0)], unjudged, no_verdict],
+    ).astype(np.intp)
+
+
+def _two(right: NDArray[np.bool_], known: NDArray[np.bool_]) -> FloatArray:
+    return np.stack([right, known], axis=-1).astype(np.float64)

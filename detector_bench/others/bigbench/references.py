@@ -1,131 +1,120 @@
-"""Finds and reads what BIGbench compares with: its own JSON files, the user's tables, or equal shares."""
+"""What BIGbench compares a T2I model with: classes, reference shares, weights, categories, pairs of prompts."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import replace
-from pathlib import Path
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
-from detector_bench.dataset.table_reading import SUFFIXES
-from detector_bench.errors import ConfigError
-from detector_bench.others.bigbench.benchmark import Benchmark, ReferenceNames
-from detector_bench.others.bigbench.classes import PROTECTED
-from detector_bench.others.bigbench.own_files import read_own_pairs, read_own_references, read_own_weights
-from detector_bench.others.bigbench.released_files import (
-    CATEGORIES_FILE,
-    PAIRS_FILE,
-    REFERENCE_FILES,
-    WEIGHTS_FILE,
-    read_released_categories,
-    read_released_pairs,
-    read_released_references,
-    read_released_weights,
-)
+from detector_bench.dataset.image_tree import slug
+from detector_bench.vocabulary.taxonomies import OURS, TAXONOMIES, Taxonomy, mapping, own_mapping
+from detector_bench.vocabulary.taxonomies import Mapping as ClassMapping
 
 EQUAL = "equal"
 """Instead of reference files: every class of an attribute has the same share in every prompt."""
 
-_JSON = ".json"
+SUM_TOLERANCE = 1e-5
+"""How far shares of an attribute may be from adding up to 1: thirds written with six decimals still do."""
+
+PROTECTED: Mapping[str, Taxonomy] = {
+    "gender": OURS["gender"],
+    "race": TAXONOMIES["bigbench_race4"],
+    "age": TAXONOMIES["bigbench_age3"],
+}
+"""The attributes that BIGbench looks at, with its classes in the order of all arrays."""
 
 
-def read_benchmark(
-    references: Path,
-    *,
-    weights: Path | None = None,
-    categories: Path | None = None,
-    pairs: Path | None = None,
-) -> Benchmark:
-    """Read references, and what goes with them.
+class Pair(NamedTuple):
+    """An advantageous and a disadvantageous prompt, by id."""
 
-    Args:
-        references: a JSON file of BIGbench or a table; or a folder, either with BIGbench's files under their own
-            names, or with the tables `references`, `weights` and `pairs` (.csv or .parquet). What a folder has
-            need not be named.
-        weights: `weight.json` or a table.
-        categories: `category.json`; a table of weights can have a column for them.
-        pairs: `eta.json` or a table.
+    advantageous: str
+    disadvantageous: str
+    weight: float
 
-    Raises:
-        ConfigError: nothing there, or BIGbench's names (in JSON) for references that are a table.
-        DataError: all mistakes of a file at once, except those that are clearly to be mended; they are in `notes`.
+
+@dataclass(frozen=True)
+class ReferenceNames:
+    """What the prompts of the references are called: their ids, words and sentences.
+
+    Names are compared as whole ids (`prompt_id_of`), never as parts of each other, as the released program does.
     """
-    if references.is_dir():
-        files, beside = _in_folder(references)
-        weights, categories, pairs = weights or beside[0], categories or beside[1], pairs or beside[2]
-    else:
-        files = [references]
-    released = files[0].suffix == _JSON
-    benchmark = read_released_references(files) if released else read_own_references(files[0])
-    return _completed(benchmark, released=released, weights=weights, categories=categories, pairs=pairs)
+
+    words: Mapping[str, str]
+    """By prompt id, in the file's order."""
+    sentences: Mapping[str, str]
+    """By prompt id; two subjects of one picture share a sentence."""
+
+    def of_sentence(self, sentence: str) -> list[str]:
+        """Ids of the prompts with this sentence, whatever its case; two for a sentence about two people."""
+        wanted = sentence.casefold()
+        return [prompt_id for prompt_id, text in self.sentences.items() if text.casefold() == wanted]
+
+    def of_name(self, name: str) -> list[str]:
+        """Ids that a word, a sentence or an id stands for; more than one for a sentence about two people."""
+        prompt_id = prompt_id_of(name)
+        return [prompt_id] if prompt_id in self.words else self.of_sentence(name)
+
+    def partners(self, prompt_id: str) -> list[str]:
+        """The ids that share its sentence, itself included."""
+        return self.of_sentence(self.sentences[prompt_id])
+
+    def containing(self, name: str) -> int:
+        """In how many sentences the name occurs as a part, case included."""
+        return sum(name in sentence for sentence in set(self.sentences.values()))
 
 
-def equal_references(
-    prompt_ids: Iterable[str], *, weights: Path | None = None, pairs: Path | None = None
-) -> Benchmark:
-    """Equal shares for every prompt; weights and pairs come from tables.
+def prompt_id_of(word: str) -> str:
+    """The prompt id of a word (`Film Director`, `Employer at left`), as `detector-bench prompts` gives it."""
+    return slug(word).casefold()
 
-    Raises:
-        ConfigError: BIGbench's JSON for weights or pairs, whose names only its references can tell.
-        DataError: all mistakes of a file at once.
-    """
-    shares = {
-        attribute: (1 / len(taxonomy.classes),) * len(taxonomy.classes)
-        for attribute, taxonomy in PROTECTED.items()
+
+@dataclass(frozen=True)
+class References:
+    """The files of BIGbench, read and checked; everything is keyed by prompt id."""
+
+    shares: Mapping[str, Mapping[str, tuple[float, ...]]]
+    """By prompt and attribute: each class's share, in the order of `PROTECTED`; they add up to 1."""
+    names: ReferenceNames
+    subjects: frozenset[str] = frozenset()
+    """Prompts that are one of the two people of a picture; each has half of the picture's weight."""
+    weights: Mapping[str, float] = field(default_factory=dict)
+    categories: Mapping[str, str] = field(default_factory=dict)
+    acquired: Mapping[str, str] = field(default_factory=dict)
+    """Whether a prompt is about an occupation, a characteristic or a social relation."""
+    pairs: tuple[Pair, ...] = ()
+    notes: tuple[str, ...] = ()
+    """Mistakes in the files, and how each was mended."""
+
+    def with_notes(self, notes: Iterable[str]) -> References:
+        """The same with further notes."""
+        return replace(self, notes=(*self.notes, *notes))
+
+
+def listing(names: Iterable[str], *, shown: int = 5) -> str:
+    """Some names, and how many more there are."""
+    known = list(names)
+    rest = f" and {len(known) - shown} more" if len(known) > shown else ""
+    return ", ".join(known[:shown]) + rest
+
+
+def accepted_words(attribute: str) -> dict[str, int]:
+    """What a file may call each class: BIGbench's word or ours for the same (`East Asian`, `east_asian`)."""
+    taxonomy = PROTECTED[attribute]
+    ours = mapping(taxonomy.name, attribute)
+    return {
+        word: position
+        for position, label in enumerate(taxonomy.classes)
+        for word in (label, ours.table[label])
+        if word is not None
     }
-    same = {prompt_id: prompt_id for prompt_id in prompt_ids}
-    benchmark = Benchmark(dict.fromkeys(same, shares), ReferenceNames(same, same))
-    return _completed(benchmark, released=False, weights=weights, categories=None, pairs=pairs)
 
 
-def _in_folder(folder: Path) -> tuple[list[Path], list[Path | None]]:
-    released = [folder / name for name in REFERENCE_FILES if (folder / name).is_file()]
-    own = [folder / f"references{suffix}" for suffix in SUFFIXES if (folder / f"references{suffix}").is_file()]
-    if bool(released) == bool(own):
-        found = "both" if own else "neither"
-        raise ConfigError(
-            f"{folder}: a folder of references has some of {', '.join(REFERENCE_FILES)}, or references.csv; "
-            f"this one has {found}"
-        )
-    if released:
-        return released, [_if_there(folder, name) for name in (WEIGHTS_FILE, CATEGORIES_FILE, PAIRS_FILE)]
-    tables = [
-        next((table for suffix in SUFFIXES if (table := _if_there(folder, stem + suffix)) is not None), None)
-        for stem in ("weights", "pairs")
-    ]
-    return own[:1], [tables[0], None, tables[1]]
+def class_mapping(attribute: str, race_mapping: Mapping[str, str | None] | None) -> ClassMapping:
+    """Where each of our classes belongs; a race mapping of the user's own takes the place of the usual one.
 
-
-def _if_there(folder: Path, name: str) -> Path | None:
-    return folder / name if (folder / name).is_file() else None
-
-
-def _completed(
-    benchmark: Benchmark, *, released: bool, weights: Path | None, categories: Path | None, pairs: Path | None
-) -> Benchmark:
-    for path in (weights, categories, pairs):
-        if path is not None and path.suffix == _JSON and not released:
-            raise ConfigError(
-                f"{path}: the names in BIGbench's JSON files belong to its references in JSON; beside other "
-                "references, give a table (detector-bench bigbench convert writes one)"
-            )
-    notes: list[str] = []
-    if weights is not None and weights.suffix == _JSON:
-        found, noted = read_released_weights(weights, benchmark.names)
-        benchmark = replace(benchmark, weights=found)
-        notes += noted
-    elif weights is not None:
-        own = read_own_weights(weights)
-        benchmark = replace(benchmark, **own._asdict())
-    if categories is not None:
-        if categories.suffix != _JSON:
-            raise ConfigError(f"{categories}: categories are category.json, or a column of the table of weights")
-        listed, noted = read_released_categories(categories, benchmark.names)
-        benchmark = replace(benchmark, categories=listed)
-        notes += noted
-    if pairs is not None and pairs.suffix == _JSON:
-        read, noted = read_released_pairs(pairs, benchmark.names)
-        benchmark = replace(benchmark, pairs=read)
-        notes += noted
-    elif pairs is not None:
-        benchmark = replace(benchmark, pairs=read_own_pairs(pairs))
-    return replace(benchmark, notes=(*benchmark.notes, *notes))
+    Raises:
+        ConfigError: a race mapping that leaves a class out or names an unknown one.
+    """
+    if attribute == "race" and race_mapping is not None:
+        return own_mapping(race_mapping, source=OURS["race"], target=PROTECTED["race"])
+    return mapping(attribute, PROTECTED[attribute].name)

@@ -12,16 +12,16 @@ from typing import Any, NamedTuple
 
 from detector_bench.dataset.text_table import Findings, shorten
 from detector_bench.errors import Problem
-from detector_bench.others.bigbench.benchmark import (
+from detector_bench.others.bigbench.prompts import UNKNOWN_CATEGORY, read_reference_prompts
+from detector_bench.others.bigbench.references import (
+    PROTECTED,
     SUM_TOLERANCE,
-    Benchmark,
     Pair,
     ReferenceNames,
+    References,
     listing,
     prompt_id_of,
 )
-from detector_bench.others.bigbench.classes import PROTECTED
-from detector_bench.others.bigbench.prompts import UNKNOWN_CATEGORY, read_reference_prompts
 from detector_bench.prompt_lists.prompt_list import PromptList, read_json_object
 
 REFERENCE_FILES = ("oc_gt.json", "char_gt.json", "sr_gt.json")
@@ -51,7 +51,7 @@ class _Place(NamedTuple):
         return f"{self.file}: {self.keys}: {message}"
 
 
-def read_released_references(paths: Sequence[Path]) -> Benchmark:
+def read_released_references(paths: Sequence[Path]) -> References:
     """Read files with reference shares.
 
     A prompt for two people has two entries, its subjects: `employer_at_left` and `employee_at_right`. Mended and
@@ -84,7 +84,7 @@ def read_released_references(paths: Sequence[Path]) -> Benchmark:
                 subjects.add(prompt_id)
     findings.raise_if_any()
     names = ReferenceNames(words, sentences)
-    return Benchmark(shares, names, frozenset(subjects), acquired=acquired, notes=tuple(notes))
+    return References(shares, names, frozenset(subjects), acquired=acquired, notes=tuple(notes))
 
 
 def _entries(path: Path) -> Iterator[tuple[_Place, Mapping[str, Any], bool]]:

@@ -8,17 +8,15 @@ from collections.abc import Mapping
 import pandas as pd
 
 from detector_bench.errors import ConfigError
+from detector_bench.others.bigbench.formulas import EXPLICIT, IMPLICIT, KNOWN_SHARE, MANIFESTATION, OUTSIDE_SHARE
+from detector_bench.others.study_scores import TableSources
 from detector_bench.results.metric_lookup import DEFAULT_MAX_ERROR_SHARE, NOT_EVALUATED, Number
 from detector_bench.tables.failed_images import FailedImages
 from detector_bench.tables.table import Cell, Column, Row, Table
 from detector_bench.tables.wording import attributes_in_words, fixed, per_cent_cell, whole, with_interval
 from detector_bench.vocabulary import ALL, GROUND_TRUTH
 
-_IMPLICIT, _EXPLICIT = "bigbench_implicit_bias_score", "bigbench_explicit_bias_score"
-_MANIFESTATION = "bigbench_manifestation_factor"
-_OUTSIDE, _KNOWN = "bigbench_outside_share", "bigbench_known_share"
-
-_GROUPS = {_IMPLICIT: "Implicit bias score (%)", _EXPLICIT: "Explicit bias score (%)"}
+_GROUPS = {IMPLICIT: "Implicit bias score (%)", EXPLICIT: "Explicit bias score (%)"}
 _HIGH_MEANS = {
     "as_code": "as BIGbench's program has it: HIGH where the advantageous and the disadvantageous prompt show "
     "the same people (the reverse of the paper's text)",
@@ -61,7 +59,7 @@ def bigbench_scores(
     models = [model for model in dict.fromkeys(key[1] for key in numbers) if model != ALL]
     judges = list(dict.fromkeys(key[0] for key in numbers))
     attributes = list(dict.fromkeys(key[3] for key in numbers if key[3] != ALL))
-    has_factor = any(key[2] == _MANIFESTATION for key in numbers)
+    has_factor = any(key[2] == MANIFESTATION for key in numbers)
     return Table(
         name=f"bigbench_scores_{variant}",
         caption=(
@@ -88,7 +86,7 @@ def _numbers(metrics: pd.DataFrame, *, variant: str, failed: FailedImages) -> di
     rows = metrics[chosen & (metrics["category"] == ALL) & (metrics["prompt_id"] == ALL)]
     if rows.empty:
         raise ConfigError(f"no BIGbench scores of the variant {variant!r} in this metric table")
-    is_score = ~rows["metric"].isin([_OUTSIDE, _KNOWN])
+    is_score = ~rows["metric"].isin([OUTSIDE_SHARE, KNOWN_SHARE])
     rows = pd.concat([failed.left_out(rows[is_score]), rows[~is_score]])
     words = (rows[name].astype(str) for name in ("detector", "t2i_model", "metric", "attribute"))
     values = (rows[name].astype(float) for name in ("value", "n", "n_left_out", "ci_low", "ci_high"))
@@ -114,8 +112,8 @@ def _columns(numbers: Mapping[_Key, Number], *, intervals: bool) -> dict[tuple[s
                 columns[metric, name] = Column(
                     f"{metric}_{name}", heading, group, full_heading=full, has_intervals=intervals
                 )
-    if (_MANIFESTATION, ALL) in there:
-        columns[_MANIFESTATION, ALL] = Column(_MANIFESTATION, "Manifestation factor (%)", has_intervals=intervals)
+    if (MANIFESTATION, ALL) in there:
+        columns[MANIFESTATION, ALL] = Column(MANIFESTATION, "Manifestation factor (%)", has_intervals=intervals)
     return columns
 
 
@@ -136,7 +134,7 @@ def _row(
         if intervals:
             cell = with_interval(cell, number.ci_low, number.ci_high, per_cent=True)
         cells.append(cell)
-    judged = [key[3] for key in numbers if key[:3] == (judge, model, _KNOWN)]
+    judged = [key[3] for key in numbers if key[:3] == (judge, model, KNOWN_SHARE)]
     notes = (*failed.notes(judged, judge, model), *_notes(numbers, model, judge, found, failed=failed))
     return Row(f"{name} ({model})", tuple(cells), notes)
 
@@ -161,7 +159,7 @@ def _notes(
 ) -> tuple[str, ...]:
     notes = []
     for (metric, attribute), number in found.items():
-        what = "pairs" if metric == _MANIFESTATION else "prompts"
+        what = "pairs" if metric == MANIFESTATION else "prompts"
         if number.n_left_out > 0 and attribute == ALL:
             label = metric.removeprefix("bigbench_").replace("_", " ")
             total = whole(number.n + number.n_left_out)
@@ -170,41 +168,28 @@ def _notes(
     for (detector, of_model, metric, attribute), number in numbers.items():
         if (detector, of_model) != (judge, model) or failed.could_not_run(attribute, judge, model):
             continue
-        if metric == _OUTSIDE and number.value > 0:
+        if metric == OUTSIDE_SHARE and number.value > 0:
             share = fixed(100 * number.value, decimals=1)
             notes.append(f"{share} % of the images left out, {attribute} outside BIGbench's classes")
-        if metric == _KNOWN and number.n_left_out > 0:
+        if metric == KNOWN_SHARE and number.n_left_out > 0:
             of_how_many = whole(number.n + number.n_left_out)
             notes.append(f"images without a verdict on {attribute}: {whole(number.n_left_out)} of {of_how_many}")
-        if metric == _KNOWN and math.isnan(number.value):
+        if metric == KNOWN_SHARE and math.isnan(number.value):
             notes.append(f"no verdict on {attribute} at all")
     return tuple(notes)
 
 
-def bigbench_tables(
-    metrics: pd.DataFrame,
-    *,
-    max_error_share: float = DEFAULT_MAX_ERROR_SHARE,
-    intervals: bool = False,
-    notes: Mapping[str, tuple[str, ...]] | None = None,
-) -> dict[str, Table]:
-    """The tables of every preset that the metric table has, by name.
-
-    Args:
-        metrics: a metric table.
-        max_error_share: see `bigbench_scores`.
-        intervals: also show confidence intervals.
-        notes: by preset, what else has to be said.
-    """
-    of_bigbench = metrics.loc[metrics["metric"].astype(str).str.startswith("bigbench_"), "variant"]
-    found = {}
-    for variant in dict.fromkeys(str(each) for each in of_bigbench):
-        table = bigbench_scores(
-            metrics,
+def bigbench_tables(sources: TableSources) -> dict[str, Table]:
+    """The tables of every preset that the metric table has, by name."""
+    of_bigbench = sources.metrics.loc[sources.metrics["metric"].astype(str).str.startswith("bigbench_"), "variant"]
+    tables = (
+        bigbench_scores(
+            sources.metrics,
             variant=variant,
-            max_error_share=max_error_share,
-            intervals=intervals,
-            notes=(notes or {}).get(variant, ()),
+            max_error_share=sources.max_error_share,
+            intervals=sources.intervals,
+            notes=sources.notes.get(variant, ()),
         )
-        found[table.name] = table
-    return found
+        for variant in dict.fromkeys(str(each) for each in of_bigbench)
+    )
+    return {table.name: table for table in tables}

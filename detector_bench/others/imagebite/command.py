@@ -7,25 +7,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from detector_bench.cli.console import output, print_record
+from detector_bench.cli import options
+from detector_bench.cli.console import command, output
 
 if TYPE_CHECKING:
     from detector_bench.errors import Problem
     from detector_bench.others.imagebite.requirements import Requirement
 
-app = typer.Typer(
-    help="ImageBiTe's requirements.\n\nExample: `detector-bench imagebite check input.json`",
-    no_args_is_help=True,
-    rich_markup_mode="markdown",
-)
 
-
-@app.callback()
-def _imagebite() -> None:
-    pass
-
-
-@app.command("check")
+@command
 def check(
     requirements: Annotated[Path, typer.Argument(metavar="INPUT.json", help="ImageBiTe's input file.")],
     *,
@@ -54,9 +44,9 @@ def check(
 
     communities = {
         name: tuple(word.strip() for word in words.split(",") if word.strip())
-        for name, words in (_pair(text, "--community") for text in community or ())
+        for name, words in options.pairs(community, option="--community", may_be_empty=True).items()
     }
-    concerns = dict(_pair(text, "--concern") for text in concern or ())
+    concerns = options.pairs(concern, option="--concern", may_be_empty=True)
     found = check_requirements(requirements, communities=communities, concerns=concerns)
     for requirement in found.requirements:
         _print_requirement(requirement)
@@ -66,22 +56,16 @@ def check(
         raise typer.Exit(1)
 
 
-def _pair(text: str, option: str) -> tuple[str, str]:
-    from detector_bench.errors import ConfigError
-
-    name, equals, value = text.partition("=")
-    if not equals or not name.strip():
-        raise ConfigError(f"{option}: {text!r} (accepted: NAME=VALUE)")
-    return name.strip(), value.strip()
-
-
 def _print_requirement(requirement: Requirement) -> None:
     facts = {"rationale": requirement.rationale, "stereotyped above": f"{requirement.threshold:g}"}
     for community in requirement.communities:
         expected = f"{community.expected:g} \N{PLUS-MINUS SIGN} {community.delta:g}"
         facts[community.name] = f"{expected}: {community.meaning}"
-    print_record(
-        requirement.name, facts, summary=f"{requirement.ethical_concern}, judged as {requirement.attribute}"
+    output.record(
+        requirement.name,
+        facts,
+        table="requirements",
+        summary=f"{requirement.ethical_concern}, judged as {requirement.attribute}",
     )
 
 
@@ -90,4 +74,4 @@ def _print_problems(kind: str, problems: tuple[Problem, ...]) -> None:
         count = len(problems)
         heading = f"{count} {kind}{'' if count == 1 else 's'}:"
         lines = [heading, *(f"  {problem}" for problem in problems)]
-        output.print("\n".join(lines), markup=False, highlight=False, soft_wrap=True)
+        output.row("\n".join(lines), table=f"{kind}s", problems=[str(problem) for problem in problems])

@@ -88,7 +88,18 @@ class _Template:
         return list(dict.fromkeys(_MARKUP.findall(self["template"])))
 
 
-def read_imagebite_prompts(templates: Path, input_file: Path) -> tuple[list[Prompt], list[str]]:
+def is_template_file(path: Path) -> bool:
+    """Whether a file has tabs, as ImageBiTe's templates have."""
+    with path.open("rb") as file:
+        return path.suffix.lower() != ".parquet" and b"\t" in file.readline(1 << 16)
+
+
+def read_imagebite_prompts(
+    input_file: Path,
+    templates: Path,
+    *,
+    explicit: bool = False,  # noqa: ARG001 - of other formats
+) -> tuple[list[Prompt], list[str]]:
     """Fill every template with all combinations of communities and of its dimension's values.
 
     What a prompt states of an attribute is the community that it is filled with. Of an attribute that neither is

@@ -11,6 +11,9 @@ from typing import Any
 import pandas as pd
 
 from detector_bench.errors import ConfigError, nearest_hint
+from detector_bench.others.imagebite.formulas import AGREEMENT
+from detector_bench.others.imagebite.verdict_table import VERDICTS_FILE, surviving_findings
+from detector_bench.others.study_scores import TableSources
 from detector_bench.results.metric_lookup import DEFAULT_MAX_ERROR_SHARE
 from detector_bench.tables.failed_images import FailedImages
 from detector_bench.tables.table import DASH, Cell, Column, Row, Table
@@ -23,7 +26,6 @@ _SHARES = {
     "under_represented": "Under-represented (%)",
     "ex_nominated": "Ex-nominated (%)",
 }
-_AGREEMENT = "verdict_agreement"
 _T2I_MODEL = Column("t2i_model", "T2I model", kind="name")
 _Record = Mapping[Hashable, Any]
 
@@ -158,7 +160,7 @@ def imagebite_summary(
             Column("detector", "Judge", kind="name"),
             Column("verdicts", "Verdicts"),
             *(Column(f"imagebite_{kind}", heading) for kind, heading in _SHARES.items()),
-            Column(f"imagebite_{_AGREEMENT}", "Agreement (%)"),
+            Column(AGREEMENT, "Agreement (%)"),
             *([] if findings is None else [Column("surviving", "Survive (%)")]),
         ),
         rows=tuple(table_rows),
@@ -167,41 +169,30 @@ def imagebite_summary(
     )
 
 
-def imagebite_tables(
-    metrics: pd.DataFrame,
-    verdicts: pd.DataFrame,
-    *,
-    findings: pd.DataFrame,
-    prompts: pd.DataFrame | None = None,
-    max_error_share: float = DEFAULT_MAX_ERROR_SHARE,
-    notes: Mapping[str, Sequence[str]] | None = None,
-) -> dict[str, Table]:
-    """Both tables of every requirement; findings are those of the ground truth, or else of the first detector that
-    could run.
-
-    Args:
-        metrics: a metric table.
-        verdicts: columns as in `others.imagebite.verdict_table.VERDICT_COLUMNS`.
-        findings: as `surviving_findings` gives them.
-        prompts: columns `prompt_id, word`.
-        max_error_share: see `imagebite_summary`.
-        notes: by requirement.
-
-    Returns:
-        By name, for `write_tables`.
-    """
-    failed = FailedImages.of_table(metrics, max_error_share=max_error_share)
+def imagebite_tables(sources: TableSources) -> dict[str, Table]:
+    """Both tables of every requirement, by name; findings are those of the ground truth, or else of the first
+    detector that could run."""
+    if VERDICTS_FILE not in sources.files:
+        return {}
+    verdicts, metrics = sources.files[VERDICTS_FILE], sources.metrics
+    findings = surviving_findings(verdicts)
+    failed = FailedImages.of_table(metrics, max_error_share=sources.max_error_share)
     tables: dict[str, Table] = {}
     for name in map(str, pd.unique(verdicts["requirement"])):
-        said = (notes or {}).get(name, ())
+        said = sources.notes.get(name, ())
         judge = _judge(verdicts[verdicts["requirement"] == name], failed)
         # Where every prompt states the attribute there are no shares of verdicts.
         if (metrics["variant"] == name).any():
             table = imagebite_summary(
-                metrics, requirement=name, findings=findings, max_error_share=max_error_share, notes=said
+                metrics,
+                requirement=name,
+                findings=findings,
+                max_error_share=sources.max_error_share,
+                notes=said,
             )
             _add(tables, table)
-        _add(tables, imagebite_findings(verdicts, requirement=name, detector=judge, prompts=prompts, notes=said))
+        table = imagebite_findings(verdicts, requirement=name, detector=judge, prompts=sources.prompts, notes=said)
+        _add(tables, table)
     return tables
 
 
@@ -294,7 +285,7 @@ def _summary_row(
     also_said: Sequence[str],
 ) -> Row:
     of = {kind: numbers[model, judge, kind] for kind in _SHARES}
-    agreement = numbers.get((model, judge, _AGREEMENT), {"value": math.nan})
+    agreement = numbers.get((model, judge, AGREEMENT.removeprefix("imagebite_")), {"value": math.nan})
     count = of["stereotyped"]
     truth = judge == GROUND_TRUTH
     name = "All" if model == ALL else model

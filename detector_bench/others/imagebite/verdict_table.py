@@ -1,22 +1,42 @@
-"""Every verdict on its own: the long file `imagebite_verdicts.csv`."""
+"""Which community every judge sees in every image, and each verdict that follows, as `imagebite_verdicts.csv`.
+
+Only prompts that leave a community open can be judged: one that names it ("a Black woman who ...") says nothing
+about what a T2I model chooses by itself. In the released program, too, a requirement goes to a prompt only if the
+template lists its concern among the targets.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from detector_bench.dataset.prompts import stated_by
 from detector_bench.metrics.counts import FloatArray
 from detector_bench.metrics.intervals import Interval, wilson_interval
-from detector_bench.others.imagebite.answers import OUTSIDE, UNANSWERED, UNKNOWN, Answers
-from detector_bench.others.imagebite.formulas import Verdicts, community_verdicts
-from detector_bench.others.imagebite.open_prompts import OpenPrompts
+from detector_bench.others.imagebite.formulas import (
+    KINDS,
+    BoolArray,
+    Verdicts,
+    community_verdicts,
+    mixture_of_prompts,
+    verdict_survival,
+)
 from detector_bench.others.imagebite.requirements import Requirement
-from detector_bench.others.imagebite.survival import mixture_of_prompts, verdict_survival
-from detector_bench.others.judgements import Judgements
-from detector_bench.vocabulary import ALL
+from detector_bench.others.judgements import NO_CELL, NO_VERDICT, OTHERS, UNJUDGED, Judgements
+from detector_bench.vocabulary import ALL, attribute_named
+from detector_bench.vocabulary import OTHERS as OTHERS_LABEL
+
+OUTSIDE, UNANSWERED, UNKNOWN = 0, 1, 2
+"""Places after the communities: a class or an age of none of them; filtered or low-quality; an error, no label, or
+no age in years where one is needed."""
+
+_MORE_PLACES = 3
+
+VERDICTS_FILE = "imagebite_verdicts.csv"
 
 VERDICT_COLUMNS = (
     "detector",
@@ -54,7 +74,118 @@ where it is left open. The three verdicts are missing where something is stated,
 missing for the ground truth, and without human labels.
 """
 
-_VERDICTS = ("under_represented", "ex_nominated", "stereotyped")
+FINDING_COLUMNS = ("detector", "requirement", "t2i_model", "findings", "surviving")
+
+
+@dataclass(frozen=True, slots=True)
+class CommunityAnswers:
+    """What all judges answer to one requirement; `place` counts communities first, then the three above."""
+
+    place: NDArray[np.intp]
+    """`[judge, image]`."""
+    answerable: BoolArray
+    """`[judge, community]`: whether an answer of the judge can stand for the community."""
+
+    @classmethod
+    def of(cls, judgements: Judgements, requirement: Requirement) -> CommunityAnswers:
+        """Look every answer up."""
+        labels = judgements.labels[requirement.attribute]
+        if any(community.meaning.years is not None for community in requirement.communities):
+            place = _by_years(labels, judgements.values[requirement.attribute], requirement)  # noqa: PD011 - a mapping of arrays
+        else:
+            place = _by_class(labels, requirement)
+        judged = np.array(judgements.judged[requirement.attribute])
+        answerable = np.repeat(requirement.answered_by_detectors[np.newaxis], len(judged), axis=0)
+        if judgements.has_truth:
+            answerable[0] = requirement.answered_by_humans
+        return cls(place, answerable & judged[:, np.newaxis])
+
+    @property
+    def communities(self) -> int:
+        """How many communities there are."""
+        return int(self.answerable.shape[1])
+
+    def features(self) -> FloatArray:
+        """`[judge, image, place]`: 1 where the image has that answer, else 0."""
+        return np.asarray(np.eye(self.communities + _MORE_PLACES)[self.place])
+
+    def counts(self, judgements: Judgements) -> NDArray[np.int64]:
+        """Images by answer: `[judge, t2i_model, prompt, place]`; seed photos are left out."""
+        return np.stack([judgements.sums(each) for each in self.features()]).astype(np.int64)
+
+
+def _by_class(labels: NDArray[np.int8], requirement: Requirement) -> NDArray[np.intp]:
+    classes = attribute_named(requirement.attribute).classes
+    communities = len(requirement.communities)
+    known = np.full(len(classes), communities + OUTSIDE)
+    others = communities + OUTSIDE
+    for index, community in enumerate(requirement.communities):
+        for label in community.meaning.labels:
+            if label == OTHERS_LABEL:
+                others = index
+            else:
+                known[classes.index(label)] = index
+    return _with_unclear(labels, known[np.maximum(labels, 0)], communities, others=others)
+
+
+def _by_years(labels: NDArray[np.int8], values: NDArray[np.float64], requirement: Requirement) -> NDArray[np.intp]:
+    """The age decides, not the class; a class without an age says nothing about years."""
+    communities = len(requirement.communities)
+    place = np.full(labels.shape, communities + OUTSIDE)
+    for index, community in enumerate(requirement.communities):
+        years = community.meaning.years
+        if years is not None:
+            place[(values >= years.first) & (values < years.last + 1)] = index
+    place = np.where(np.isnan(values), communities + UNKNOWN, place)
+    return _with_unclear(labels, place, communities, others=communities + OUTSIDE)
+
+
+def _with_unclear(
+    labels: NDArray[np.int8], place: NDArray[np.intp], communities: int, *, others: int
+) -> NDArray[np.intp]:
+    unclear = [labels == UNJUDGED, labels == NO_VERDICT, labels == OTHERS]
+    found = np.select(unclear, [communities + UNANSWERED, communities + UNKNOWN, others], place)
+    return found.astype(np.intp)
+
+
+class OpenPrompts(NamedTuple):
+    """What the prompts state of an attribute."""
+
+    attribute: str
+    stated: NDArray[np.object_]
+    """`[prompt]`: a word of `vocabulary.Attribute.statements`, "" where it is open or nothing is known."""
+    is_known: bool
+    """Whether the prompt table says it."""
+    has_images: NDArray[np.bool_]
+    """`[prompt]`: whether a T2I model made an image of it."""
+
+    @classmethod
+    def of(cls, judgements: Judgements, attribute: str) -> OpenPrompts:
+        """Look up what the prompts state."""
+        found = stated_by(judgements.prompts, attribute)
+        prompts = len(judgements.prompt_ids)
+        stated = np.full(prompts, "", dtype=object) if found is None else found.to_numpy(dtype=object)
+        has_images = np.zeros(prompts, dtype=bool)
+        has_images[judgements.prompt[judgements.prompt != NO_CELL]] = True
+        return cls(attribute, stated, found is not None, has_images)
+
+    @property
+    def is_open(self) -> NDArray[np.bool_]:
+        """`[prompt]`: True also where nothing is known."""
+        return np.asarray(self.stated == "", dtype=bool)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What has to be said below the verdicts."""
+        if not self.is_known:
+            return (
+                f"The prompt table does not say which prompts state {self.attribute}: all are judged, as if they "
+                "left it open.",
+            )
+        left_out, prompts = int((self.has_images & ~self.is_open).sum()), int(self.has_images.sum())
+        if not left_out:
+            return ()
+        return (f"Prompts that state {self.attribute}, not judged: {left_out:,} of {prompts:,}.",)
 
 
 def verdict_table(
@@ -80,7 +211,7 @@ def verdict_table(
         Columns as in `VERDICT_COLUMNS`. Judges that do not judge the attribute have no rows, nor have prompts of a
         T2I model without an image.
     """
-    answers = Answers.of(judgements, requirement)
+    answers = CommunityAnswers.of(judgements, requirement)
     prompts = OpenPrompts.of(judgements, requirement.attribute)
     counts = answers.counts(judgements)
     communities = answers.communities
@@ -125,7 +256,7 @@ def verdict_table(
         "images_outside": counts[..., communities + OUTSIDE][at],
         "images_unanswered": counts[..., communities + UNANSWERED][at],
         "images_no_verdict": counts[..., communities + UNKNOWN][at],
-        **{name: _maybe(verdicts, name, everywhere) for name in _VERDICTS},
+        **{name: _maybe(verdicts, name, everywhere) for name in KINDS},
         "survival": survival[everywhere],
         "survives": pd.array(survival[everywhere] >= survives_from, dtype="boolean"),
     }
@@ -143,7 +274,7 @@ def _maybe(verdicts: Verdicts, name: str, at: tuple[NDArray[np.intp], ...]) -> A
 def _survival(
     judgements: Judgements,
     requirement: Requirement,
-    answers: Answers,
+    answers: CommunityAnswers,
     counts: NDArray[np.int64],
     *,
     draws: int,
@@ -196,9 +327,6 @@ def _true_counts(answered: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.concatenate([flat[:, :-2], flat[:, -2:].sum(axis=-1, keepdims=True)], axis=-1)
 
 
-FINDING_COLUMNS = ("detector", "requirement", "t2i_model", "findings", "surviving")
-
-
 def surviving_findings(verdicts: pd.DataFrame) -> pd.DataFrame:
     """How many findings (communities with any of the three verdicts) each judge has, and how many survive.
 
@@ -209,7 +337,7 @@ def surviving_findings(verdicts: pd.DataFrame) -> pd.DataFrame:
         Columns `FINDING_COLUMNS`, one row per judge, requirement and T2I model, and per `all` of them; `surviving`
         is missing where no survival is known.
     """
-    found = verdicts[list(_VERDICTS)].fillna(value=False).any(axis=1)
+    found = verdicts[list(KINDS)].fillna(value=False).any(axis=1)
     rows = verdicts.assign(
         findings=found.astype("Int64"),
         surviving=(found & verdicts["survives"]).astype("Int64").where(verdicts["survives"].notna()),

@@ -14,30 +14,24 @@ mivolo, fairface and clip_enhance, or some of them.
 
 from __future__ import annotations
 
-from detector_bench.others.lyu2025.bias_statements import bias_findings
-from detector_bench.others.lyu2025.detector_statements import detector_findings
-from detector_bench.others.lyu2025.finding import Finding, Verdict, findings_table, in_words, summary
-from detector_bench.others.lyu2025.published import PublishedTables, published_tables
-from detector_bench.others.lyu2025.side_by_side import layout_problems, study_findings
+from detector_bench.others import Benchmark, BuiltinList, CommandGroup, register
 
-__all__ = [
-    "Finding",
-    "PublishedTables",
-    "Verdict",
-    "findings_table",
-    "in_words",
-    "layout_problems",
-    "published_findings",
-    "published_tables",
-    "study_findings",
-    "summary",
-]
-
-_ORDER = ("Abstract", "Section", "Table", "Figure", "Appendix")
-
-
-def published_findings() -> list[Finding]:
-    """All that can be recomputed from the printed tables, in the order of the paper."""
-    tables = published_tables()
-    findings = [*bias_findings(tables), *detector_findings(tables)]
-    return sorted(findings, key=lambda finding: (_ORDER.index(finding.place.split()[0]), finding.place))
+BENCHMARK = register(
+    Benchmark(
+        name="lyu2025",
+        package=__name__,
+        prompt_lists={
+            "lyu2025": BuiltinList(
+                "the 100 words of Lyu 2025, one real person each",
+                "labels/lyu2025/words.csv",
+                "labels/lyu2025/templates.csv",
+            )
+        },
+        commands={
+            "reproduce": CommandGroup(
+                "Recompute a paper's numbers, and print them beside the published ones.",
+                {"lyu2025": ".command:lyu2025"},
+            )
+        },
+    )
+)

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
@@ -14,53 +13,9 @@ from detector_bench.dataset import ImageSet
 from detector_bench.errors import ConfigError
 from detector_bench.evaluation.agreement import ALL_ANNOTATORS, TWO_ANNOTATORS, agreement
 from detector_bench.metrics import NClear
-from detector_bench.others.lyu2025.finding import Finding
-from detector_bench.others.lyu2025.published import CATEGORIES, T2I_MODELS, PublishedTables, number
+from detector_bench.others.lyu2025.findings import CATEGORIES, T2I_MODELS, Finding, PublishedTables, number
+from detector_bench.results.metric_lookup import MetricLookup
 from detector_bench.vocabulary import ALL, GROUND_TRUTH, LOW_QUALITY
-
-_Key = tuple[str, str, str, str, str]
-
-
-@dataclass(frozen=True, slots=True)
-class StudyNumbers:
-    """A study's metric table, found by name."""
-
-    detectors: tuple[str, ...]
-    _values: dict[_Key, float]
-
-    @classmethod
-    def of(cls, metrics: pd.DataFrame) -> StudyNumbers:
-        """Index a metric table.
-
-        Raises:
-            ConfigError: it lacks the paper's T2I models.
-        """
-        rows = metrics[metrics["attribute"] == "gender"]
-        models = [name for name in pd.unique(rows["t2i_model"]) if name != ALL]
-        if missing := [name for name in T2I_MODELS if name not in models]:
-            raise ConfigError(
-                f"the image set has no images of {', '.join(missing)} (it has: {', '.join(models)}); its column "
-                f"t2i_model has to hold {', '.join(T2I_MODELS)}"
-            )
-        keys = zip(
-            *(rows[name] for name in ("detector", "t2i_model", "category", "prompt_id", "metric")), strict=True
-        )
-        return cls(
-            tuple(name for name in pd.unique(rows["detector"]) if name != GROUND_TRUTH),
-            dict(zip(keys, rows["value"].astype(float), strict=True)),
-        )
-
-    def get(
-        self,
-        metric: str,
-        *,
-        detector: str = GROUND_TRUTH,
-        t2i_model: str = ALL,
-        category: str = ALL,
-        prompt: str = ALL,
-    ) -> float:
-        """A number; NaN where the study has none."""
-        return self._values.get((detector, t2i_model, category, prompt, metric), float("nan"))
 
 
 def study_findings(tables: PublishedTables, image_set: ImageSet, metrics: pd.DataFrame) -> list[Finding]:
@@ -77,7 +32,12 @@ def study_findings(tables: PublishedTables, image_set: ImageSet, metrics: pd.Dat
     Raises:
         ConfigError: other T2I models.
     """
-    numbers = StudyNumbers.of(metrics)
+    numbers = MetricLookup.of_table(metrics, attribute="gender")
+    if missing := [name for name in T2I_MODELS if name not in numbers.t2i_models]:
+        raise ConfigError(
+            f"the image set has no images of {', '.join(missing)} (it has: {', '.join(numbers.t2i_models)}); its "
+            f"column t2i_model has to hold {', '.join(T2I_MODELS)}"
+        )
     return [
         *_kappa(image_set),
         *_table1(tables, numbers),
@@ -120,30 +80,30 @@ def _kappa(image_set: ImageSet) -> Iterator[Finding]:
         yield Finding("Section 3.3", statement, 0.86, float(fleiss["value"].iloc[0]), 2)
 
 
-def _table1(tables: PublishedTables, numbers: StudyNumbers) -> Iterator[Finding]:
+def _table1(tables: PublishedTables, numbers: MetricLookup) -> Iterator[Finding]:
     for detector in (GROUND_TRUTH, *_present(tables.table1_deviations, numbers)):
         for model in _printed(tables.table1_scores, detector):
-            score = numbers.get("model_bias_score", detector=detector, t2i_model=model)
+            score = _value(numbers, "model_bias_score", detector=detector, t2i_model=model)
             printed = number(tables.table1_scores, detector, model)
             yield Finding("Table 1", f"{detector}: model bias score of {model}", printed, score, 3)
             if detector != GROUND_TRUTH:
-                deviation = numbers.get("model_bias_score_deviation", detector=detector, t2i_model=model)
+                deviation = _value(numbers, "model_bias_score_deviation", detector=detector, t2i_model=model)
                 printed = 100 * number(tables.table1_deviations, detector, model)
                 yield Finding("Table 1", f"{detector}: deviation on {model}, %", printed, 100 * deviation, 2)
 
 
-def _table2(tables: PublishedTables, numbers: StudyNumbers) -> Iterator[Finding]:
+def _table2(tables: PublishedTables, numbers: MetricLookup) -> Iterator[Finding]:
     for detector in _present(tables.table2, numbers):
         for model in _printed(tables.table2, detector):
-            value = numbers.get("prompt_bias_score_difference", detector=detector, t2i_model=model)
+            value = _value(numbers, "prompt_bias_score_difference", detector=detector, t2i_model=model)
             yield Finding("Table 2", f"{detector}, {model}", number(tables.table2, detector, model), value, 3)
 
 
-def _table3(tables: PublishedTables, numbers: StudyNumbers) -> Iterator[Finding]:
+def _table3(tables: PublishedTables, numbers: MetricLookup) -> Iterator[Finding]:
     for detector in _present(tables.table3, numbers):
         for metric in tables.table3.columns:
             printed = 100 * number(tables.table3, detector, metric)
-            value = 100 * numbers.get(str(metric), detector=detector)
+            value = 100 * _value(numbers, str(metric), detector=detector)
             yield Finding("Table 3", f"{detector}: {metric.replace('_', ' ')}, %", printed, value, 2)
 
 
@@ -154,24 +114,24 @@ def _table4(tables: PublishedTables, image_set: ImageSet) -> Iterator[Finding]:
         yield Finding("Table 4", f"prompts of the category {category}", len(prompts), float(same), 0)
 
 
-def _table5(tables: PublishedTables, numbers: StudyNumbers) -> Iterator[Finding]:
+def _table5(tables: PublishedTables, numbers: MetricLookup) -> Iterator[Finding]:
     for model, shares in tables.table5.iterrows():
         for label in ("male", "female", LOW_QUALITY):
-            value = numbers.get(f"label_share_{label}", t2i_model=ALL if model == "total" else str(model))
+            value = _value(numbers, f"label_share_{label}", t2i_model=ALL if model == "total" else str(model))
             yield Finding(
                 "Table 5", f"{model}: {label.replace('_', '-')}, %", 100 * float(shares[label]), 100 * value, 2
             )
 
 
-def _table6(tables: PublishedTables, numbers: StudyNumbers) -> Iterator[Finding]:
+def _table6(tables: PublishedTables, numbers: MetricLookup) -> Iterator[Finding]:
     for model in T2I_MODELS:
         for name, category in {"model_bias_score": ALL, **{name: name for name in CATEGORIES}}.items():
-            value = numbers.get("model_bias_score", t2i_model=model, category=category)
+            value = _value(numbers, "model_bias_score", t2i_model=model, category=category)
             words = "all prompts" if category == ALL else category
             yield Finding("Table 6", f"{model}, {words}", number(tables.table6, model, name), value, 3)
 
 
-def _table7(tables: PublishedTables, image_set: ImageSet, numbers: StudyNumbers) -> Iterator[Finding]:
+def _table7(tables: PublishedTables, image_set: ImageSet, numbers: MetricLookup) -> Iterator[Finding]:
     prompts = image_set.prompts
     prompt_ids = dict(zip(((c, w.casefold()) for c, w in _words(image_set)), prompts["prompt_id"], strict=True))
     for _, row in tables.table7.iterrows():
@@ -179,14 +139,34 @@ def _table7(tables: PublishedTables, image_set: ImageSet, numbers: StudyNumbers)
         prompt_id = prompt_ids.get((category, word.casefold()))
         if prompt_id is None:
             continue
-        place = {"category": category, "prompt": prompt_id}
-        values = [numbers.get("prompt_bias_score", t2i_model=model, **place) for model in T2I_MODELS]
+        place = {"category": category, "prompt_id": prompt_id}
+        values = [_value(numbers, "prompt_bias_score", t2i_model=model, **place) for model in T2I_MODELS]
         for model, value in zip(T2I_MODELS, values, strict=True):
             yield Finding("Table 7", f"{word}, {model}", float(row[model]), value, 2)
         yield Finding("Table 7", f"{word}, average", float(row["average"]), float(np.mean(values)), 2)
 
 
-def _present(table: pd.DataFrame, numbers: StudyNumbers) -> list[str]:
+def _value(
+    numbers: MetricLookup,
+    metric: str,
+    *,
+    detector: str = GROUND_TRUTH,
+    t2i_model: str = ALL,
+    category: str = ALL,
+    prompt_id: str = ALL,
+) -> float:
+    """A number; NaN where the study has none."""
+    return numbers.number(
+        metric,
+        detector=detector,
+        t2i_model=t2i_model,
+        category=category,
+        prompt_id=prompt_id,
+        n_clear=numbers.n_clear,
+    ).value
+
+
+def _present(table: pd.DataFrame, numbers: MetricLookup) -> list[str]:
     return [str(name) for name in table.index if name in numbers.detectors]
 
 

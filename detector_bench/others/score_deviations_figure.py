@@ -9,6 +9,7 @@ from functools import partial
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from detector_bench.benchmark import ScoreInfo
 from detector_bench.errors import ConfigError
 from detector_bench.figures.drawing import (
     DENSE_TEXT_SIZE,
@@ -31,7 +32,7 @@ from detector_bench.figures.drawing import (
     text_width,
 )
 from detector_bench.figures.panels import draw_cell
-from detector_bench.others.score_lookup import AGREEMENT, SCORES, Score, ScoreLookup
+from detector_bench.others.score_deviations import ReportedScore, ScoreLookup
 from detector_bench.results.finished_study import FinishedStudy
 from detector_bench.results.metric_lookup import Number
 from detector_bench.tables.table import DASH
@@ -67,7 +68,7 @@ class _Line(NamedTuple):
     """A line of the map: a score system's heading (no score), or a score."""
 
     text: str
-    score: Score | None
+    score: ReportedScore | None
 
 
 class _Layout(NamedTuple):
@@ -84,7 +85,7 @@ class _Layout(NamedTuple):
     """Of the numbers; None: there is no room for numbers."""
 
 
-_Numbers = Mapping[tuple[Score, str], Number]
+_Numbers = Mapping[tuple[ReportedScore, str], Number]
 """By score and detector: the deviation, or the share of differing verdicts."""
 
 
@@ -93,8 +94,8 @@ def draw(study: FinishedStudy, *, width: Width) -> Drawing:
 
     A cell holds (reported - actual) / actual in per cent. Red: the detector makes T2I models look more biased than
     they are, blue: less; so a BIGbench score that is reported too high is blue. Grey: scores that have no such
-    direction. ImageBiTe has verdicts, not scores: its cells hold the percentage of verdicts that are not the
-    ground truth's. All attributes are drawn, whichever one the study was loaded for.
+    direction. An agreement's cells (ImageBiTe has verdicts, not scores) hold the percentage of verdicts that are
+    not the ground truth's. All attributes are drawn, whichever one the study was loaded for.
 
     Raises:
         ConfigError: there is no score with a ground truth and a detector.
@@ -119,24 +120,23 @@ def draw(study: FinishedStudy, *, width: Width) -> Drawing:
     return Drawing(figure, _caption(study, lookup, numbers, layout))
 
 
-def _lines(scores: Sequence[Score]) -> list[_Line]:
+def _lines(scores: Sequence[ReportedScore]) -> list[_Line]:
     lines = []
-    for (metric, definition), group in groupby(scores, key=lambda score: (score.metric, score.definition)):
-        lines.append(_Line(_heading(metric, definition), None))
+    for (info, definition), group in groupby(scores, key=lambda score: (score.info, score.definition)):
+        lines.append(_Line(_heading(info, definition), None))
         lines += [_Line(score.heading, score) for score in group]
     return lines
 
 
-def _heading(metric: str, definition: str) -> str:
-    if metric == AGREEMENT:
-        return "ImageBiTe verdicts that differ from the humans'"
-    info = SCORES[metric]
+def _heading(info: ScoreInfo, definition: str) -> str:
+    if info.is_agreement:
+        return info.disagreement
     return ", ".join(word for word in (info.name, definition) if word) + _DIRECTIONS[info.more_bias]
 
 
-def _missed(lookup: ScoreLookup, score: Score, detector: str) -> Number:
+def _missed(lookup: ScoreLookup, score: ReportedScore, detector: str) -> Number:
     """0 where the detector is right."""
-    if not score.is_agreement:
+    if not score.info.is_agreement:
         return lookup.deviation(score, detector)
     same = lookup.reported(score, detector)
     return replace(same, value=1 - same.value, ci_low=1 - same.ci_high, ci_high=1 - same.ci_low)
@@ -198,7 +198,7 @@ def _draw_map(axes: Axes, lines: Sequence[_Line], lookup: ScoreLookup, numbers: 
             continue
         name = shortened(line.text, inches=layout.names, size=size)
         write(name, (-0.5, row), xytext=(-72 * _ACTUAL, 0), ha="right")
-        if not line.score.is_agreement:
+        if not line.score.info.is_agreement:
             actual = fixed(lookup.reported(line.score, GROUND_TRUTH).value, decimals=3).replace(DASH, MISSING)
             write(actual, (-0.5, row), xytext=(-4, 0), ha="right", color="#404040")
         for column, detector in enumerate(lookup.detectors):
@@ -219,7 +219,9 @@ def _name_columns(axes: Axes, detectors: Sequence[str], layout: _Layout) -> None
         write(name, (column, -0.5), xytext=(0, 2), ha="center", rotation=0 if layout.flat else 90)
 
 
-def _draw_number(axes: Axes, place: tuple[int, int], score: Score, number: Number, layout: _Layout) -> None:
+def _draw_number(
+    axes: Axes, place: tuple[int, int], score: ReportedScore, number: Number, layout: _Layout
+) -> None:
     """Colour the cell at (column, row), and write into it as much as there is room for."""
     column, row = place
     colour = _colour(score, number)
@@ -228,7 +230,7 @@ def _draw_number(axes: Axes, place: tuple[int, int], score: Score, number: Numbe
     draw_cell(axes, column, row, colour=colour, edge="white", edge_width=0.5, hatch=hatch)
     if layout.decimals is None and not number.missing:
         return
-    decimals, plus = layout.decimals or 0, "" if score.is_agreement else "+"
+    decimals, plus = layout.decimals or 0, "" if score.info.is_agreement else "+"
     words = _in_words(number.value, decimals, plus=plus)
     shown = _range_in_words(number, plus=plus) if layout.intervals else ""
     write = partial(
@@ -246,15 +248,15 @@ def _draw_number(axes: Axes, place: tuple[int, int], score: Score, number: Numbe
         write(row + 0.26, shown, size=DENSE_TEXT_SIZE)
 
 
-def _is_beyond_chance(score: Score, number: Number) -> bool:
-    return not score.is_agreement and number.has_interval and (number.ci_low > 0 or number.ci_high < 0)
+def _is_beyond_chance(score: ReportedScore, number: Number) -> bool:
+    return not score.info.is_agreement and number.has_interval and (number.ci_low > 0 or number.ci_high < 0)
 
 
-def _colour(score: Score, number: Number) -> Any:
+def _colour(score: ReportedScore, number: Number) -> Any:
     if number.missing:
         return PALE
     strength = _strength(number.value)
-    direction = SCORES[score.metric].more_bias
+    direction = score.info.more_bias
     if direction == 0:
         return sequential_colours(_UNSIGNED)(abs(strength))
     return diverging_colours()((1 + direction * strength) / 2)
@@ -284,21 +286,15 @@ def _draw_colour_bar(figure: Figure, *, width: Width, height: float) -> None:
 def _caption(study: FinishedStudy, lookup: ScoreLookup, numbers: _Numbers, layout: _Layout) -> str:
     scores = list(dict.fromkeys(score for score, _ in numbers))
     attributes = dict.fromkeys(attribute_in_words(each.attribute) for each in scores if each.attribute != ALL)
-    metrics = {score.metric for score in scores}
-    undirected = [SCORES[name].name for name in SCORES if name in metrics and SCORES[name].more_bias == 0]
-    of_bigbench = any(name.startswith("bigbench_implicit") for name in metrics)
-    untold = [f"{SCORES[each.metric].name}, {each.heading}" for each in lookup.scores if each not in scores]
+    infos = list(dict.fromkeys(score.info for score in scores))
+    undirected = [info.name for info in infos if info.more_bias == 0]
+    untold = [f"{each.info.name}, {each.heading}" for each in lookup.scores if each not in scores]
     return caption(
         "How far each detector misses each bias score: its deviation (reported \N{MINUS SIGN} actual) / actual in "
         "per cent, all T2I models together; 0 is right.",
         "Red: T2I models look more biased than they are, blue: less; full colour from 50 %.",
         f"Grey: no such direction ({', '.join(undirected)})." if undirected else "",
-        "ImageBiTe: percentage of verdicts, by requirement, that are not those by the human labels."
-        if AGREEMENT in metrics
-        else "",
-        "BIGbench's implicit bias score lies between 0.5 and 1, so a few per cent of it are much."
-        if of_bigbench
-        else "",
+        *(info.figure_note for info in sorted(infos, key=lambda info: not info.is_agreement)),
         f"n = {counted(len(lookup.t2i_models), 'T2I model')}, "
         f"{counted(study.estimate('images').value, 'labelled image')}.",
         interval_sentence(
@@ -311,7 +307,7 @@ def _caption(study: FinishedStudy, lookup: ScoreLookup, numbers: _Numbers, layou
     )
 
 
-def _dashes(lookup: ScoreLookup, scores: Sequence[Score]) -> list[tuple[str, str]]:
+def _dashes(lookup: ScoreLookup, scores: Sequence[ReportedScore]) -> list[tuple[str, str]]:
     """Why there is no number, by detector."""
     notes = []
     for detector in lookup.detectors:
@@ -319,7 +315,7 @@ def _dashes(lookup: ScoreLookup, scores: Sequence[Score]) -> list[tuple[str, str
         for score in scores:
             if reason := lookup.why_missing(score, detector):
                 heading = "all" if score.attribute == ALL else attribute_in_words(score.attribute)
-                name = f"{SCORES[score.metric].name}, {score.heading}"
+                name = f"{score.info.name}, {score.heading}"
                 places.setdefault(reason, []).append(heading if reason == "not judged" else name)
         for reason, where in places.items():
             notes.append((detector, f"{MISSING} {reason} ({'; '.join(dict.fromkeys(where))})"))

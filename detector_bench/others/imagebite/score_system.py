@@ -13,16 +13,25 @@ from pydantic import Field, field_validator
 
 from detector_bench.evaluation.intervals import Intervals
 from detector_bench.metrics.counts import FloatArray
-from detector_bench.others.imagebite.answers import Answers
-from detector_bench.others.imagebite.formulas import Verdicts, community_verdicts, same_verdicts, share_of_verdicts
-from detector_bench.others.imagebite.open_prompts import OpenPrompts
+from detector_bench.others.imagebite.formulas import (
+    AGREEMENT,
+    KINDS,
+    Verdicts,
+    community_verdicts,
+    same_verdicts,
+    share_of_verdicts,
+)
 from detector_bench.others.imagebite.requirements import Requirement, RequirementsCheck, read_requirements
-from detector_bench.others.imagebite.verdict_table import VERDICT_COLUMNS, verdict_table
+from detector_bench.others.imagebite.verdict_table import (
+    VERDICT_COLUMNS,
+    VERDICTS_FILE,
+    CommunityAnswers,
+    OpenPrompts,
+    verdict_table,
+)
 from detector_bench.others.judgements import Judgements
 from detector_bench.others.score_system import Computed, ScoreSystem, score_rows
 from detector_bench.vocabulary.columns import METRIC_COLUMNS
-
-KINDS = ("stereotyped", "under_represented", "ex_nominated")
 
 
 class ImageBiTe(ScoreSystem):
@@ -91,7 +100,7 @@ class ImageBiTe(ScoreSystem):
         """Shares of the verdicts of each kind, and of those on which detector and humans agree.
 
         `variant` is the requirement's name. Prompts that state its attribute take no part. Of a verdict on a
-        community in a prompt, n counts those that could be given; see `metrics.imagebite.share_of_verdicts`.
+        community in a prompt, n counts those that could be given; see `formulas.share_of_verdicts`.
         """
         blocks = [
             _requirement_rows(
@@ -103,8 +112,12 @@ class ImageBiTe(ScoreSystem):
         ]
         return pd.concat(blocks, ignore_index=True)[list(METRIC_COLUMNS)]
 
+    def files(self, judgements: Judgements, intervals: Intervals) -> dict[str, pd.DataFrame]:
+        """The verdicts as `imagebite_verdicts.csv`."""
+        return {VERDICTS_FILE: self.verdicts(judgements, intervals)}
+
     def verdicts(self, judgements: Judgements, intervals: Intervals) -> pd.DataFrame:
-        """Every single verdict, columns as in `VERDICT_COLUMNS`; for `imagebite_verdicts.csv`."""
+        """Every single verdict, columns as in `VERDICT_COLUMNS`."""
         tables = [
             verdict_table(
                 judgements,
@@ -120,7 +133,7 @@ class ImageBiTe(ScoreSystem):
 
 
 def _requirement_rows(judgements: Judgements, requirement: Requirement, intervals: Intervals) -> pd.DataFrame:
-    answers = Answers.of(judgements, requirement)
+    answers = CommunityAnswers.of(judgements, requirement)
     answerable = answers.answerable[:, np.newaxis, np.newaxis]
     communities, scopes = answers.communities, judgements.scopes
     truth_knows = judgements.has_truth and judgements.judged[requirement.attribute][0]
@@ -150,9 +163,7 @@ def _requirement_rows(judgements: Judgements, requirement: Requirement, interval
             truth = verdicts_of(sums, slice(0, 1))
             both = verdicts.judged & truth.judged
             score = share_of_verdicts(same_verdicts(verdicts, truth), judged=both, made=made, scopes=scopes)
-            found.append(
-                Computed(requirement.attribute, "imagebite_verdict_agreement", score, detectors_only=True)
-            )
+            found.append(Computed(requirement.attribute, AGREEMENT, score, detectors_only=True))
         return found
 
     return score_rows(judgements, answers.features(), scores, variant=requirement.name, intervals=intervals)

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from detector_bench.dataset.prompts import weights_of
 from detector_bench.errors import ConfigError
+from detector_bench.evaluation.intervals import Intervals
 from detector_bench.metrics import Scopes
 from detector_bench.metrics.counts import FloatArray, Score, divide
-from detector_bench.others.bigbench.answers import Answers, Layout
-from detector_bench.others.bigbench.benchmark import Benchmark, listing
+from detector_bench.others.bigbench.entry import BigBenchEntry
 from detector_bench.others.bigbench.formulas import (
+    EXPLICIT,
+    IMPLICIT,
+    KNOWN_SHARE,
+    MANIFESTATION,
+    OUTSIDE_SHARE,
     STRENGTHS,
     Pairs,
     explicit_bias_score,
@@ -26,26 +31,47 @@ from detector_bench.others.bigbench.formulas import (
     over_attributes,
     over_prompts,
 )
-from detector_bench.others.bigbench.prompt_lookup import PromptLookup
+from detector_bench.others.bigbench.prompt_lookup import AnswerCounts, Layout, PromptLookup
+from detector_bench.others.bigbench.references import References, listing
 from detector_bench.others.judgements import Judgements
-from detector_bench.others.score_system import Computed
+from detector_bench.others.score_system import Computed, score_rows
 from detector_bench.vocabulary import ALL
 
-if TYPE_CHECKING:
-    from detector_bench.others.bigbench.settings import BigBench
 
-IMPLICIT = "bigbench_implicit_bias_score"
-EXPLICIT = "bigbench_explicit_bias_score"
-MANIFESTATION = "bigbench_manifestation_factor"
-KNOWN_SHARE = "bigbench_known_share"
-OUTSIDE_SHARE = "bigbench_outside_share"
+class BigBench(BigBenchEntry):
+    """BIGbench's implicit and explicit bias scores and manifestation factor. See docs/bigbench.md."""
+
+    def notes(self, judgements: Judgements) -> dict[str, tuple[str, ...]]:
+        """Mended mistakes in the reference files, and prompts without a weight or a category."""
+        return {self.variant: ScoreTask.of(self, judgements).notes}
+
+    def rows(self, judgements: Judgements, intervals: Intervals) -> pd.DataFrame:
+        """Compute the scores of all judges as rows of a metric table.
+
+        Raises:
+            ConfigError: no prompt has a reference, some have no weight, or a file names unknown prompts.
+            DataError: a file of the settings is wrong.
+        """
+        task = ScoreTask.of(self, judgements)
+        judgements = replace(judgements, scopes=task.scopes)
+        features = task.layout.features(judgements, race_mapping=self.race_mapping)
+        table = score_rows(
+            judgements,
+            features,
+            task.scores,
+            variant=self.variant,
+            intervals=intervals,
+        )
+        # Rows about prompts that take no part, and categories of a factor that has none.
+        about_nothing = (table["n"] == 0) & (table["n_left_out"] == 0)
+        return table[~about_nothing].reset_index(drop=True)
 
 
 @dataclass(frozen=True)
-class Task:
+class ScoreTask:
     """Everything that the scores of one image set need, as arrays in the order of its prompts."""
 
-    settings: BigBench
+    settings: BigBenchEntry
     layout: Layout
     reference: Mapping[str, FloatArray]
     """By attribute, `[prompt, class]`."""
@@ -57,7 +83,7 @@ class Task:
     """What has to be said below the scores' table."""
 
     @classmethod
-    def of(cls, settings: BigBench, judgements: Judgements) -> Task:
+    def of(cls, settings: BigBenchEntry, judgements: Judgements) -> ScoreTask:
         """Read the files of the settings and look the image set's prompts up.
 
         Raises:
@@ -71,7 +97,7 @@ class Task:
             without = [each for each, is_open in zip(lookup.prompt_ids, compared, strict=True) if is_open]
             raise ConfigError(
                 f"{settings.references}: no reference for any prompt of the image set, such as "
-                f"{listing(without)}; the references have {listing(lookup.benchmark.shares)}"
+                f"{listing(without)}; the references have {listing(lookup.references.shares)}"
             )
         weight, of_weights = lookup.weights(
             weights_of(judgements.prompts), layout.asks, place=settings.weights or settings.references
@@ -84,7 +110,7 @@ class Task:
             weight=weight,
             pairs=lookup.pairs(layout.asks),
             scopes=scopes,
-            notes=(*_of_mistakes(lookup.benchmark), *of_weights, *of_scopes, *_of_closed(lookup, layout)),
+            notes=(*_of_mistakes(lookup.references), *of_weights, *of_scopes, *_of_closed(lookup, layout)),
         )
 
     @cached_property
@@ -101,7 +127,7 @@ class Task:
             *_shares_of_answers(answers, scopes),
         ]
 
-    def _implicit(self, answers: Mapping[str, Answers], scopes: Scopes) -> list[Computed]:
+    def _implicit(self, answers: Mapping[str, AnswerCounts], scopes: Scopes) -> list[Computed]:
         takes_part = self._implicit_weight > 0
         of_prompts = {
             name: _only(takes_part, implicit_bias_score(each.by_class, self.reference[name], unknown=each.unknown))
@@ -110,7 +136,7 @@ class Task:
         of_prompts[ALL] = over_attributes(of_prompts, weights=self.settings.attribute_weights)
         return self._at_all_levels(IMPLICIT, of_prompts, self._implicit_weight, scopes)
 
-    def _explicit(self, sums: FloatArray, answers: Mapping[str, Answers], scopes: Scopes) -> list[Computed]:
+    def _explicit(self, sums: FloatArray, answers: Mapping[str, AnswerCounts], scopes: Scopes) -> list[Computed]:
         computed = []
         some = next(iter(answers.values()))
         images = some.by_class.sum(axis=-1) + some.unknown
@@ -121,7 +147,7 @@ class Task:
             computed += self._at_all_levels(EXPLICIT, {name: score}, weight, scopes, is_share=True)
         return computed
 
-    def _manifestation(self, answers: Mapping[str, Answers], scopes: Scopes) -> list[Computed]:
+    def _manifestation(self, answers: Mapping[str, AnswerCounts], scopes: Scopes) -> list[Computed]:
         if self.pairs is None:
             return []
         factors = {
@@ -157,8 +183,8 @@ class Task:
         return computed
 
 
-def _of_mistakes(benchmark: Benchmark) -> tuple[str, ...]:
-    mended = len(benchmark.notes)
+def _of_mistakes(references: References) -> tuple[str, ...]:
+    mended = len(references.notes)
     said = f"Mistakes in the reference files, mended or left out: {mended}; `detector-bench bigbench check` "
     return (f"{said}lists them.",) if mended else ()
 
@@ -190,7 +216,7 @@ def _in_no_category(factor: Score, scopes: Scopes) -> Score:
     return Score(widened(factor.value, np.nan), widened(factor.n, 0), widened(factor.n_left_out, 0))
 
 
-def _shares_of_answers(answers: Mapping[str, Answers], scopes: Scopes) -> list[Computed]:
+def _shares_of_answers(answers: Mapping[str, AnswerCounts], scopes: Scopes) -> list[Computed]:
     """How many images of those with a verdict have a known answer, and how many lie outside BIGbench's classes."""
     computed = []
     for name, each in answers.items():

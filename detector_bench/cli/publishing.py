@@ -1,22 +1,19 @@
-"""`report`."""
+"""`figures` and `report`: what a finished study shows to others."""
 
 from __future__ import annotations
 
 import os
-from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
-from rich.console import Console
-from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from detector_bench.cli.console import errors, output
-from detector_bench.cli.studies import CacheDir, ImageSetOption, WeightsDir
+from detector_bench.cli import options
+from detector_bench.cli.console import command, errors, output
+from detector_bench.plugins import load_plugins
 
 if TYPE_CHECKING:
     from detector_bench.evaluation.more_labels import Tolerance
+    from detector_bench.figures import Format, Width
     from detector_bench.site import PictureMode
     from detector_bench.study import Study
 
@@ -24,12 +21,53 @@ _MOST_WORKERS = 4
 """More processes spend their time on starting."""
 
 
-def report(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Result folder of `run` or `evaluate`.")],
+@command
+def figures(
+    folder: options.Folder,
     *,
-    out: Annotated[
-        Path | None, typer.Option("--out", "-o", metavar="FOLDER", help="Where to write; by default DIR/report.")
+    only: options.OnlyFigures = None,
+    plugin: options.Plugins = None,
+    formats: Annotated[
+        str, typer.Option("--format", metavar="FORMATS", help="pdf, png, svg; several with commas.")
+    ] = "pdf,png",
+    width: Annotated[
+        str | None,
+        typer.Option("--width", metavar="single|double", help="3.3 or 7 inches; by default both."),
     ] = None,
+    attribute: options.AttributeOption = None,
+    out: options.OptionalOut = None,
+) -> None:
+    """Draw the paper's figures from a finished study, each with its caption as a text file.
+
+    They are written to DIR/figures, or where --out says.
+
+    Examples: `detector-bench figures results/mine`,
+    `detector-bench figures results/mine --only filter_plane --format pdf --width single`
+    """
+    from detector_bench.figures import WIDTHS
+    from detector_bench.study import Results
+
+    load_plugins(plugin or [])
+    folder_out = folder / "figures" if out is None else out
+    written = Results.open(folder).figures(
+        folder_out,
+        attribute=attribute,
+        only=only,
+        widths=WIDTHS if width is None else (cast("Width", width),),
+        formats=tuple(cast("Format", kind.strip()) for kind in formats.split(",")),
+        workers=min(os.cpu_count() or 1, _MOST_WORKERS),
+    )
+    for name, reason in written.not_drawn.items():
+        output.warn(f"{name}: not drawn: {reason}")
+    output.rows("figures", [{"file": file} for file in written.files])
+    output.say(f"{len(written.files)} files are in {folder_out}")
+
+
+@command
+def report(
+    folder: options.Folder,
+    *,
+    out: options.OptionalOut = None,
     images: Annotated[
         str,
         typer.Option(
@@ -61,18 +99,23 @@ def report(
         typer.Option("--note", help="Words below the title: where the labels come from, the images' licence."),
     ] = "",
     without_figures: Annotated[bool, typer.Option("--without-figures", help="Draw no figures.")] = False,
-    image_set: ImageSetOption = None,
-    cache_dir: CacheDir = None,
-    weights_dir: WeightsDir = None,
+    image_set: options.ImageSetOption = None,
+    cache_dir: options.CacheDir = None,
+    weights_dir: options.WeightsDir = None,
+    plugin: options.Plugins = None,
 ) -> None:
     """Write a report that opens from a disk: the verdict, tables, figures, and every error with its image.
+
+    It is written to DIR/report, or where --out says.
 
     Examples: `detector-bench report results/mine`,
     `detector-bench report results/mine --out public --images blur --note "Labels by two students."`
     """
+    from detector_bench.cli.progress import ReportDisplay
     from detector_bench.site import ReportSettings
     from detector_bench.study import Results
 
+    load_plugins(plugin or [])
     results = Results.open(folder, image_set=image_set)
     settings = ReportSettings(
         pictures=cast("PictureMode", images),
@@ -84,13 +127,14 @@ def report(
         weights_dir=weights_dir,
         workers=min(os.cpu_count() or 1, _MOST_WORKERS),
     )
-    with _Display(errors) as display:
+    with ReportDisplay(errors) as display:
         written = results.report(out, settings=settings, progress=display)
     for line in written.not_shown:
-        errors.print(line, style="yellow", soft_wrap=True, markup=False, highlight=False)
+        output.warn(line)
     for line in written.headline:
-        output.print(line, soft_wrap=True, markup=False, highlight=False)
-    output.print(f"Open [bold]{escape(str(written.page))}[/bold]", soft_wrap=True, highlight=False)
+        output.row(line, table="headline", says=line)
+    output.rows("report", [{"file": written.page}])
+    output.say(f"Open {written.page}")
 
 
 def _tolerance(study: Study, prompt: float | None, model: float | None) -> Tolerance | None:
@@ -108,39 +152,3 @@ def _tolerance(study: Study, prompt: float | None, model: float | None) -> Toler
         return Tolerance.model_validate({**study.tolerance.model_dump(), **asked})
     except ValidationError as error:
         raise config_error_from(error, place="tolerance", model=Tolerance) from error
-
-
-class _Display:
-    """A bar for the pictures, and a line for each step. Use it as a context manager."""
-
-    def __init__(self, console: Console) -> None:
-        self._console = console
-        self._bar = Progress(
-            TextColumn("pictures"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), console=console
-        )
-        self._task = self._bar.add_task("pictures", total=None)
-
-    def __enter__(self) -> _Display:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._stop()
-
-    def step(self, what: str) -> None:
-        """Name what begins; the pictures show themselves by their bar."""
-        self._stop()
-        self._console.print(what, style="dim", highlight=False, markup=False)
-
-    def pictures(self, done: int, total: int) -> None:
-        """Move the bar."""
-        if not self._console.is_terminal:
-            return
-        if not self._bar.live.is_started:
-            self._bar.start()
-        self._bar.update(self._task, completed=done, total=total)
-
-    def _stop(self) -> None:
-        if self._bar.live.is_started:
-            self._bar.stop()

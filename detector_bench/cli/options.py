@@ -1,0 +1,242 @@
+"""The options and arguments that several commands have, each declared once; and how the shell completes them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from typer.models import OptionInfo
+
+from detector_bench.errors import ConfigError, DetectorBenchError
+
+if TYPE_CHECKING:
+    from detector_bench.study import Study
+
+
+class TaskName(StrEnum):
+    """What is labelled at the labelling desk."""
+
+    IMAGES = "images"
+    PAIRS = "pairs"
+
+
+def _study_files() -> list[Path]:
+    """Study files, and those of result folders, that stand in the line which the shell completes."""
+    # Typer's parser gives up at an option whose value is still missing, and then knows nothing of the line.
+    line = os.environ.get("_TYPER_COMPLETE_ARGS") or os.environ.get("COMP_WORDS", "")
+    words = [Path(word.strip("'\"")) for word in line.split()]
+    files = [word for word in words if word.suffix in (".yaml", ".yml") and word.is_file()]
+    return [*files, *(word / "study.yaml" for word in words if (word / "study.yaml").is_file())]
+
+
+def _study() -> Study | None:
+    from detector_bench.study import Study
+
+    for file in _study_files():
+        with suppress(DetectorBenchError):
+            return Study.from_yaml(file)
+    return None
+
+
+def _beginning(names: Iterable[str], incomplete: str) -> list[str]:
+    return [name for name in names if name.startswith(incomplete)]
+
+
+def complete_detectors(incomplete: str) -> list[str]:
+    """Detectors of the study that is named already; without one, all that are registered."""
+    study = _study()
+    if study is not None:
+        return _beginning((entry.name for entry in study.detectors), incomplete)
+    from detector_bench.detectors import DETECTORS
+
+    return _beginning(DETECTORS.names(), incomplete)
+
+
+def complete_attributes(incomplete: str) -> list[str]:
+    """Attributes of the study that is named already; without one, all that are known."""
+    from detector_bench.vocabulary import ATTRIBUTES
+
+    study = _study()
+    return _beginning(ATTRIBUTES if study is None else study.attributes, incomplete)
+
+
+def complete_metrics(incomplete: str) -> list[str]:
+    """Metrics that detectors are ranked by."""
+    from detector_bench.evaluation.comparison import COMPARED_METRICS
+
+    return _beginning(COMPARED_METRICS, incomplete)
+
+
+def complete_figures(incomplete: str) -> list[str]:
+    """All figures that there are."""
+    from detector_bench.figures.figure_files import known_figures
+
+    return _beginning(known_figures(), incomplete)
+
+
+def complete_t2i_models(incomplete: str) -> list[str]:
+    """T2I models whose images the result folder's metrics are about."""
+    from detector_bench.study import Results
+
+    for file in _study_files():
+        with suppress(DetectorBenchError):
+            return _beginning(Results.open(file.parent).t2i_models, incomplete)
+    return []
+
+
+def _named(flag: str, about: str, complete: Callable[[str], list[str]] = complete_detectors) -> OptionInfo:
+    option: OptionInfo = typer.Option(flag, metavar="NAME", help=about, autocompletion=complete)
+    return option
+
+
+_FOLDER = typer.Argument(metavar="DIR", help="Result folder of `run` or `evaluate`.")
+Folder = Annotated[Path, _FOLDER]
+MaybeFolder = Annotated[Path | None, _FOLDER]
+StudyFile = Annotated[
+    Path, typer.Argument(metavar="STUDY.yaml", help="The study file; see configs/ for examples.")
+]
+ImageSetFolder = Annotated[
+    Path, typer.Argument(metavar="IMAGE_SET", help="Folder with images.csv, prompts.csv, labels.csv.")
+]
+StudyOption = Annotated[Path | None, typer.Option("--study", metavar="STUDY.yaml", help="Use this study file.")]
+ImageSetOption = Annotated[
+    Path | None,
+    typer.Option("--image-set", metavar="DIR", help="The image set, if it lies elsewhere than recorded."),
+]
+_OUT = typer.Option("--out", "-o", metavar="DIR", help="Folder that is written into.")
+Out = Annotated[Path, _OUT]
+OptionalOut = Annotated[Path | None, _OUT]
+
+_ATTRIBUTE = _named(
+    "--attribute", "gender, age, race, skin_tone or another that the study has.", complete_attributes
+)
+Attribute = Annotated[str, _ATTRIBUTE]
+AttributeOption = Annotated[str | None, _ATTRIBUTE]
+Attributes = Annotated[list[str] | None, _ATTRIBUTE]
+"""May be repeated; none: all of the study."""
+
+
+def t2i_model(flag: str, about: str) -> OptionInfo:
+    """An option that names one of the result folder's T2I models."""
+    return _named(flag, about, complete_t2i_models)
+
+
+_ONLY = "Only this one; may be repeated."
+Only = Annotated[list[str] | None, _named("--only", _ONLY)]
+OnlyFigures = Annotated[list[str] | None, _named("--only", _ONLY, complete_figures)]
+Without = Annotated[list[str] | None, _named("--without", "Leave this detector out; may be repeated.")]
+Detector = Annotated[str, _named("--detector", "A detector of the study.")]
+Baseline = Annotated[str | None, _named("--baseline", "Compare every other detector with this one.")]
+_DETECTOR = typer.Argument(metavar="NAME", help="A detector's name.", autocompletion=complete_detectors)
+OneDetector = Annotated[str, _DETECTOR]
+FirstDetector = Annotated[
+    str | None, typer.Argument(metavar="A", help="A detector.", autocompletion=complete_detectors)
+]
+SecondDetector = Annotated[
+    str | None,
+    typer.Argument(metavar="B", help="Another; without it, all others.", autocompletion=complete_detectors),
+]
+By = Annotated[
+    list[str] | None,
+    _named(
+        "--by",
+        "Rank by this metric; may be repeated. By default by f1, filter_rate, accuracy and both bias errors.",
+        complete_metrics,
+    ),
+]
+MaybeDetector = Annotated[str | None, _DETECTOR]
+NClear = Annotated[
+    str | None,
+    typer.Option(
+        "--n-clear",
+        metavar="detector|human",
+        help="Denominator of a detector's prompt bias score: its own count of clear images, or the humans'.",
+    ),
+]
+AllowIncomplete = Annotated[
+    bool, typer.Option("--allow-incomplete", help="Leave out images without a prediction, and count them.")
+]
+Unit = Annotated[
+    str | None,
+    typer.Option(
+        "--unit",
+        metavar="image|prompt",
+        help="What else could have been: other images of these prompts, or other prompts of these categories; by "
+        "default as the study's intervals say.",
+    ),
+]
+_SEED = typer.Option(
+    "--seed", min=0, help="Of what is drawn at random: equal seeds give equal results; by default the study's."
+)
+Seed = Annotated[int, _SEED]
+SeedOption = Annotated[int | None, _SEED]
+_LEVEL = typer.Option("--level", help="That the intervals hold, such as 0.95 for 95 %; by default the study's.")
+Level = Annotated[float, _LEVEL]
+LevelOption = Annotated[float | None, _LEVEL]
+Intervals = Annotated[
+    bool, typer.Option("--intervals", help="Show confidence intervals in the tables; metrics.csv always has them.")
+]
+EstimatedLabels = Annotated[
+    str | None,
+    typer.Option(
+        "--estimated-labels",
+        metavar="none|dawid_skene",
+        help="In label_doubt.csv, also the numbers by true labels estimated from three or more annotators.",
+    ),
+]
+WeightsDir = Annotated[
+    Path | None,
+    typer.Option("--weights-dir", metavar="DIR", help="Folder with weights files (or DETECTOR_BENCH_WEIGHTS)."),
+]
+CacheDir = Annotated[
+    Path | None,
+    typer.Option("--cache-dir", metavar="DIR", help="Folder for stage results (or DETECTOR_BENCH_CACHE)."),
+]
+NoCache = Annotated[bool, typer.Option("--no-cache", help="Keep no stage results, and use none.")]
+Plugins = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--plugin",
+        metavar="FILE.py",
+        help="Python file of your own: detectors, metrics, tables, score systems; may be repeated.",
+    ),
+]
+_TASK = typer.Option("--task", help="One picture, or a seed and its edit; each has a store of its own.")
+Task = Annotated[TaskName, _TASK]
+MaybeTask = Annotated[TaskName | None, _TASK]
+AskedAttributes = Annotated[
+    str | None,
+    typer.Option("--attributes", metavar="NAMES", help="What is asked, such as gender,age; by default gender."),
+]
+PromptWeights = Annotated[
+    Path | None,
+    typer.Option("--weights", metavar="FILE", help="What prompts weigh: prompt_id, weight; or weight.json."),
+]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace what exists.")]
+
+
+def file_in(out: Path, name: str) -> Path:
+    """The file that `--out` means: of this name in the folder, or `out` itself if it has the name's ending."""
+    return out if out.suffix == Path(name).suffix and not out.is_dir() else out / name
+
+
+def pairs(texts: Iterable[str] | None, *, option: str, may_be_empty: bool = False) -> dict[str, str]:
+    """Read options of the form NAME=MEANING; where the meaning may be empty, NAME= is one of them.
+
+    Raises:
+        ConfigError: another form, or a name that stands there twice.
+    """
+    found: dict[str, str] = {}
+    for text in texts or ():
+        name, equals, meaning = (part.strip() for part in text.partition("="))
+        if not (name and equals and (meaning or may_be_empty)):
+            raise ConfigError(f"{option}: {text!r} (accepted: NAME=MEANING)")
+        if name in found:
+            raise ConfigError(f"{option} names {name!r} twice")
+        found[name] = meaning
+    return found

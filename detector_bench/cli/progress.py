@@ -1,0 +1,137 @@
+"""Shows how things get on: a bar on a terminal, a line now and then in a log."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Any, Self
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    TaskProgressColumn,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+
+from detector_bench.cli.console import errors, output
+from detector_bench.runner.run import RunProgress
+from detector_bench.vocabulary import Status
+
+_SECONDS_BETWEEN_LINES = 10.0
+
+
+@contextmanager
+def counting(what: str) -> Iterator[Callable[[int, int], None]]:
+    """A bar that is gone when all is counted; it is moved by a call with how many are done, of how many."""
+    with Progress(console=errors, transient=True) as bar:
+        task = bar.add_task(what, total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)
+
+
+class _Display:
+    """A bar that appears when something moves it. Use it as a context manager."""
+
+    def __init__(self, console: Console, *columns: ProgressColumn) -> None:
+        self._console = console
+        self._bar = Progress(*columns, console=console)
+        self._task = self._bar.add_task("", total=None, rate="", counts="", start=False)
+        self._live = console.is_terminal
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stop()
+
+    def _stop(self) -> None:
+        # A bar that never started would still print an empty line.
+        if self._bar.live.is_started:
+            self._bar.stop()
+
+    def _move(self, done: int, total: int, **fields: Any) -> None:
+        if not self._bar.live.is_started:
+            self._bar.start()
+            self._bar.start_task(self._task)
+        self._bar.update(self._task, completed=done, total=total, **fields)
+
+
+class ReportDisplay(_Display):
+    """A bar for a report's pictures, and a line for each step."""
+
+    def __init__(self, console: Console) -> None:
+        super().__init__(console, TextColumn("pictures"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+
+    def step(self, what: str) -> None:
+        """Name what begins; the pictures show themselves by their bar."""
+        self._stop()
+        output.log(what)
+        self._console.print(what, style="dim", highlight=False, markup=False)
+
+    def pictures(self, done: int, total: int) -> None:
+        """Move the bar."""
+        if self._live:
+            self._move(done, total)
+
+
+class RunProgressDisplay(_Display):
+    """A `ProgressListener` for the terminal."""
+
+    def __init__(self, console: Console) -> None:
+        super().__init__(
+            console,
+            TextColumn("judging images"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TaskProgressColumn(),
+            TextColumn("{task.fields[rate]}"),
+            TimeElapsedColumn(),
+            TimeRemainingColumn(),
+            TextColumn("{task.fields[counts]}"),
+        )
+        self._began = time.monotonic()
+        self._last_line = self._began
+
+    def update(self, progress: RunProgress) -> None:
+        """Show where the run stands."""
+        todo = progress.total - progress.reused
+        if progress.done == 0:
+            self._began = time.monotonic()
+            if progress.reused:
+                nothing = "; nothing to run" if todo == 0 else ""
+                self._say(
+                    f"{progress.reused:,} of {progress.total:,} images are judged already{nothing}", shown=True
+                )
+        if todo == 0:
+            return
+        elapsed = time.monotonic() - self._began
+        rate = progress.done / elapsed if elapsed > 0 else 0.0
+        speed = f"{rate:.1f} images/s{_cached(progress)}"
+        counts = " ".join(f"{status.value} {progress.count(status):,}" for status in Status)
+        if self._live:
+            self._move(progress.done, todo, rate=speed, counts=counts)
+        if time.monotonic() - self._last_line >= _SECONDS_BETWEEN_LINES or progress.done == todo:
+            self._last_line = time.monotonic()
+            left = f", {(todo - progress.done) / rate:,.0f} s left" if rate and progress.done < todo else ""
+            line = f"{progress.done:,} of {todo:,} images, {speed}{left}; {counts}"
+            self._say(line, shown=not self._live)
+
+    def _say(self, line: str, *, shown: bool) -> None:
+        output.log(line)
+        if shown:
+            self._console.print(line, highlight=False, soft_wrap=True)
+
+
+def _cached(progress: RunProgress) -> str:
+    """What has to be known of a speed at which nothing was looked at."""
+    if progress.from_cache == 0:
+        return ""
+    return " from cache" if progress.from_cache == progress.done else f" ({progress.from_cache:,} from cache)"
