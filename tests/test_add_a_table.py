@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+import yaml
 
 GUIDE = Path(__file__).resolve().parents[1] / "docs" / "add-a-table.md"
 
@@ -83,8 +84,19 @@ def test_a_function_makes_a_table(followed: Path) -> None:
     assert (counted["images_clear"] > 0).all()
 
 
+def test_the_studys_style_holds_for_all_tables(followed: Path) -> None:
+    file = followed / "results" / "study.yaml"
+    study = yaml.safe_load(file.read_text(encoding="utf-8"))
+    file.write_text(yaml.safe_dump(study | yaml.safe_load(block("yaml: style"))), encoding="utf-8")
+    command("evaluate", followed)
+    tables = followed / "results" / "tables"
+    assert "| Largest face |" in (tables / "at_a_glance.md").read_text(encoding="utf-8")
+    assert (tables / "at_a_glance.csv").read_text(encoding="utf-8").count("largest-face,") == 1
+    assert "\\cellcolor" in (tables / "model_bias_scores.tex").read_text(encoding="utf-8")
+    assert "Italic: worst value" in (tables / "filtering_and_accuracy.md").read_text(encoding="utf-8")
+
+
 def test_all_code_of_the_guide_is_followed() -> None:
     text = GUIDE.read_text(encoding="utf-8")
-    marked = re.findall(r"^<!-- (?:file|python|command): .* -->\n```", text, flags=re.MULTILINE)
-    # What is not marked is the study's YAML, which `test_study_tables_in_style` reads.
-    assert text.count("\n```") == 2 * (len(marked) + 1)
+    marked = re.findall(r"^<!-- (?:file|python|command|yaml): .* -->\n```", text, flags=re.MULTILINE)
+    assert text.count("\n```") == 2 * len(marked)

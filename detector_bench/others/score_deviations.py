@@ -11,8 +11,8 @@ import pandas as pd
 
 from detector_bench.benchmark import ScoreInfo, benchmarks
 from detector_bench.errors import ConfigError
+from detector_bench.others.failed_images import FailedImages
 from detector_bench.results.metric_lookup import DEFAULT_MAX_ERROR_SHARE, NOT_EVALUATED, Number
-from detector_bench.tables.failed_images import FailedImages
 from detector_bench.tables.table import Cell, Column, Row, Table
 from detector_bench.tables.wording import (
     attribute_in_words,

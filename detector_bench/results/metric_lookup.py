@@ -94,9 +94,9 @@ class MetricLookup:
         if not 0 <= max_error_share <= 1:
             raise ConfigError(f"max_error_share: {max_error_share} (accepted: 0 to 1)")
         rows = rows_of_attribute(metrics, attribute=attribute)
-        rows = rows.assign(n_clear=rows["n_clear"].astype(object).fillna(""))
         of_prompts = rows["prompt_id"] != ALL
         rows, prompt_rows = rows[~of_prompts], rows[of_prompts]
+        rows = rows.assign(n_clear=rows["n_clear"].astype(object).fillna(""))
         whole_rows = rows[rows["category"] == ALL]
         return cls(
             attribute=attribute,
@@ -113,12 +113,14 @@ class MetricLookup:
     @cached_property
     def prompts(self) -> tuple[tuple[str, str], ...]:
         """Category and id of every prompt, in the order of the metric table."""
-        places = self._of_prompts[["category", "prompt_id"]].drop_duplicates()
+        rows = self._of_prompts
+        by_humans = rows["detector"] == GROUND_TRUTH
+        places = (rows[by_humans] if by_humans.any() else rows)[["category", "prompt_id"]].drop_duplicates()
         return tuple(places.itertuples(index=False, name=None))
 
     @cached_property
-    def _prompt_numbers(self) -> dict[str, Mapping[_Key, Number]]:
-        """By metric, those that were asked for so far."""
+    def _prompt_numbers(self) -> dict[tuple[str, str], Mapping[_Key, Number]]:
+        """By metric and detector, those that were asked for so far."""
         return {}
 
     @property
@@ -147,11 +149,13 @@ class MetricLookup:
         """
         numbers, place = self._numbers, category
         if prompt_id != ALL:
-            if metric not in self._prompt_numbers:
-                rows = self._of_prompts[self._of_prompts["metric"] == metric]
+            if (metric, detector) not in self._prompt_numbers:
+                own = (self._of_prompts["metric"] == metric) & (self._of_prompts["detector"] == detector)
+                rows = self._of_prompts[own]
+                rows = rows.assign(n_clear=rows["n_clear"].astype(object).fillna(""))
                 key = [name.replace("category", "prompt_id") for name in _KEY]
-                self._prompt_numbers[metric] = _by_key(rows, key)
-            numbers, place = self._prompt_numbers[metric], prompt_id
+                self._prompt_numbers[metric, detector] = _by_key(rows, key)
+            numbers, place = self._prompt_numbers[metric, detector], prompt_id
         for denominator in (n_clear, ""):
             found = numbers.get((detector, t2i_model, place, metric, denominator))
             if found is not None:

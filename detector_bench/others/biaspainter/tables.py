@@ -22,9 +22,9 @@ from detector_bench.others.biaspainter.biased_words import (
     top_biased,
 )
 from detector_bench.others.biaspainter.formulas import MODEL_SCORE, WORD_SCORE
+from detector_bench.others.failed_images import FailedImages
 from detector_bench.others.study_scores import TableSources
 from detector_bench.results.metric_lookup import DEFAULT_MAX_ERROR_SHARE
-from detector_bench.tables.failed_images import FailedImages
 from detector_bench.tables.table import DASH, Cell, Column, Row, Table
 from detector_bench.tables.wording import attribute_in_words, attributes_in_words, in_words, score_cell
 from detector_bench.vocabulary import ALL

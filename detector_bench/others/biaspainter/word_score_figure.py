@@ -34,8 +34,8 @@ from detector_bench.others.biaspainter.biased_words import (
     top_biased,
 )
 from detector_bench.others.biaspainter.formulas import BIASPAINTER_ATTRIBUTES, MODEL_SCORE, WORD_SCORE
+from detector_bench.others.failed_images import FailedImages
 from detector_bench.results.finished_study import FinishedStudy
-from detector_bench.tables.failed_images import FailedImages
 from detector_bench.tables.wording import attributes_in_words, in_words
 
 if TYPE_CHECKING:
