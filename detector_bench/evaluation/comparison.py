@@ -55,7 +55,8 @@ class PairedTest(NamedTuple):
     """First minus second, of the deviation the sizes; NaN where one of them has no value."""
     ci_low: float
     ci_high: float
-    """Simultaneous interval of the difference: those of all tests of the family hold together at its level."""
+    """Simultaneous interval of the difference: those of all tests of the family hold together at its level. Within
+    what two values in the metric's range can differ by."""
     p_value: float
     """Adjusted for all tests of the family; NaN where nothing can be compared."""
     told_apart: bool
@@ -148,7 +149,10 @@ class ComparisonFamily:
         place, tests = self._place(metric, pair, contest), self.tests[contest]
         own, other = (float(self.values[contest][metric][each]) for each in (first, second))
         difference, scale = _shown(metric, own, other, sign * (tests.low[place] + tests.high[place]) / 2)
-        low, high = sorted(float(sign * scale * limit[place]) for limit in (tests.low, tests.high))
+        info = METRICS[metric]
+        farthest = np.inf if info.highest is None else info.highest - info.lowest
+        limits = sorted(float(sign * scale * limit[place]) for limit in (tests.low, tests.high))
+        low, high = (float(np.clip(limit, -farthest, farthest)) for limit in limits)
         p_value = float(tests.p_value[place])
         return PairedTest(metric, own, other, difference, low, high, p_value, p_value < 1 - self.level)
 
