@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 import pyarrow as pa
@@ -22,9 +21,7 @@ from detector_bench.evaluation.causes import (
     GAP_COLUMNS,
     OUTCOME_COLUMNS,
     PREDICTION_COLUMNS,
-    accuracy_gaps,
-    causes,
-    filter_outcomes,
+    cause_tables,
 )
 from detector_bench.evaluation.contests import (
     COMPARISON_COLUMNS,
@@ -178,8 +175,20 @@ def further_tables(
     tables: dict[str, pd.DataFrame] = {}
     not_comparable: dict[str, str] = {}
     if any(name in _OF_CAUSES for name in names):
-        found = [_of_causes(image_set, predictions, settings, attribute) for attribute in settings.attributes]
-        tables |= {name: pd.concat([each[name] for each in found], ignore_index=True) for name in _OF_CAUSES}
+        found = [
+            cause_tables(
+                image_set,
+                predictions,
+                attribute=attribute,
+                n_clear=settings.n_clear,
+                allow_incomplete=True,
+                intervals=settings.intervals,
+            )
+            for attribute in settings.attributes
+        ]
+        tables |= {
+            name: pd.concat([getattr(each, name) for each in found], ignore_index=True) for name in _OF_CAUSES
+        }
     if any(name in _OF_CONTESTS for name in names):
         contests = contest_tables(
             image_set,
@@ -195,15 +204,3 @@ def further_tables(
         measured = [agreement(image_set, predictions, attribute=attribute) for attribute in settings.attributes]
         tables["agreement"] = pd.concat(measured, ignore_index=True)
     return tables, not_comparable
-
-
-def _of_causes(
-    image_set: ImageSet, predictions: Mapping[str, pa.Table], settings: EvaluationSettings, attribute: str
-) -> dict[str, pd.DataFrame]:
-    judged: tuple[Any, ...] = (image_set, predictions)
-    counted: dict[str, Any] = {"attribute": attribute, "allow_incomplete": True}
-    return {
-        "causes": causes(*judged, n_clear=settings.n_clear, intervals=settings.intervals, **counted),
-        "accuracy_gaps": accuracy_gaps(*judged, intervals=settings.intervals, **counted),
-        "filter_outcomes": filter_outcomes(*judged, **counted),
-    }
