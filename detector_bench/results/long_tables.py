@@ -68,6 +68,7 @@ _OF_CAUSES = ("causes", "accuracy_gaps", "filter_outcomes")
 _OF_CONTESTS = ("comparisons", "images_judged_rightly", "ranks")
 FURTHER_TABLES = (*_OF_CAUSES, *_OF_CONTESTS, "agreement")
 
+_ROWS_AT_ONCE = 50_000
 _NEEDS_QUOTES = ('"', ",", "\n", "\r")
 
 
@@ -143,9 +144,13 @@ def _type_of(column: str) -> pa.DataType:
 
 def _write_csv(table: pa.Table, path: Path) -> None:
     types = [pa.string() if pa.types.is_dictionary(field.type) else field.type for field in table.schema]
-    text = table.cast(pa.schema(list(zip(table.column_names, types, strict=True))))
+    schema = pa.schema(list(zip(table.column_names, types, strict=True)))
     quotes = "needed" if _any_word_needs_quotes(table) else "none"
-    pyarrow.csv.write_csv(text, path, pyarrow.csv.WriteOptions(quoting_style=quotes, quoting_header="none"))
+    options = pyarrow.csv.WriteOptions(quoting_style=quotes, quoting_header="none")
+    with pyarrow.csv.CSVWriter(path, schema, write_options=options) as writer:
+        # Words take far more memory than their codes.
+        for start in range(0, table.num_rows, _ROWS_AT_ONCE):
+            writer.write_table(table.slice(start, _ROWS_AT_ONCE).cast(schema))
 
 
 def _any_word_needs_quotes(table: pa.Table) -> bool:
