@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -116,7 +117,7 @@ class BiasTerms:
         names = range(1) if self._classes == SIGNED_CLASSES else range(self._classes)
         if self._drawn.any():
             total = self._clear[self._drawn].astype(np.intp)
-            table = _mirrored(correction_table(self._classes, images=np.arange(total.max() + 1)), self._classes)
+            table = _corrections(self._classes, int(total.max()))
             for index in names:
                 count = self._counts[self._drawn, index].astype(np.intp)
                 value[self._drawn] += np.take(table, total * len(table) + count)
@@ -138,8 +139,11 @@ class BiasTerms:
         return both
 
 
-def _mirrored(table: FloatArray, classes: int) -> _Floats:
-    """For two classes what both add, by the count of the first."""
+@lru_cache(maxsize=1024)
+def _corrections(classes: int, largest: int) -> _Floats:
+    """Of up to so many images, by their number and the count of a class; for two classes what both add, by the
+    count of the first."""
+    table = correction_table(classes, images=np.arange(largest + 1))
     if classes != SIGNED_CLASSES:
         return table.astype(np.float32)
     total, count = np.indices(table.shape)

@@ -51,10 +51,11 @@ from detector_bench.metrics.intervals import (
     stretched,
     stretching,
 )
-from detector_bench.metrics.joint_verdicts import JointVerdicts, ScopeSums
+from detector_bench.metrics.joint_verdicts import JointVerdicts, ScopeSums, run_sum
 from detector_bench.metrics.resampling import (
     LARGEST_DRAWN_ONE_BY_ONE,
     Resampler,
+    Sums,
     over_blocks,
     own_weight,
     prompt_weights,
@@ -244,14 +245,25 @@ class _Evaluation:
 
     def of_block(self, number: int, *, seed: int, prompts: bool) -> tuple[_Values, _Values, _Values]:
         sums = self.resampler.block(number, seed=seed)
-        terms = BiasTerms(sums.class_counts, sums.verdicts, drawn=self.resampler.drawn, n_clear=self.n_clear)
         scopes = self._scopes
+        added: dict[str, list[Terms]] = {}
+        for _, pairs in scopes.runs:
+            for name, each in self._terms(sums, pairs).by_metric().items():
+                added.setdefault(name, []).append(Terms(*(run_sum(part) for part in each)))
         means = {
-            name: Terms(*(scopes.of_pairs(part) for part in each)) for name, each in terms.by_metric().items()
+            name: Terms(*(scopes.of_runs(part) for part in zip(*each, strict=True)))
+            for name, each in added.items()
         }
-        single = terms.prompt_scores() | self.cells.of_prompts(sums.codes) if prompts else {}
+        single: _Values = {}
+        if prompts:
+            single = self._terms(sums, slice(None)).prompt_scores() | self.cells.of_prompts(sums.codes)
         detectors, human = self._metrics(scopes.of_blocks(sums.pooled), means)
         return detectors | self.cells.over_scopes(sums.codes, scopes.of_pairs), human, single
+
+    def _terms(self, sums: Sums, pairs: slice) -> BiasTerms:
+        verdicts = None if sums.verdicts is None else sums.verdicts[pairs]
+        drawn = self.resampler.drawn[pairs]
+        return BiasTerms(sums.class_counts[pairs], verdicts, drawn=drawn, n_clear=self.n_clear)
 
     def unchanged(self) -> tuple[CountArray, CountArray | None, dict[str, Terms]]:
         """Kinds, codes and terms of every pair as it is, `[pair, ...]`: what prompts carry with them when they are

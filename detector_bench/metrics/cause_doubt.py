@@ -38,7 +38,7 @@ from detector_bench.metrics.counts import (
     divide,
     human_class_counts,
 )
-from detector_bench.metrics.joint_verdicts import Codes, JointVerdicts, ScopeSums
+from detector_bench.metrics.joint_verdicts import Codes, JointVerdicts, ScopeSums, run_sum, runs_of
 from detector_bench.metrics.prompt_bias_error import squared_errors, variance_over_prompts
 from detector_bench.metrics.resampling import (
     LARGEST_DRAWN_ONE_BY_ONE,
@@ -214,22 +214,18 @@ class _Replacing:
         return cls(joint, resampler, used[first:], n_clear)
 
     def scores(self, sums: Sums, weights: NDArray[np.float32] | None = None) -> ReplacedScores:
-        """The scores; `weights` say how often each prompt is drawn, `[prompt, resample]`.
-
-        One T2I model and category after the other: arrays of all pairs would take much memory, and more time.
-        """
+        """The scores; `weights` say how often each prompt is drawn, `[prompt, resample]`."""
         of_pair = None if weights is None else weights[self.resampler.pairs % self.joint.prompts]
         shares = self._guessed_shares(sums, of_pair)
-        added = []
-        for block, pairs in zip(*_runs(self.resampler.blocks), strict=True):
+        scopes, added = ScopeSums(self.joint, self.resampler.blocks), []
+        for block, pairs in scopes.runs:
             of_model = None if shares is None else shares[block // len(self.joint.scopes.categories)]
             terms = self._terms(sums, pairs, of_model)
             if of_pair is not None:
                 of_judges = of_pair[pairs, np.newaxis].astype(np.float64)
                 terms = [part * of_judges for part in terms]
-            added.append([np.add.reduceat(part, [0], axis=0) for part in terms])
-        scopes = ScopeSums(self.joint, self.resampler.blocks)
-        totals = [scopes.of_filled_blocks(np.concatenate(part)) for part in zip(*added, strict=True)]
+            added.append([run_sum(part) for part in terms])
+        totals = [scopes.of_runs(part) for part in zip(*added, strict=True)]
         scores = Terms(*totals[:2]).mean
         return ReplacedScores(
             self._by_replacement(scores[:, :, 1:]),
@@ -307,23 +303,17 @@ class _Replacing:
         unnamed = 2 * classes * classes
         if not ((self.used >= unnamed) & (self.used < unnamed + classes)).any():
             return None
-        added, models, runs = [], *_runs(self.resampler.pairs // self.joint.prompts)
-        for pairs in runs:
+        added = {}
+        for model, pairs in runs_of(self.resampler.pairs // self.joint.prompts):
             cells = self._cells_of(sums, pairs)
             known = cells.kept + cells.named
             if weights is not None:
                 known = known * weights[pairs, np.newaxis, np.newaxis, np.newaxis]
-            added.append(np.add.reduceat(known, [0], axis=0))
-        per_model = np.zeros((self.joint.t2i_models, *added[0].shape[1:]))
-        per_model[models] = np.concatenate(added)
+            added[model] = run_sum(known)
+        per_model = np.zeros((self.joint.t2i_models, *known.shape[1:]))
+        per_model[list(added)] = list(added.values())
         shares = class_shares(np.moveaxis(per_model, (-1, -2, 0), (0, 1, 2)))
         return np.moveaxis(shares, (0, 1, 2), (-1, -2, 0)).astype(np.float32, order="C")
-
-
-def _runs(labels: NDArray[np.intp]) -> tuple[NDArray[np.intp], list[slice]]:
-    """The labels that there are, of labels that never descend, and where each of them stands."""
-    found, starts = np.unique(labels, return_index=True)
-    return found, [slice(*ends) for ends in zip(starts, [*starts[1:], len(labels)], strict=True)]
 
 
 def _cells(joint: JointVerdicts, named: Codes) -> NDArray[np.int16]:

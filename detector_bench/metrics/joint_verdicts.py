@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -133,10 +134,27 @@ class ScopeSums:
     blocks: NDArray[np.intp]
     """`[pair]`: T2I model and category of each pair, never descending; see `resampling.Resampler`."""
 
+    @property
+    def runs(self) -> list[tuple[int, slice]]:
+        """Each block that has a pair, and where its pairs stand.
+
+        Arrays of all pairs take much memory, and time: what is computed pair by pair is added up block by block.
+        """
+        return runs_of(self.blocks)
+
+    def of_runs(self, sums: Sequence[CountArray]) -> CountArray:
+        """The same as `of_pairs`, of `run_sum` of each of the `runs`."""
+        total = np.zeros((self._count, *sums[0].shape))
+        total[np.unique(self.blocks)] = sums
+        return self.of_blocks(total)
+
     def of_pairs(self, values: CountArray) -> CountArray:
         """`[pair, ...]` to `[1 + T2I models, 1 + categories, ...]`; position 0 is "all"."""
-        starts = np.unique(self.blocks, return_index=True)[1]
-        return self.of_filled_blocks(np.add.reduceat(values, starts, axis=0) if starts.size else values)
+        filled, starts = np.unique(self.blocks, return_index=True)
+        total = np.zeros((self._count, *values.shape[1:]))
+        if filled.size:
+            total[filled] = np.add.reduceat(values, starts, axis=0)
+        return self.of_blocks(total)
 
     def of_weighted_pairs(self, values: CountArray, weights: NDArray[np.float32]) -> CountArray:
         """The same where every pair counts several times.
@@ -157,12 +175,6 @@ class ScopeSums:
             )
         return self.of_blocks(parts)
 
-    def of_filled_blocks(self, filled: CountArray) -> CountArray:
-        """The same of sums over the pairs of each block that has one, `[block, ...]`."""
-        total = np.zeros((self._count, *filled.shape[1:]))
-        total[np.unique(self.blocks)] = filled
-        return self.of_blocks(total)
-
     def of_blocks(self, blocks: CountArray) -> CountArray:
         """`[t2i_model x category, ...]` to `[1 + T2I models, 1 + categories, ...]`."""
         values = blocks.reshape(self.joint.t2i_models, len(self.joint.scopes.categories), *blocks.shape[1:])
@@ -173,3 +185,16 @@ class ScopeSums:
     @property
     def _count(self) -> int:
         return self.joint.t2i_models * len(self.joint.scopes.categories)
+
+
+def runs_of(labels: NDArray[np.intp]) -> list[tuple[int, slice]]:
+    """The labels that there are, of labels that never descend, and where each of them stands."""
+    found, starts = np.unique(labels, return_index=True)
+    ends = zip(starts.tolist(), [*starts[1:].tolist(), len(labels)], strict=True)
+    return [(label, slice(*both)) for label, both in zip(found.tolist(), ends, strict=True)]
+
+
+def run_sum(values: CountArray) -> CountArray:
+    """Sum over the first axis, to the last digit as `ScopeSums.of_pairs` adds up."""
+    total: CountArray = np.add.reduceat(values, [0], axis=0)[0]
+    return total
