@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from detector_bench.metrics.catalogue import metric
 from detector_bench.metrics.counts import CountArray, FloatArray, Score, divide
+from detector_bench.metrics.declaration import metric
 from detector_bench.metrics.scopes import Scopes
 
 CUMULATIVE_SCORE_LIMIT = 5.0

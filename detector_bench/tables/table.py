@@ -356,28 +356,6 @@ _FORMS.register("html", "detector_bench.tables.renderers:to_html")
 _FORMS.register("terminal", "detector_bench.tables.render_terminal:to_rich")
 
 
-@dataclass(frozen=True, slots=True)
-class Heading:
-    """One heading of the upper header row: `span` neighbouring columns share it. Empty text: none of them do."""
-
-    text: str
-    start: int
-    span: int
-
-
-def group_headings(columns: Sequence[Column]) -> tuple[Heading, ...]:
-    """The upper header row of a table; empty where no column has a group."""
-    if not any(column.group for column in columns):
-        return ()
-    headings: list[Heading] = []
-    for index, column in enumerate(columns):
-        if headings and headings[-1].text == column.group:
-            headings[-1] = Heading(column.group, headings[-1].start, headings[-1].span + 1)
-        else:
-            headings.append(Heading(column.group, index, 1))
-    return tuple(headings)
-
-
 def with_names(text: str, names: Mapping[str, str]) -> str:
     """Put display names where plain names stand as words: `clip`, but not `clip_prob` or `clip-like`."""
     if not names:
