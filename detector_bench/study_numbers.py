@@ -15,6 +15,7 @@ from detector_bench import study_questions as questions
 from detector_bench.errors import ConfigError, config_error_from, nearest_hint
 from detector_bench.evaluation.agreement import DEFAULT_MIN_SHARED
 from detector_bench.evaluation.intervals import Intervals
+from detector_bench.plugins import PluginFile
 from detector_bench.results.finished_study import FinishedStudy, ResultFolder
 from detector_bench.results.manifest import Counts
 from detector_bench.results.metric_lookup import Number
@@ -86,6 +87,11 @@ class StudyNumbers:
     def counts(self) -> Counts:
         """Images by detector, attribute and status (clear, filtered, error)."""
         return self.reader.manifest.counts
+
+    @property
+    def plugins(self) -> tuple[PluginFile, ...]:
+        """The plugin files that took part in the evaluation: name, sha256 of the source, and what each adds."""
+        return self.reader.manifest.plugins
 
     @cached_property
     def spending(self) -> dict[str, dict[str, float | str]]:

@@ -25,7 +25,9 @@ from detector_bench.metrics.bias import prompt_bias_score_error
 from detector_bench.metrics.bootstrap import Unit, leave_one_prompt_out, resample
 from detector_bench.metrics.cell_metrics import asks_every_cell, resampled_metrics
 from detector_bench.metrics.influence import Influences, comparable_metrics, metric_values
-from detector_bench.plugins import load_plugins
+from detector_bench.plugins import load_plugins, plugin_files
+from detector_bench.site.provenance import provenance_blocks
+from detector_bench.study import Results
 
 GUIDE = Path(__file__).resolve().parents[1] / "docs" / "add-a-metric.md"
 
@@ -70,6 +72,7 @@ def said(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     found["rank"] = answer(["-m", "detector_bench", *shlex.split(block("command: rank"))[1:]])
     found["numbers"] = answer(["-c", block("python: numbers")])
     found["table"] = (folder / "results" / "tables" / "filtering_and_accuracy.md").read_text()
+    found["folder"] = str(folder / "results")
     return found
 
 
@@ -103,6 +106,31 @@ class TestTheGuide:
     def test_it_has_a_column_with_its_definition(self, said: dict[str, str]) -> None:
         assert "| Recall gap |" in said["table"]
         assert "largest minus smallest recall" in said["table"]
+
+    def test_the_folder_records_the_file_and_says_so_when_it_is_missing(self, said: dict[str, str]) -> None:
+        results = Results.open(said["folder"])
+        [plugin] = results.plugins
+        assert (plugin.file, plugin.adds) == ("recall_gap.py", {"metric": ("recall_gap",)})
+        text = (results.folder / "results.json").read_text()
+        assert str(results.folder.parent) not in text
+        blocks = provenance_blocks({}, results.reader.manifest, version="", settings={})
+        [shown] = [each for each in blocks if each.heading == "Plugin files"]
+        assert shown.rows == (("recall_gap.py", "metric recall_gap", plugin.sha256),)
+        with pytest.raises(ConfigError, match=r"^'recall_gap' is a metric of recall_gap.py .*: say --plugin rec"):
+            results.rank("recall_gap")
+        [note] = results.reader.manifest.plugins_left_out()
+        assert note.startswith("left out: metric recall_gap of recall_gap.py, ")
+        assert results.reader.manifest.plugins_changed() == []
+
+        file = results.folder.parent / "recall_gap.py"
+        load_plugins([file])
+        assert plugin_files()[-1] == plugin
+        assert results.reader.manifest.plugins_left_out() == []
+        assert list(results.rank("recall_gap").tables) == ["ranking_recall_gap"]
+        file.write_text(file.read_text() + "\nMORE = 1\n")
+        load_plugins([file])
+        [note] = results.reader.manifest.plugins_changed()
+        assert note.startswith("recall_gap.py has changed since the evaluation: ")
 
     def test_it_ends_with_a_rank(self, said: dict[str, str]) -> None:
         ranked = re.findall(r"^(single-face|largest-face) .* ([\d.]+)$", said["rank"], flags=re.MULTILINE)

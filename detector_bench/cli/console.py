@@ -158,11 +158,12 @@ class Printout:
         if not (self._as_json or self._quiet):
             self._line(text)
 
-    def warn(self, text: str, *, style: str = "yellow") -> None:
+    def warn(self, *texts: str, style: str = "yellow") -> None:
         """Print on standard error what may be amiss; `--quiet` leaves it out."""
-        self.log(text)
-        self._notes.append(text)
-        errors.print(text, style=style, markup=False, highlight=False, soft_wrap=True)
+        for text in texts:
+            self.log(text)
+            self._notes.append(text)
+            errors.print(text, style=style, markup=False, highlight=False, soft_wrap=True)
 
     def log(self, text: str) -> None:
         """Append to the log, if there is one; a line each."""
