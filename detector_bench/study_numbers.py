@@ -41,17 +41,17 @@ class StudyNumbers:
 
     @property
     def folder(self) -> Path:
-        """The result folder."""
+        """The path of the result folder."""
         return self.reader.path
 
     @property
     def out(self) -> Path:
-        """The result folder, as `Study.run` calls it."""
+        """The path of the result folder, as `Study.run` calls it."""
         return self.reader.path
 
     @property
     def attributes(self) -> tuple[str, ...]:
-        """What was evaluated, the study's main attribute first."""
+        """Names of the attributes that were evaluated, the study's main one first."""
         return self.reader.settings.attributes
 
     @property
@@ -61,12 +61,12 @@ class StudyNumbers:
 
     @property
     def t2i_models(self) -> tuple[str, ...]:
-        """In the order of their first image."""
+        """Names of the T2I models, in the order of their first image."""
         return self.of_attribute().t2i_models
 
     @property
     def categories(self) -> tuple[str, ...]:
-        """Of prompts, in the order of the metric table."""
+        """The prompts' categories, in the order of the metric table."""
         return self.of_attribute().categories
 
     @property

@@ -72,7 +72,7 @@ class Printout:
         errors.quiet = quiet
 
     def table(self, table: Table, *, rows: pd.DataFrame | None = None) -> None:
-        """Print a table.
+        """Print a table, in the form that was asked for.
 
         Args:
             table: what people read.

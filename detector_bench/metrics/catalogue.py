@@ -71,7 +71,7 @@ class MetricInfo:
     name: str
     """As in the column `metric` of a metric table."""
     meaning: str
-    """One line, in words."""
+    """What it says, in one line of words."""
     definition: str
     """How it is computed, in the symbols of docs/metrics.md."""
     source: str = OURS
@@ -91,7 +91,7 @@ class MetricInfo:
     no_interval: str = ""
     """Why it has no confidence interval; empty: it has one."""
     section: str = OWN
-    """Of docs/metrics.md."""
+    """The section of docs/metrics.md that it stands in."""
     column: str = ""
     """Heading of its column in the table `filtering_and_accuracy`; empty: it has none there."""
 
@@ -258,7 +258,7 @@ def _adapt(name: str, found: Any) -> MetricInfo:
 
 
 METRICS = MetricList()
-"""All metrics."""
+"""The list of all metrics, by name."""
 
 
 def register_metrics(*infos: MetricInfo) -> None:

@@ -40,7 +40,7 @@ class EvaluationSettings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     detectors: tuple[str, ...]
-    """Names, in the study's order."""
+    """Names of the detectors, in the study's order."""
     attributes: tuple[str, ...]
     """What was evaluated, the main one first."""
     n_clear: Literal["detector", "human"]
@@ -70,7 +70,7 @@ class Manifest(BaseModel):
 
     schema_version: int = SCHEMA_VERSION
     study: str
-    """Its name."""
+    """The study's name."""
     settings: EvaluationSettings
     seeds: dict[str, Any]
     """What was drawn at random, each with its seed; empty where nothing was."""

@@ -40,7 +40,7 @@ class MetricColumn:
     """A column declared by its metric; one of `recall_<class>` stands for a column of every class."""
 
     metric: str
-    """A name in `METRICS`."""
+    """The metric whose numbers it holds, a name in `METRICS`."""
     heading: str = ""
     """Empty: the metric's name in words, or the class."""
     group: str = ""
@@ -52,7 +52,7 @@ class MetricColumn:
     decimals: int | None = None
     """Of a score; None: as the paper prints it."""
     full_shade: float = 0
-    """See `Column.full_shade`."""
+    """The number at which a cell has its full colour, see `Column.full_shade`."""
 
 
 @dataclass(frozen=True, slots=True)
