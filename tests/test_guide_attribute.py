@@ -26,7 +26,7 @@ def followed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Guide, 
     with Guide(
         PAGE,
         tmp_path_factory.mktemp("guide"),
-        needs=("skimage", "sklearn", "matplotlib", "fastapi", "uvicorn", "jinja2"),
+        needs=("skimage", "sklearn", "matplotlib", "fastapi", "uvicorn", "jinja2", "tenacity"),
         replaced={"8123": free_port()},
         more={"desk": ("--no-browser", "--port", "0")},
     ) as guide:
