@@ -125,13 +125,16 @@ class IntervalScores:
     n_clear: NClear
 
     @classmethod
-    def of_counts(cls, counts: Counts, settings: Intervals, *, n_clear: NClear) -> IntervalScores:
-        """Draw the resamples that the settings ask for."""
+    def of_counts(
+        cls, counts: Counts, settings: Intervals, *, n_clear: NClear, drawn: Resampled | None = None
+    ) -> IntervalScores:
+        """Draw the resamples that the settings ask for; `drawn`: some metrics have been drawn, others get no
+        interval."""
         joint = counts.joint
         resamples = settings.resamples_for(joint.images)
         if resamples == 0 or joint.images == 0:
             return cls(counts, settings, None, None, n_clear)
-        resampled = resample(
+        resampled = drawn or resample(
             joint,
             resamples=resamples,
             unit=settings.unit,

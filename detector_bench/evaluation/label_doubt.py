@@ -19,6 +19,7 @@ from detector_bench.evaluation.image_index import (
     ImageIndex,
     IntArray,
     annotators_labels,
+    words_in_order,
 )
 from detector_bench.evaluation.intervals import Intervals
 from detector_bench.evaluation.metric_table import evaluate
@@ -94,6 +95,8 @@ def label_doubt(
     chosen = list(image_set.attributes if attributes is None else attributes)
     if estimate == DAWID_SKENE:
         check_identified(image_set, chosen)
+    if len(words_in_order(image_set.labels["annotator"])) < FEWEST_ANNOTATORS:
+        return pd.DataFrame(columns=list(LABEL_DOUBT_COLUMNS))
     index = ImageIndex.of(image_set)
     drawn = intervals.model_copy(update={"prompts": False}) if intervals is not None else None
     tables = []

@@ -260,8 +260,8 @@ class _Rows:
             self._blocks[name].append(getattr(scores, name).ravel())
 
     def table(self) -> pd.DataFrame:
-        """The rows added so far, as a metric table."""
-        joined = {name: np.concatenate(blocks) for name, blocks in self._blocks.items()}
+        """The rows added so far, as a metric table; they are let go, as there can be millions."""
+        joined = {name: np.concatenate(self._blocks.pop(name)) for name in list(self._blocks)}
         words = {
             name: pd.Categorical.from_codes(
                 joined[name].astype(np.int32, copy=False), pd.Index(self._words[name], dtype="str")

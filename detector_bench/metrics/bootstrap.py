@@ -77,7 +77,7 @@ class Resampled(NamedTuple):
     prompts: Mapping[str, FloatArray]
     """By metric of single prompts: `[pair, 1 + detector, resample]`, the human first; empty unless asked for."""
     pairs: NDArray[np.intp]
-    """Position of each pair in the flattened table `[t2i_model, prompt]`."""
+    """Position of each pair in the flattened table `[t2i_model, prompt]`: those on the axis `pair`."""
 
 
 def resample(
