@@ -14,6 +14,7 @@ from detector_bench.dataset import ImageSet
 from detector_bench.errors import IncompletePredictionsError
 from detector_bench.evaluation import evaluate_with_confusion, label_doubt
 from detector_bench.others.study_scores import ScoredStudy, TableSources, score_tables, with_rows
+from detector_bench.plugins import plugin_files
 from detector_bench.results.finished_study import ResultFolder
 from detector_bench.results.long_tables import COLUMNS_NEEDED, MOST_IMAGES, further_tables, write_long_table
 from detector_bench.results.manifest import NAME, EvaluationSettings, Manifest
@@ -210,6 +211,7 @@ def _write_results(
         counts=counts,
         not_comparable=not_comparable,
         environment=environment(),
+        plugins=plugin_files(),
         files=files,
     ).write(out)
     return tables

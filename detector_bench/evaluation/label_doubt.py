@@ -75,7 +75,7 @@ def label_doubt(
 
     Args:
         image_set: images, prompts and every annotator's labels.
-        predictions: by detector, rows as in `schema.PREDICTIONS`.
+        predictions: by detector, rows as in `vocabulary.columns.PREDICTIONS`.
         attributes: which ones; None for all that have human labels.
         n_clear, allow_incomplete: as in `evaluate`.
         intervals: how ci_low and ci_high are found; None leaves them NaN.
@@ -83,9 +83,10 @@ def label_doubt(
         min_share: annotators who labelled a smaller share of the images that anybody labelled have no rows.
 
     Returns:
-        Columns `schema.LABEL_DOUBT_COLUMNS`: for every other truth the rows of the metric table that cover all
-        categories and prompts, everything and each T2I model; of the metrics `HEADLINE_METRICS`, and `images`,
-        `images_error` and `images_not_run`. By attribute, then annotator (by name), then as in the metric table.
+        Columns `vocabulary.columns.LABEL_DOUBT_COLUMNS`: for every other truth the rows of the metric table that
+        cover all categories and prompts, everything and each T2I model; of the metrics `HEADLINE_METRICS`, and
+        `images`, `images_error` and `images_not_run`. By attribute, then annotator (by name), then as in the
+        metric table.
 
     Raises:
         ConfigError, DataError, IncompletePredictionsError: as in `evaluate`; ConfigError also where labels are to

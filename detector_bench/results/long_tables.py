@@ -166,7 +166,7 @@ def further_tables(
     *,
     names: Sequence[str] = FURTHER_TABLES,
 ) -> tuple[dict[str, pd.DataFrame], dict[str, str]]:
-    """Compute the tables.
+    """Compute causes, comparisons, ranks and agreement.
 
     Args:
         image_set: images, prompts and human labels.
