@@ -22,7 +22,7 @@ from detector_bench.results.run_record import read_run_record
 from detector_bench.study_configuration import StudyConfiguration
 from detector_bench.study_file import DetectorEntry
 from detector_bench.study_questions import ResultTables
-from detector_bench.study_run import evaluate_study, run_study, stored_tables
+from detector_bench.study_run import evaluate_study, run_study, stored_score_tables, stored_tables
 from detector_bench.tables import Table, to_html
 from detector_bench.vocabulary import ALL, GROUND_TRUTH
 
@@ -233,7 +233,7 @@ class Results:
     @cached_property
     def tables(self) -> dict[str, Table]:
         """The study's tables, by name; those of an opened folder with intervals, where it has them."""
-        return self._written or stored_tables(self.reader)
+        return self._written or stored_tables(self.reader) | stored_score_tables(self.reader)
 
     def numbers(self, name: str) -> pd.DataFrame:
         """One of the long tables of the folder, one row per number.

@@ -9,13 +9,19 @@ from pathlib import Path
 import pandas as pd
 import pyarrow as pa
 
-from detector_bench.atomic_files import remove, replacing
+from detector_bench.atomic_files import remove
 from detector_bench.dataset import ImageSet
 from detector_bench.errors import IncompletePredictionsError
 from detector_bench.evaluation import evaluate_with_confusion, label_doubt
 from detector_bench.others.study_scores import ScoredStudy, TableSources, score_tables, with_rows
 from detector_bench.results.finished_study import ResultFolder
-from detector_bench.results.long_tables import COLUMNS_NEEDED, MOST_IMAGES, further_tables, write_long_table
+from detector_bench.results.long_tables import (
+    COLUMNS_NEEDED,
+    MOST_IMAGES,
+    further_tables,
+    write_long_table,
+    write_own_table,
+)
 from detector_bench.results.manifest import NAME, EvaluationSettings, Manifest
 from detector_bench.results.run_record import environment, take_over_run_record, write_run_record
 from detector_bench.runner.prediction_store import predictions_folder, read_predictions
@@ -117,6 +123,27 @@ def stored_tables(results: ResultFolder, *, prompts: pd.DataFrame | None = None)
     return {name: in_style_of(results.study, table) for name, table in tables.items()}
 
 
+def stored_score_tables(results: ResultFolder, *, prompts: pd.DataFrame | None = None) -> dict[str, Table]:
+    """The tables of other benchmarks' scores out of a result folder; none where the study has no such scores.
+
+    Args:
+        results: the folder.
+        prompts: as in `stored_tables`.
+    """
+    if not results.settings.scores:
+        return {}
+    metrics = results.table("metrics")
+    sources = TableSources(
+        metrics=metrics,
+        prompts=prompts,
+        files=results.score_files,
+        notes=results.manifest.score_notes,
+        max_error_share=results.settings.max_error_share,
+        intervals=has_intervals(metrics),
+    )
+    return {name: in_style_of(results.study, table) for name, table in score_tables(sources).items()}
+
+
 def has_intervals(metrics: pd.DataFrame) -> bool:
     """Whether any number of a metric table has a confidence interval."""
     return bool(metrics["ci_low"].notna().any())
@@ -189,9 +216,7 @@ def _write_results(
     }
     write_tables(tables, out / "tables")
     for name, table in {} if scored is None else scored.files.items():
-        with replacing(out / name) as temporary:
-            table.to_csv(temporary, index=False, lineterminator="\n")
-        files[name] = len(table)
+        files |= write_own_table(name, table, out)
     study.write(out)
     Manifest(
         study=study.name,
@@ -205,6 +230,7 @@ def _write_results(
         predictions=path_from(out, judged),
         counts={name: _status_counts(table) for name, table in predictions.items()},
         not_comparable=not_comparable,
+        score_notes={} if scored is None else dict(scored.notes),
         environment=environment(),
         files=files,
     ).write(out)

@@ -48,6 +48,7 @@ def write_result_folder(
         predictions="predictions",
         counts={},
         not_comparable={},
+        score_notes={},
         environment={},
         files=files,
     ).write(folder)

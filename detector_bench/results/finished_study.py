@@ -165,6 +165,16 @@ class ResultFolder:
         stored = read_predictions(self.path / self.manifest.predictions, also=columns)
         return {name: stored[name] for name in self.settings.detectors if name in stored}
 
+    @cached_property
+    def score_files(self) -> dict[str, pd.DataFrame]:
+        """The further tables of score systems by the names of their CSV files, such as `imagebite_verdicts.csv`.
+
+        Raises:
+            ConfigError: a file was changed or damaged.
+        """
+        stored = [Path(name) for name in self.manifest.files if name.endswith(".parquet")]
+        return {f"{file.stem}.csv": self._rows_of(file.name) for file in stored if file.stem not in LONG_TABLES}
+
     def _read(self, name: str) -> dict[str, pd.DataFrame]:
         files = [f"{name}.{ending}" for ending in ("parquet", "csv") if f"{name}.{ending}" in self.manifest.files]
         if not files:
@@ -173,16 +183,19 @@ class ResultFolder:
                 return {name: no_rows(name)}
             predictions = self.predictions(COLUMNS_NEEDED)
             return further_tables(self.image_set, predictions, self.settings, names=[name])[0]
-        path = self.path / files[0]
+        return {name: self._rows_of(files[0])}
+
+    def _rows_of(self, file: str) -> pd.DataFrame:
+        path = self.path / file
         try:
             rows = read_long_table(path)
         except (OSError, ValueError, pa.ArrowException) as error:
             raise ConfigError(
                 f"{path}: cannot be read ({str(error).splitlines()[0]}): run `detector-bench evaluate {self.path}`"
             ) from error
-        if len(rows) != self.manifest.files[files[0]]:
-            raise changed_table(path, rows=len(rows), listed=self.manifest.files[files[0]])
-        return {name: rows}
+        if len(rows) != self.manifest.files[file]:
+            raise changed_table(path, rows=len(rows), listed=self.manifest.files[file])
+        return rows
 
 
 @dataclass(frozen=True, eq=False)

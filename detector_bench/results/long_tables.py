@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 
 from detector_bench.atomic_files import remove, replacing
 from detector_bench.dataset import ImageSet
+from detector_bench.errors import ConfigError
 from detector_bench.evaluation.agreement import AGREEMENT_COLUMNS, agreement
 from detector_bench.evaluation.causes import (
     CAUSE_COLUMNS,
@@ -107,15 +108,45 @@ def write_long_table(name: str, rows: pd.DataFrame, folder: Path) -> dict[str, i
     return {f"{name}.{ending}": table.num_rows for ending in endings}
 
 
+def write_own_table(name: str, rows: pd.DataFrame, folder: Path) -> dict[str, int]:
+    """Write a table with columns of its own, as score systems have them: as CSV for people, and as Parquet, which
+    is read back with the same types.
+
+    Args:
+        name: of the CSV file, such as `imagebite_verdicts.csv`.
+        rows: each column holds values of one type.
+        folder: the result folder.
+
+    Returns:
+        How many rows each file holds.
+
+    Raises:
+        ConfigError: a column holds values of several types.
+        DetectorBenchError: the disk is full, read-only or the like.
+    """
+    try:
+        table = pa.Table.from_pandas(rows, preserve_index=False)
+    except pa.ArrowException as error:
+        why = str(error).splitlines()[0]
+        raise ConfigError(f"{name}: a column holds values of several types ({why})") from error
+    stored = Path(name).with_suffix(".parquet").name
+    with replacing(folder / name) as temporary:
+        rows.to_csv(temporary, index=False, lineterminator="\n")
+    with replacing(folder / stored) as temporary:
+        pq.write_table(table, temporary, compression="zstd")
+    return {name: len(rows), stored: len(rows)}
+
+
 def read_long_table(path: Path) -> pd.DataFrame:
-    """Read a file of a long table as it was written; `path` is named after one of `LONG_TABLES`.
+    """Read a file of a long table as it was written; `path` is named after one of `LONG_TABLES`, or is the Parquet
+    file of a table with columns of its own.
 
     Raises:
         OSError, ArrowException, ValueError: it cannot be read, or lacks a column.
     """
     if path.suffix == ".parquet":
         whole = pd.read_parquet(path)
-        if lacking := [name for name in LONG_TABLES[path.stem] if name not in whole]:
+        if lacking := [name for name in LONG_TABLES.get(path.stem, ()) if name not in whole]:
             raise ValueError(f"it lacks the columns {', '.join(lacking)}")
         return whole
     columns = LONG_TABLES[path.stem]

@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
 NAME = "results.json"
 
-SCHEMA_VERSION = 2
-"""Of the files in a result folder; 1: those of before there was a `results.json`. It grows with every change that
-a reader has to know of."""
+SCHEMA_VERSION = 3
+"""Of the files in a result folder; 1: those of before there was a `results.json`; 2: without notes on scores. It
+grows with every change that a reader has to know of."""
 
 Counts = dict[str, dict[str, dict[str, int]]]
 """Images by detector, attribute and status."""
@@ -79,6 +79,8 @@ class Manifest(BaseModel):
     counts: Counts
     not_comparable: dict[str, str]
     """By attribute, why its detectors are not compared; attributes whose detectors are have no entry."""
+    score_notes: dict[str, tuple[str, ...]]
+    """By definition of a score of another benchmark, what has to be said below its tables."""
     environment: dict[str, Any]
     """Versions of detector_bench, Python and packages, and the machine."""
     files: dict[str, int]
