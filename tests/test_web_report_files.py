@@ -15,6 +15,13 @@ import pytest
 from web_report_study import BAD, IMAGES, Shown, write_study
 
 from detector_bench.errors import ConfigError, DetectorBenchError
+from detector_bench.evaluation.agreement import agreement
+from detector_bench.evaluation.causes import accuracy_gaps, causes, filter_outcomes
+from detector_bench.evaluation.contests import contest_tables
+from detector_bench.evaluation.label_doubt import label_doubt
+from detector_bench.evaluation.metric_table import evaluate_with_confusion
+from detector_bench.evaluation.out_of_sample import threshold_choices
+from detector_bench.evaluation.sweeps import sweep_counts
 from detector_bench.site import ReportSettings, Tolerance, table_sets
 from detector_bench.site.browser_data import box_columns, stored_boxes
 from detector_bench.study import Results, Study
@@ -250,6 +257,37 @@ def test_scores_of_other_benchmarks_have_their_tables(tmp_path: Path) -> None:
     assert "Scores of other benchmarks" in page.text
     assert (page.path.parent / "tables/score_deviations.csv").is_file()
     assert "table-score_deviations" in {attributes.get("id") for _, attributes in page.tags}
+
+
+COMPUTES = (
+    evaluate_with_confusion,
+    label_doubt,
+    causes,
+    accuracy_gaps,
+    filter_outcomes,
+    contest_tables,
+    agreement,
+    sweep_counts,
+    threshold_choices,
+)
+
+
+def test_a_report_only_reads_what_the_evaluation_wrote(
+    results: Path, report: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def computed(*_: object, **__: object) -> None:
+        raise AssertionError
+
+    for function in COMPUTES:
+        monkeypatch.setattr(function, "__code__", computed.__code__)
+    with pytest.raises(AssertionError):
+        Results.open(results).sweep("good")
+    written = Results.open(results).report(tmp_path / "out").page.parent
+    assert "nothing to sweep" not in (written / "figures/gender/threshold_sweep.txt").read_text()
+    tables = sorted(path.relative_to(report) for path in report.glob("tables/*.csv"))
+    assert Path("tables/causes.csv") in tables
+    for name in tables:
+        assert (written / name).read_bytes() == (report / name).read_bytes(), name
 
 
 def test_edited_photos_belong_to_no_t2i_model_and_name_their_seed(tmp_path: Path) -> None:

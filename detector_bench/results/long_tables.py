@@ -1,6 +1,6 @@
 """The long tables of a result folder, one row per number: their columns, how they are written and read.
 
-Those beside the metric table are computed here, too: causes, comparisons and ranks, agreement.
+Those beside the metric table are computed here, too: causes, comparisons and ranks, agreement, sweeps.
 """
 
 from __future__ import annotations
@@ -34,6 +34,8 @@ from detector_bench.evaluation.contests import (
     RANK_COLUMNS,
     contest_tables,
 )
+from detector_bench.evaluation.shared_sweeps import SHARED_CHOICE_COLUMNS, shared_sweeps
+from detector_bench.evaluation.sweeps import SWEEP_COLUMNS
 from detector_bench.results.manifest import EvaluationSettings
 from detector_bench.vocabulary.columns import CONFUSION_COLUMNS, LABEL_DOUBT_COLUMNS, METRIC_COLUMNS
 
@@ -48,16 +50,18 @@ LONG_TABLES: dict[str, tuple[str, ...]] = {
     "images_judged_rightly": PAIRED_IMAGE_COLUMNS,
     "ranks": RANK_COLUMNS,
     "agreement": AGREEMENT_COLUMNS,
+    "sweeps": SWEEP_COLUMNS,
+    "sweep_choices": SHARED_CHOICE_COLUMNS,
 }
 """Columns by name. Each stands in `<name>.csv`, the metric table in `metrics.parquet`, too. A table without a row
 has no file: nobody knows how much depends on who labelled where each image has one label, for instance."""
 
 _WORDS = {
-    *("attribute", "better_than", "category", "detector", "detector_reason", "error_metric", "first", "groups"),
-    *("human_label", "human_reason", "label", "labelled_by", "metric", "n_clear", "prompt_id", "raters", "second"),
-    *("share", "statistic", "status", "t2i_model", "variant", "verdict"),
+    *("attribute", "better_than", "category", "chosen_by", "detector", "detector_reason", "error_metric", "first"),
+    *("groups", "human_label", "human_reason", "label", "labelled_by", "metric", "n_clear", "prompt_id", "raters"),
+    *("reason", "second", "share", "statistic", "status", "t2i_model", "variant", "verdict"),
 }
-_TRUE_OR_FALSE = "told_apart", "beyond_chance"
+_TRUE_OR_FALSE = "told_apart", "beyond_chance", "known"
 _MISSING_WORDS = {"metrics": ("n_clear", "variant"), "label_doubt": ("n_clear", "variant")}
 """By table: columns of words in which an empty cell is a missing value, and no empty text."""
 
@@ -70,7 +74,8 @@ table draws no resamples there either."""
 
 _OF_CAUSES = ("causes", "accuracy_gaps", "filter_outcomes")
 _OF_CONTESTS = ("comparisons", "images_judged_rightly", "ranks")
-FURTHER_TABLES = (*_OF_CAUSES, *_OF_CONTESTS, "agreement")
+_OF_SWEEPS = ("sweeps", "sweep_choices")
+FURTHER_TABLES = (*_OF_CAUSES, *_OF_CONTESTS, "agreement", *_OF_SWEEPS)
 
 _NEEDS_QUOTES = ('"', ",", "\n", "\r")
 
@@ -225,6 +230,20 @@ def further_tables(
     if "agreement" in names:
         measured = [agreement(image_set, predictions, attribute=attribute) for attribute in settings.attributes]
         tables["agreement"] = pd.concat(measured, ignore_index=True)
+    if any(name in _OF_SWEEPS for name in names):
+        swept = [
+            shared_sweeps(
+                image_set,
+                predictions,
+                attribute=attribute,
+                n_clear=settings.n_clear,
+                intervals=settings.intervals,
+            )
+            for attribute in settings.attributes
+        ]
+        for name, parts in zip(_OF_SWEEPS, zip(*swept, strict=True), strict=True):
+            filled = [rows for rows in parts if len(rows)]
+            tables[name] = pd.concat(filled, ignore_index=True) if filled else no_rows(name)
     return tables, not_comparable
 
 

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 NAME = "results.json"
 
 SCHEMA_VERSION = 3
-"""Of the files in a result folder; 1: those of before there was a `results.json`; 2: without notes on scores. It
-grows with every change that a reader has to know of."""
+"""Of the files in a result folder; 1: those of before there was a `results.json`; 2: without sweeps, plans of
+further labels, and notes on scores. It grows with every change that a reader has to know of."""
 
 Counts = dict[str, dict[str, dict[str, int]]]
 """Images by detector, attribute and status."""
@@ -85,7 +85,8 @@ class Manifest(BaseModel):
     """Versions of detector_bench, Python and packages, and the machine."""
     files: dict[str, int]
     """Rows of every long table, by file name. A table that is not here was without a row, or not computed: of
-    studies with more than 200,000 images causes, ranks and agreement are computed when they are asked for."""
+    studies with more than 200,000 images causes, ranks, agreement and sweeps are computed when they are asked
+    for."""
 
     @classmethod
     def read(cls, folder: Path) -> Self:
