@@ -13,16 +13,21 @@ from detector_bench.atomic_files import remove
 from detector_bench.dataset import ImageSet
 from detector_bench.errors import IncompletePredictionsError
 from detector_bench.evaluation import evaluate_with_confusion, label_doubt
+from detector_bench.evaluation.counting import count_verdicts
 from detector_bench.others.study_scores import ScoredStudy, TableSources, score_tables, with_rows
 from detector_bench.results.finished_study import ResultFolder
+from detector_bench.results.label_plans import label_plans
 from detector_bench.results.long_tables import (
     COLUMNS_NEEDED,
+    FURTHER_TABLES,
     MOST_IMAGES,
     further_tables,
+    no_rows,
     write_long_table,
     write_own_table,
 )
 from detector_bench.results.manifest import NAME, EvaluationSettings, Manifest
+from detector_bench.results.metric_lookup import MetricLookup, rows_of_attribute
 from detector_bench.results.run_record import environment, take_over_run_record, write_run_record
 from detector_bench.runner.prediction_store import predictions_folder, read_predictions
 from detector_bench.runner.run import ProgressListener, RunSettings, run_detectors
@@ -187,8 +192,10 @@ def _write_results(
         writing = beside.submit(write_long_table, "metrics", metrics, out)
         files = write_long_table("confusion", confusion, out) | write_long_table("label_doubt", doubt, out)
         further, not_comparable = _further_tables(image_set, judged, settings)
-        for name, rows in further.items():
-            files |= write_long_table(name, rows, out)
+        if further:
+            further["label_plans"] = _label_plans(study, image_set, predictions, metrics)
+        for name in (*FURTHER_TABLES, "label_plans"):
+            files |= write_long_table(name, further.get(name, no_rows(name)), out)
         tables = study_tables(
             metrics,
             attributes=study.attributes,
@@ -230,6 +237,7 @@ def _write_results(
         predictions=path_from(out, judged),
         counts={name: _status_counts(table) for name, table in predictions.items()},
         not_comparable=not_comparable,
+        tolerance=study.tolerance,
         score_notes={} if scored is None else dict(scored.notes),
         environment=environment(),
         files=files,
@@ -255,6 +263,20 @@ def _further_tables(
         return {}, {}
     stored = read_predictions(judged, also=COLUMNS_NEEDED)
     return further_tables(image_set, {name: stored[name] for name in settings.detectors}, settings)
+
+
+def _label_plans(
+    study: StudyConfiguration, image_set: ImageSet, predictions: dict[str, pa.Table], metrics: pd.DataFrame
+) -> pd.DataFrame:
+    """The images that would settle what the study's own tolerance leaves open."""
+    plans = []
+    for name in study.attributes:
+        own = rows_of_attribute(metrics, attribute=name)
+        lookup = MetricLookup.of_table(own, attribute=name, max_error_share=study.max_error_share)
+        judged = {each: predictions[each] for each in lookup.detectors}
+        counts = count_verdicts(image_set, judged, attribute=name, allow_incomplete=True)
+        plans.append(label_plans(lookup, counts, tolerance=study.tolerance, intervals=study.intervals))
+    return pd.concat(plans, ignore_index=True)
 
 
 def _columns_needed(study: StudyConfiguration) -> tuple[str, ...]:

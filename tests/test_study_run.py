@@ -108,6 +108,8 @@ def test_a_result_folder_holds_everything(folder: Path) -> None:
         "results.json",
         "run.json",
         "study.yaml",
+        "sweep_choices.csv",
+        "sweeps.csv",
         *(f"tables/{table}.{ending}" for table in tables for ending in ("csv", "md", "tex")),
     }
     assert result.out == folder / "out"
@@ -509,17 +511,17 @@ BROKEN = {
     ),
     "an older version": (
         lambda out: ((out / "results.json").unlink(), (out / "run.json").write_text('{"evaluation": {}}')),
-        "older version of detector_bench (schema 1, now 2): bring it up to date with `detector-bench "
+        "older version of detector_bench (schema 1, now 3): bring it up to date with `detector-bench "
         "evaluate {out}`",
     ),
     "an older schema": (
-        lambda out: rewrite(out, "schema_version", 1),
-        "older version of detector_bench (schema 1, now 2): bring it up to date with `detector-bench "
+        lambda out: rewrite(out, "schema_version", 2),
+        "older version of detector_bench (schema 2, now 3): bring it up to date with `detector-bench "
         "evaluate {out}`",
     ),
     "a newer schema": (
         lambda out: rewrite(out, "schema_version", 99),
-        "newer version of detector_bench (schema 99; this version knows 2): update detector-bench",
+        "newer version of detector_bench (schema 99; this version knows 3): update detector-bench",
     ),
     "no JSON": (lambda out: (out / "results.json").write_text("{"), "cannot be read"),
     "no schema": (lambda out: (out / "results.json").write_text("[]"), "the key schema_version is missing"),

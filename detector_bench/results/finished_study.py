@@ -107,6 +107,11 @@ class ResultFolder:
         """How the numbers were computed."""
         return self.manifest.settings
 
+    @property
+    def has_further_tables(self) -> bool:
+        """Whether causes, ranks and the like stand in the folder; else they are computed when asked for."""
+        return not self.computed and int(self.manifest.image_set["images"]) <= MOST_IMAGES
+
     def table(self, name: str) -> pd.DataFrame:
         """A long table of all attributes; without rows where the evaluation found none.
 
@@ -178,8 +183,7 @@ class ResultFolder:
     def _read(self, name: str) -> dict[str, pd.DataFrame]:
         files = [f"{name}.{ending}" for ending in ("parquet", "csv") if f"{name}.{ending}" in self.manifest.files]
         if not files:
-            stored = not self.computed and int(self.manifest.image_set["images"]) <= MOST_IMAGES
-            if name not in FURTHER_TABLES or stored:
+            if name not in FURTHER_TABLES or self.has_further_tables:
                 return {name: no_rows(name)}
             predictions = self.predictions(COLUMNS_NEEDED)
             return further_tables(self.image_set, predictions, self.settings, names=[name])[0]

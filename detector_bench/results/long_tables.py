@@ -36,6 +36,7 @@ from detector_bench.evaluation.contests import (
 )
 from detector_bench.evaluation.shared_sweeps import SHARED_CHOICE_COLUMNS, shared_sweeps
 from detector_bench.evaluation.sweeps import SWEEP_COLUMNS
+from detector_bench.results.label_plans import LABEL_PLAN_COLUMNS
 from detector_bench.results.manifest import EvaluationSettings
 from detector_bench.vocabulary.columns import CONFUSION_COLUMNS, LABEL_DOUBT_COLUMNS, METRIC_COLUMNS
 
@@ -52,6 +53,7 @@ LONG_TABLES: dict[str, tuple[str, ...]] = {
     "agreement": AGREEMENT_COLUMNS,
     "sweeps": SWEEP_COLUMNS,
     "sweep_choices": SHARED_CHOICE_COLUMNS,
+    "label_plans": LABEL_PLAN_COLUMNS,
 }
 """Columns by name. Each stands in `<name>.csv`, the metric table in `metrics.parquet`, too. A table without a row
 has no file: nobody knows how much depends on who labelled where each image has one label, for instance."""

@@ -16,6 +16,7 @@ from detector_bench.atomic_files import write_text
 from detector_bench.errors import ConfigError
 from detector_bench.evaluation.intervals import Intervals
 from detector_bench.evaluation.label_doubt import Estimate
+from detector_bench.evaluation.more_labels import Tolerance
 from detector_bench.results.run_record import read_run_record
 from detector_bench.vocabulary import attribute_named
 
@@ -79,6 +80,8 @@ class Manifest(BaseModel):
     counts: Counts
     not_comparable: dict[str, str]
     """By attribute, why its detectors are not compared; attributes whose detectors are have no entry."""
+    tolerance: Tolerance
+    """What `label_plans` plans for; a report may be asked for another one."""
     score_notes: dict[str, tuple[str, ...]]
     """By definition of a score of another benchmark, what has to be said below its tables."""
     environment: dict[str, Any]
