@@ -18,8 +18,8 @@ from detector_bench.evaluation.scores import detector_scope_scores
 from detector_bench.metrics import JointVerdicts
 from detector_bench.metrics.cause_doubt import beyond_chance
 from detector_bench.metrics.intervals import Interval
+from detector_bench.results.label_plans import Standing, standing
 from detector_bench.results.metric_lookup import Number
-from detector_bench.site.verdict import Standing, standing
 from detector_bench.vocabulary import attribute_named
 
 TOLERANCE = Tolerance(prompt_bias_error=0.2, model_bias_score_error=0.05)

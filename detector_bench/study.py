@@ -12,7 +12,7 @@ from detector_bench.results.finished_study import STUDY_FILE, ResultFolder
 from detector_bench.study_configuration import StudyConfiguration
 from detector_bench.study_file import DetectorEntry
 from detector_bench.study_numbers import StudyNumbers
-from detector_bench.study_run import evaluate_study, run_study, stored_tables
+from detector_bench.study_run import evaluate_study, run_study, stored_score_tables, stored_tables
 from detector_bench.tables import Table, to_html
 
 if TYPE_CHECKING:
@@ -164,7 +164,7 @@ class Results(StudyNumbers):
     @cached_property
     def tables(self) -> dict[str, Table]:
         """The study's tables, by name; those of an opened folder with intervals, where it has them."""
-        return self._written or stored_tables(self.reader)
+        return self._written or stored_tables(self.reader) | stored_score_tables(self.reader)
 
     def figures(
         self,

@@ -104,7 +104,7 @@ class StudyNumbers:
 
         Args:
             name: metrics, confusion, label_doubt, causes, accuracy_gaps, filter_outcomes, comparisons,
-                images_judged_rightly, ranks or agreement.
+                images_judged_rightly, ranks, agreement, sweeps, sweep_choices or label_plans.
 
         Returns:
             Without rows where the evaluation found none: of label doubt, where each image has one label.

@@ -9,21 +9,32 @@ from pathlib import Path
 import pandas as pd
 import pyarrow as pa
 
-from detector_bench.atomic_files import remove, replacing
+from detector_bench.atomic_files import remove
 from detector_bench.dataset import ImageSet
 from detector_bench.errors import IncompletePredictionsError
 from detector_bench.evaluation import evaluate_with_confusion, label_doubt
+from detector_bench.evaluation.counting import count_verdicts
 from detector_bench.others.study_scores import ScoredStudy, TableSources, score_tables, with_rows
 from detector_bench.plugins import plugin_files
 from detector_bench.results.finished_study import ResultFolder
-from detector_bench.results.long_tables import COLUMNS_NEEDED, MOST_IMAGES, further_tables, write_long_table
-from detector_bench.results.manifest import NAME, EvaluationSettings, Manifest
+from detector_bench.results.label_plans import label_plans
+from detector_bench.results.long_tables import (
+    COLUMNS_NEEDED,
+    FURTHER_TABLES,
+    MOST_IMAGES,
+    further_tables,
+    no_rows,
+    write_long_table,
+    write_own_table,
+)
+from detector_bench.results.manifest import NAME, EvaluationSettings, Manifest, tables_written
+from detector_bench.results.metric_lookup import MetricLookup, rows_of_attribute
 from detector_bench.results.run_record import environment, take_over_run_record, write_run_record
 from detector_bench.runner.prediction_store import predictions_folder, read_predictions
 from detector_bench.runner.run import ProgressListener, RunSettings, run_detectors
 from detector_bench.runner.stage_cache import default_cache_folder
 from detector_bench.study_configuration import StudyConfiguration, path_from
-from detector_bench.tables import Table, in_style_of, study_tables, write_tables
+from detector_bench.tables import Table, in_style_of, remove_tables, study_tables, write_tables
 from detector_bench.vocabulary import ATTRIBUTES, Status
 
 
@@ -118,6 +129,27 @@ def stored_tables(results: ResultFolder, *, prompts: pd.DataFrame | None = None)
     return {name: in_style_of(results.study, table) for name, table in tables.items()}
 
 
+def stored_score_tables(results: ResultFolder, *, prompts: pd.DataFrame | None = None) -> dict[str, Table]:
+    """The tables of other benchmarks' scores out of a result folder; none where the study has no such scores.
+
+    Args:
+        results: the folder.
+        prompts: as in `stored_tables`.
+    """
+    if not results.settings.scores:
+        return {}
+    metrics = results.table("metrics")
+    sources = TableSources(
+        metrics=metrics,
+        prompts=prompts,
+        files=results.score_files,
+        notes=results.manifest.score_notes,
+        max_error_share=results.settings.max_error_share,
+        intervals=has_intervals(metrics),
+    )
+    return {name: in_style_of(results.study, table) for name, table in score_tables(sources).items()}
+
+
 def has_intervals(metrics: pd.DataFrame) -> bool:
     """Whether any number of a metric table has a confidence interval."""
     return bool(metrics["ci_low"].notna().any())
@@ -160,13 +192,14 @@ def _write_results(
     counts = {name: _status_counts(table) for name, table in predictions.items()}
     stored.clear()  # nobody asks for them any more, and of a million images they take much of the memory
     predictions.clear()
+    earlier = tables_written(out)
     remove(out / NAME)  # a reader who comes while files are exchanged finds half a folder
     with ThreadPoolExecutor(1) as beside:
         writing = beside.submit(write_long_table, "metrics", metrics, out)
         files = write_long_table("confusion", confusion, out) | write_long_table("label_doubt", doubt, out)
-        further, not_comparable = _further_tables(image_set, judged, settings)
-        for name, rows in further.items():
-            files |= write_long_table(name, rows, out)
+        further, not_comparable = _further_tables(study, image_set, judged, settings, metrics)
+        for name in (*FURTHER_TABLES, "label_plans"):
+            files |= write_long_table(name, further.get(name, no_rows(name)), out)
         tables = study_tables(
             metrics,
             attributes=study.attributes,
@@ -193,10 +226,9 @@ def _write_results(
         name: study.table_style.applied(table, display_names=study.display_names) for name, table in tables.items()
     }
     write_tables(tables, out / "tables")
+    remove_tables(set(earlier) - set(tables), out / "tables")
     for name, table in {} if scored is None else scored.files.items():
-        with replacing(out / name) as temporary:
-            table.to_csv(temporary, index=False, lineterminator="\n")
-        files[name] = len(table)
+        files |= write_own_table(name, table, out)
     study.write(out)
     Manifest(
         study=study.name,
@@ -210,9 +242,12 @@ def _write_results(
         predictions=path_from(out, judged),
         counts=counts,
         not_comparable=not_comparable,
+        tolerance=study.tolerance,
+        score_notes={} if scored is None else dict(scored.notes),
         environment=environment(),
         plugins=plugin_files(),
         files=files,
+        tables=tuple(tables),
     ).write(out)
     return tables
 
@@ -228,13 +263,33 @@ def _of_study(study: StudyConfiguration, stored: dict[str, pa.Table], judged: Pa
 
 
 def _further_tables(
-    image_set: ImageSet, judged: Path, settings: EvaluationSettings
+    study: StudyConfiguration,
+    image_set: ImageSet,
+    judged: Path,
+    settings: EvaluationSettings,
+    metrics: pd.DataFrame,
 ) -> tuple[dict[str, pd.DataFrame], dict[str, str]]:
-    """Causes, ranks and agreement; of large studies none, and no column is read for them."""
+    """Causes, ranks, agreement and label plans; of large studies none, and no column is read for them."""
     if len(image_set.images) > MOST_IMAGES:
         return {}, {}
     stored = read_predictions(judged, also=COLUMNS_NEEDED)
-    return further_tables(image_set, {name: stored[name] for name in settings.detectors}, settings)
+    predictions = {name: stored[name] for name in settings.detectors}
+    further, not_comparable = further_tables(image_set, predictions, settings)
+    return {**further, "label_plans": _label_plans(study, image_set, predictions, metrics)}, not_comparable
+
+
+def _label_plans(
+    study: StudyConfiguration, image_set: ImageSet, predictions: dict[str, pa.Table], metrics: pd.DataFrame
+) -> pd.DataFrame:
+    """The images that would settle what the study's own tolerance leaves open."""
+    plans = []
+    for name in study.attributes:
+        own = rows_of_attribute(metrics, attribute=name)
+        lookup = MetricLookup.of_table(own, attribute=name, max_error_share=study.max_error_share)
+        judged = {each: predictions[each] for each in lookup.detectors}
+        counts = count_verdicts(image_set, judged, attribute=name, allow_incomplete=True)
+        plans.append(label_plans(lookup, counts, tolerance=study.tolerance, intervals=study.intervals))
+    return pd.concat(plans, ignore_index=True)
 
 
 def _columns_needed(study: StudyConfiguration) -> tuple[str, ...]:

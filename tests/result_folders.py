@@ -8,6 +8,7 @@ import pandas as pd
 import yaml
 
 from detector_bench.evaluation.intervals import Intervals
+from detector_bench.evaluation.more_labels import Tolerance
 from detector_bench.results.long_tables import write_long_table
 from detector_bench.results.manifest import EvaluationSettings, Manifest
 from detector_bench.vocabulary import ALL, GROUND_TRUTH
@@ -48,6 +49,8 @@ def write_result_folder(
         predictions="predictions",
         counts={},
         not_comparable={},
+        tolerance=Tolerance(),
+        score_notes={},
         environment={},
         files=files,
     ).write(folder)

@@ -53,6 +53,8 @@ def test_a_result_folder_holds_everything(folder: Path) -> None:
         "results.json",
         "run.json",
         "study.yaml",
+        "sweep_choices.csv",
+        "sweeps.csv",
         *(f"tables/{table}.{ending}" for table in tables for ending in ("csv", "md", "tex")),
     }
     assert result.out == folder / "out"

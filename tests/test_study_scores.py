@@ -21,6 +21,9 @@ from imagebite_parts import expected, stated
 from small_parts import write_csv
 
 from detector_bench.errors import DetectorBenchError
+from detector_bench.others.judgements import Judgements
+from detector_bench.results.long_tables import write_own_table
+from detector_bench.site import ReportSettings
 from detector_bench.study import Results, Study
 from detector_bench.vocabulary.columns import IMAGE_COLUMNS, LABEL_COLUMNS, PREDICTIONS, PROMPT_COLUMNS
 
@@ -333,6 +336,42 @@ class TestFiles:
         result = written.evaluated()
         assert "score_deviations" not in result.tables
         assert not (result.out / "imagebite_verdicts.csv").exists()
+
+
+class TestTheFolderIsRead:
+    """What the tables need beside the metric table stands in the folder: no answer is judged again."""
+
+    SETTINGS = ReportSettings(pictures="none", figures=False)
+
+    @pytest.mark.parametrize("has_images", [True, False])
+    def test_no_score_is_formed_anew(
+        self, written: Written, monkeypatch: pytest.MonkeyPatch, has_images: bool
+    ) -> None:
+        result = written.evaluated(EQUAL, write_requirements(written.folder, PARITY))
+        monkeypatch.setattr(Judgements, "of", lambda *_, **__: pytest.fail("computed anew"))
+        if not has_images:
+            (written.folder / "images").rename(written.folder / "moved")
+        page = Results.open(result.folder).report(settings=self.SETTINGS).page
+        names = [
+            path.name for path in (result.folder / "tables").glob("*.csv") if path.name.startswith(("b", "i"))
+        ]
+        assert {"imagebite_findings_parity.csv", "bigbench_scores_as_code.csv"} <= set(names)
+        for name in (*names, "score_deviations.csv"):
+            one, two = ((folder / "tables" / name).read_bytes() for folder in (result.folder, page.parent))
+            assert one == two, name
+        # Notes of a requirement come with its tables.
+        assert "The prompt table does not say which prompts state gender" in page.read_text()
+
+    def test_a_lost_row_is_seen(self, written: Written) -> None:
+        result = written.evaluated(write_requirements(written.folder, PARITY))
+        file = result.folder / "imagebite_verdicts.parquet"
+        pq.write_table(pq.read_table(file).slice(1), file)
+        with pytest.raises(DetectorBenchError, match=r"15 rows, but .* lists 16"):
+            _ = Results.open(result.folder).tables
+
+    def test_mixed_columns_are_refused(self, tmp_path: Path) -> None:
+        with pytest.raises(DetectorBenchError, match=r"mine\.csv: a column holds values of several types"):
+            write_own_table("mine.csv", pd.DataFrame({"answer": ["one", 2]}), tmp_path)
 
 
 WRONG_SHARES = [("nurse", "gender", "male", 0.2), ("nurse", "gender", "female", 0.7)]

@@ -12,9 +12,19 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+import synthetic_study
 from web_report_study import BAD, IMAGES, Shown, write_study
 
 from detector_bench.errors import ConfigError, DetectorBenchError
+from detector_bench.evaluation.agreement import agreement
+from detector_bench.evaluation.causes import accuracy_gaps, causes, filter_outcomes
+from detector_bench.evaluation.contests import contest_tables
+from detector_bench.evaluation.label_doubt import label_doubt
+from detector_bench.evaluation.metric_table import evaluate_with_confusion
+from detector_bench.evaluation.more_labels import more_labels
+from detector_bench.evaluation.out_of_sample import threshold_choices
+from detector_bench.evaluation.sweeps import sweep_counts
+from detector_bench.results.label_plans import label_plans
 from detector_bench.site import ReportSettings, Tolerance, table_sets
 from detector_bench.site.browser_data import box_columns, stored_boxes
 from detector_bench.study import Results, Study
@@ -250,6 +260,56 @@ def test_scores_of_other_benchmarks_have_their_tables(tmp_path: Path) -> None:
     assert "Scores of other benchmarks" in page.text
     assert (page.path.parent / "tables/score_deviations.csv").is_file()
     assert "table-score_deviations" in {attributes.get("id") for _, attributes in page.tags}
+
+
+COMPUTES = (
+    evaluate_with_confusion,
+    label_doubt,
+    causes,
+    accuracy_gaps,
+    filter_outcomes,
+    contest_tables,
+    agreement,
+    sweep_counts,
+    threshold_choices,
+)
+
+
+def test_a_report_only_reads_what_the_evaluation_wrote(
+    results: Path, report: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def computed(*_: object, **__: object) -> None:
+        raise AssertionError
+
+    for function in COMPUTES:
+        monkeypatch.setattr(function, "__code__", computed.__code__)
+    with pytest.raises(AssertionError):
+        Results.open(results).sweep("good")
+    written = Results.open(results).report(tmp_path / "out").page.parent
+    assert "nothing to sweep" not in (written / "figures/gender/threshold_sweep.txt").read_text()
+    tables = sorted(path.relative_to(report) for path in report.glob("tables/*.csv"))
+    assert Path("tables/causes.csv") in tables
+    for name in tables:
+        assert (written / name).read_bytes() == (report / name).read_bytes(), name
+
+
+def test_plans_of_further_labels_are_read_for_the_tolerance_of_the_study(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    results = Results.open(
+        synthetic_study.write_study(tmp_path / "study", detectors=synthetic_study.DETECTORS[6:7])
+    )
+    part = results.of_attribute()
+    planned = label_plans(part.lookup, part.counts, tolerance=Tolerance(), intervals=part.intervals)
+    assert planned["images"].sum() > 0
+    pd.testing.assert_frame_equal(results.numbers("label_plans"), planned, check_dtype=False)
+    monkeypatch.setattr(more_labels, "__code__", (lambda *_, **__: 1 / 0).__code__)
+    page = Page(results.report(tmp_path / "out", settings=QUICK).page)
+    images = planned.groupby(["detector", "t2i_model"])["images"].sum()
+    assert any(f"about {each:,.0f} more labelled images would probably settle it" in page.text for each in images)
+    stricter = ReportSettings(figures=False, tolerance=Tolerance(model_bias_score_error=0.09))
+    with pytest.raises(ZeroDivisionError):
+        results.report(tmp_path / "other", settings=stricter)
 
 
 def test_edited_photos_belong_to_no_t2i_model_and_name_their_seed(tmp_path: Path) -> None:

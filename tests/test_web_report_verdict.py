@@ -16,15 +16,9 @@ from typer.main import get_command
 from detector_bench.cli.app import app
 from detector_bench.evaluation.more_labels import MoreLabels, Tolerance
 from detector_bench.evaluation.ranking import RankedDetector
+from detector_bench.results.label_plans import MODEL_ERROR, PROMPT_ERROR, Standing, standing
 from detector_bench.results.metric_lookup import LabelDoubtLookup, MetricLookup, Number
-from detector_bench.site.verdict import (
-    MODEL_ERROR,
-    PROMPT_ERROR,
-    Standing,
-    Verdict,
-    judge_detectors,
-    standing,
-)
+from detector_bench.site.verdict import Verdict, judge_detectors
 from detector_bench.site.verdict_words import headline, points, points_between, rule, sentences
 from detector_bench.vocabulary.columns import METRIC_COLUMNS
 

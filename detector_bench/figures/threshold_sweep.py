@@ -8,9 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pandas as pd
 
-from detector_bench.errors import ConfigError
-from detector_bench.evaluation.out_of_sample import RESAMPLES, threshold_choices
-from detector_bench.evaluation.sweeps import Sweep, even_thresholds, first_threshold, sweep_counts, sweep_table
+from detector_bench.evaluation.shared_sweeps import CHOSEN_BY
 from detector_bench.figures.drawing import (
     BLACK,
     BLUE,
@@ -25,21 +23,18 @@ from detector_bench.figures.drawing import (
 )
 from detector_bench.figures.panels import legend_above, light_grid, name_axes, panel_grid, panel_title
 from detector_bench.results.finished_study import FinishedStudy
-from detector_bench.vocabulary import ALL
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-_STEPS = 100
 _MARGIN = 0.03
 """Room for a mark at the first threshold, which is often the best."""
 _BESIDE = 3.5
 """Points between the mark on the line and what stands beside it."""
-_CHOSEN_BY = "prompt_bias_score_difference"
 _LINES = {
     "recall": ("Recall", BLUE, "-", 1.2),
     "filter_rate": ("Filter rate", VERMILLION, (0, (5, 2)), 1.0),
-    _CHOSEN_BY: ("Prompt bias score difference", GREEN, (0, (1.2, 1)), 1.4),
+    CHOSEN_BY: ("Prompt bias score difference", GREEN, (0, (1.2, 1)), 1.4),
 }
 _HERE: dict[str, Any] = {"marker": "o", "markersize": 3.2, "markeredgewidth": 0.6}
 _ELSEWHERE: dict[str, Any] = {"marker": "D", "markersize": 3.0, "markeredgewidth": 0.6, "markerfacecolor": "white"}
@@ -51,7 +46,7 @@ class _Swept(NamedTuple):
     curves: pd.DataFrame
     """Rows as in `evaluation.sweeps.SWEEP_COLUMNS`."""
     choice: Any
-    """A row as in `evaluation.out_of_sample.CHOICE_COLUMNS`."""
+    """A row as in `evaluation.shared_sweeps.SHARED_CHOICE_COLUMNS`."""
 
 
 def draw(study: FinishedStudy, *, width: Width) -> Drawing:
@@ -59,11 +54,11 @@ def draw(study: FinishedStudy, *, width: Width) -> Drawing:
 
     The threshold of the smallest difference is marked, and beside it what a threshold so chosen gives on prompts
     that did not choose it; neither where the latter is unknown. Lines are pale where a run with that threshold
-    could keep more images than the stored scores tell. A line ends where its number does. Computed from stored
-    scores with `evaluation.sweeps` and `evaluation.out_of_sample`.
+    could keep more images than the stored scores tell. A line ends where its number does.
 
     Raises:
-        DetectorBenchError: the image set or the predictions are not there.
+        DetectorBenchError: the sweeps of so large a study are computed when they are asked for, and images or
+            predictions are not there.
     """
     sweeps, notes = study.once("sweeps", lambda: _sweeps(study))
     columns = 4 if width == "double" else 2 if len(sweeps) <= 6 else 3
@@ -84,43 +79,19 @@ def draw(study: FinishedStudy, *, width: Width) -> Drawing:
 def _sweeps(study: FinishedStudy) -> tuple[dict[str, _Swept], list[tuple[str, str]]]:
     """The sweep of every detector that has scores, and what has to be said about the others."""
     found, notes = {}, []
-    first = first_threshold(study.predictions.values(), attribute=study.attribute)
-    thresholds = even_thresholds(first=first, steps=_STEPS)
-    for detector, table in study.predictions.items():
-        try:
-            sweep = sweep_counts(
-                study.image_set,
-                table,
-                detector=detector,
-                attribute=study.attribute,
-                thresholds=thresholds,
-                allow_incomplete=True,
-            )
-        except ConfigError:
+    curves, choices = study.rows("sweeps"), study.rows("sweep_choices")
+    for detector in study.detectors:
+        choice: Any = next(choices[choices["detector"] == detector].itertuples(index=False), None)
+        if choice is None:
             notes.append((detector, "no kept image with a score, so nothing to sweep"))
             continue
-        found[detector] = _swept(study, sweep)
-        if sweep.without_score:
-            kept = f"{counted(sweep.without_score, 'image')} kept without a score, at every threshold"
+        found[detector] = _Swept(curves[curves["detector"] == detector], choice)
+        if choice.images_without_score:
+            kept = f"{counted(choice.images_without_score, 'image')} kept without a score, at every threshold"
             notes.append((detector, kept))
-        if found[detector].choice.reason:
-            notes.append((detector, f"the smallest difference on other prompts: {found[detector].choice.reason}"))
+        if choice.reason:
+            notes.append((detector, f"the smallest difference on other prompts: {choice.reason}"))
     return found, notes
-
-
-def _swept(study: FinishedStudy, sweep: Sweep) -> _Swept:
-    numbers = sweep_table(sweep, n_clear=study.lookup.n_clear)
-    settings = study.intervals
-    choices = threshold_choices(
-        sweep,
-        n_clear=study.lookup.n_clear,
-        chosen_by=[_CHOSEN_BY],
-        t2i_models=[ALL],
-        seed=settings.seed,
-        level=settings.level,
-        resamples=0 if settings.method == "none" else RESAMPLES,
-    )
-    return _Swept(numbers[numbers["t2i_model"] == ALL], next(choices.itertuples(index=False)))
 
 
 def _highest(sweeps: dict[str, _Swept]) -> float:
@@ -159,7 +130,7 @@ def _draw_panel(axes: Axes, swept: _Swept) -> None:
     if math.isnan(choice.other_prompts):
         # The best of these prompts is no finding without it.
         return
-    axes.plot([choice.threshold], [choice.value], **_HERE, color=_LINES[_CHOSEN_BY][1], clip_on=False, zorder=4)
+    axes.plot([choice.threshold], [choice.value], **_HERE, color=_LINES[CHOSEN_BY][1], clip_on=False, zorder=4)
     beside = axes.transData + ScaledTranslation(_BESIDE / 72, 0, axes.figure.dpi_scale_trans)
     others: dict[str, Any] = {"color": BLACK, "clip_on": False, "transform": beside}
     axes.plot([choice.threshold] * 2, [choice.ci_low, choice.ci_high], **others, linewidth=0.8, zorder=3)
@@ -176,7 +147,7 @@ def _handles(sweeps: dict[str, _Swept]) -> list[object]:
     judged = [swept.choice for swept in sweeps.values() if not math.isnan(swept.choice.other_prompts)]
     if judged:
         bar = "-" if any(not math.isnan(choice.ci_low) for choice in judged) else "none"
-        colour = _LINES[_CHOSEN_BY][1]
+        colour = _LINES[CHOSEN_BY][1]
         lines += [
             Line2D([], [], **_HERE, color=colour, linestyle="none", label="Smallest, on these prompts"),
             Line2D([], [], **_ELSEWHERE, color=BLACK, linestyle=bar, label="So chosen, on others"),

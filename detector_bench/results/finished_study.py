@@ -107,6 +107,11 @@ class ResultFolder:
         """How the numbers were computed."""
         return self.manifest.settings
 
+    @property
+    def has_further_tables(self) -> bool:
+        """Whether causes, ranks and the like stand in the folder; else they are computed when asked for."""
+        return not self.computed and int(self.manifest.image_set["images"]) <= MOST_IMAGES
+
     def table(self, name: str) -> pd.DataFrame:
         """A long table of all attributes; without rows where the evaluation found none.
 
@@ -165,24 +170,36 @@ class ResultFolder:
         stored = read_predictions(self.path / self.manifest.predictions, also=columns)
         return {name: stored[name] for name in self.settings.detectors if name in stored}
 
+    @cached_property
+    def score_files(self) -> dict[str, pd.DataFrame]:
+        """The further tables of score systems by the names of their CSV files, such as `imagebite_verdicts.csv`.
+
+        Raises:
+            ConfigError: a file was changed or damaged.
+        """
+        stored = [Path(name) for name in self.manifest.files if name.endswith(".parquet")]
+        return {f"{file.stem}.csv": self._rows_of(file.name) for file in stored if file.stem not in LONG_TABLES}
+
     def _read(self, name: str) -> dict[str, pd.DataFrame]:
         files = [f"{name}.{ending}" for ending in ("parquet", "csv") if f"{name}.{ending}" in self.manifest.files]
         if not files:
-            stored = not self.computed and int(self.manifest.image_set["images"]) <= MOST_IMAGES
-            if name not in FURTHER_TABLES or stored:
+            if name not in FURTHER_TABLES or self.has_further_tables:
                 return {name: no_rows(name)}
             predictions = self.predictions(COLUMNS_NEEDED)
             return further_tables(self.image_set, predictions, self.settings, names=[name])[0]
-        path = self.path / files[0]
+        return {name: self._rows_of(files[0])}
+
+    def _rows_of(self, file: str) -> pd.DataFrame:
+        path = self.path / file
         try:
             rows = read_long_table(path)
         except (OSError, ValueError, pa.ArrowException) as error:
             raise ConfigError(
                 f"{path}: cannot be read ({str(error).splitlines()[0]}): run `detector-bench evaluate {self.path}`"
             ) from error
-        if len(rows) != self.manifest.files[files[0]]:
-            raise changed_table(path, rows=len(rows), listed=self.manifest.files[files[0]])
-        return {name: rows}
+        if len(rows) != self.manifest.files[file]:
+            raise changed_table(path, rows=len(rows), listed=self.manifest.files[file])
+        return rows
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,6 +1,6 @@
 """The long tables of a result folder, one row per number: their columns, how they are written and read.
 
-Those beside the metric table are computed here, too: causes, comparisons and ranks, agreement.
+Those beside the metric table are computed here, too: causes, comparisons and ranks, agreement, sweeps.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 
 from detector_bench.atomic_files import remove, replacing
 from detector_bench.dataset import ImageSet
+from detector_bench.errors import ConfigError
 from detector_bench.evaluation.agreement import AGREEMENT_COLUMNS, agreement
 from detector_bench.evaluation.causes import (
     CAUSE_COLUMNS,
@@ -30,6 +31,9 @@ from detector_bench.evaluation.contests import (
     RANK_COLUMNS,
     contest_tables,
 )
+from detector_bench.evaluation.shared_sweeps import SHARED_CHOICE_COLUMNS, shared_sweeps
+from detector_bench.evaluation.sweeps import SWEEP_COLUMNS
+from detector_bench.results.label_plans import LABEL_PLAN_COLUMNS
 from detector_bench.results.manifest import EvaluationSettings
 from detector_bench.vocabulary.columns import CONFUSION_COLUMNS, LABEL_DOUBT_COLUMNS, METRIC_COLUMNS
 
@@ -44,16 +48,19 @@ LONG_TABLES: dict[str, tuple[str, ...]] = {
     "images_judged_rightly": PAIRED_IMAGE_COLUMNS,
     "ranks": RANK_COLUMNS,
     "agreement": AGREEMENT_COLUMNS,
+    "sweeps": SWEEP_COLUMNS,
+    "sweep_choices": SHARED_CHOICE_COLUMNS,
+    "label_plans": LABEL_PLAN_COLUMNS,
 }
 """Columns by name. Each stands in `<name>.csv`, the metric table in `metrics.parquet`, too. A table without a row
 has no file: nobody knows how much depends on who labelled where each image has one label, for instance."""
 
 _WORDS = {
-    *("attribute", "better_than", "category", "detector", "detector_reason", "error_metric", "first", "groups"),
-    *("human_label", "human_reason", "label", "labelled_by", "metric", "n_clear", "prompt_id", "raters", "second"),
-    *("share", "statistic", "status", "t2i_model", "variant", "verdict"),
+    *("attribute", "better_than", "category", "chosen_by", "detector", "detector_reason", "error_metric", "first"),
+    *("groups", "human_label", "human_reason", "label", "labelled_by", "metric", "n_clear", "prompt_id", "raters"),
+    *("reason", "second", "share", "statistic", "status", "t2i_model", "variant", "verdict"),
 }
-_TRUE_OR_FALSE = "told_apart", "beyond_chance"
+_TRUE_OR_FALSE = "told_apart", "beyond_chance", "known"
 _MISSING_WORDS = {"metrics": ("n_clear", "variant"), "label_doubt": ("n_clear", "variant")}
 """By table: columns of words in which an empty cell is a missing value, and no empty text."""
 
@@ -66,7 +73,8 @@ table draws no resamples there either."""
 
 _OF_CAUSES = ("causes", "accuracy_gaps", "filter_outcomes")
 _OF_CONTESTS = ("comparisons", "images_judged_rightly", "ranks")
-FURTHER_TABLES = (*_OF_CAUSES, *_OF_CONTESTS, "agreement")
+_OF_SWEEPS = ("sweeps", "sweep_choices")
+FURTHER_TABLES = (*_OF_CAUSES, *_OF_CONTESTS, "agreement", *_OF_SWEEPS)
 
 _ROWS_AT_ONCE = 50_000
 _NEEDS_QUOTES = ('"', ",", "\n", "\r")
@@ -105,15 +113,45 @@ def write_long_table(name: str, rows: pd.DataFrame, folder: Path) -> dict[str, i
     return {f"{name}.{ending}": table.num_rows for ending in endings}
 
 
+def write_own_table(name: str, rows: pd.DataFrame, folder: Path) -> dict[str, int]:
+    """Write a table with columns of its own, as score systems have them: as CSV for people, and as Parquet, which
+    is read back with the same types.
+
+    Args:
+        name: of the CSV file, such as `imagebite_verdicts.csv`.
+        rows: each column holds values of one type.
+        folder: the result folder.
+
+    Returns:
+        How many rows each file holds.
+
+    Raises:
+        ConfigError: a column holds values of several types.
+        DetectorBenchError: the disk is full, read-only or the like.
+    """
+    try:
+        table = pa.Table.from_pandas(rows, preserve_index=False)
+    except pa.ArrowException as error:
+        why = str(error).splitlines()[0]
+        raise ConfigError(f"{name}: a column holds values of several types ({why})") from error
+    stored = Path(name).with_suffix(".parquet").name
+    with replacing(folder / name) as temporary:
+        rows.to_csv(temporary, index=False, lineterminator="\n")
+    with replacing(folder / stored) as temporary:
+        pq.write_table(table, temporary, compression="zstd")
+    return {name: len(rows), stored: len(rows)}
+
+
 def read_long_table(path: Path) -> pd.DataFrame:
-    """Read a file of a long table as it was written; `path` is named after one of `LONG_TABLES`.
+    """Read a file of a long table as it was written; `path` is named after one of `LONG_TABLES`, or is the Parquet
+    file of a table with columns of its own.
 
     Raises:
         OSError, ArrowException, ValueError: it cannot be read, or lacks a column.
     """
     if path.suffix == ".parquet":
         whole = pd.read_parquet(path)
-        if lacking := [name for name in LONG_TABLES[path.stem] if name not in whole]:
+        if lacking := [name for name in LONG_TABLES.get(path.stem, ()) if name not in whole]:
             raise ValueError(f"it lacks the columns {', '.join(lacking)}")
         return whole
     columns = LONG_TABLES[path.stem]
@@ -208,4 +246,18 @@ def further_tables(
     if "agreement" in names:
         measured = [agreement(image_set, predictions, attribute=attribute) for attribute in settings.attributes]
         tables["agreement"] = pd.concat(measured, ignore_index=True)
+    if any(name in _OF_SWEEPS for name in names):
+        swept = [
+            shared_sweeps(
+                image_set,
+                predictions,
+                attribute=attribute,
+                n_clear=settings.n_clear,
+                intervals=settings.intervals,
+            )
+            for attribute in settings.attributes
+        ]
+        for name, parts in zip(_OF_SWEEPS, zip(*swept, strict=True), strict=True):
+            filled = [rows for rows in parts if len(rows)]
+            tables[name] = pd.concat(filled, ignore_index=True) if filled else no_rows(name)
     return tables, not_comparable

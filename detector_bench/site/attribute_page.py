@@ -14,10 +14,10 @@ import pandas as pd
 
 from detector_bench.evaluation.agreement import ALL_ANNOTATORS, TWO_ANNOTATORS
 from detector_bench.evaluation.contests import ranked_detectors
-from detector_bench.evaluation.more_labels import MoreLabels, Tolerance, more_labels
-from detector_bench.metrics.intervals import Interval
+from detector_bench.evaluation.more_labels import MoreLabels, Tolerance
+from detector_bench.results.label_plans import label_plans
 from detector_bench.results.long_tables import no_rows
-from detector_bench.results.metric_lookup import MetricLookup, Number
+from detector_bench.results.metric_lookup import MetricLookup
 from detector_bench.site.error_counts import (
     CountTable,
     all_error_tables,
@@ -146,7 +146,7 @@ class AttributePage:
             },
             tolerance=self.tolerance,
             doubt=self.part.study.label_doubt,
-            plan=None if self.part.judged is None else self._plan,
+            plan=self._plan,
         )
 
     @cached_property
@@ -155,19 +155,22 @@ class AttributePage:
         ranks = self.study.results.table("ranks") if self.study.image_set is not None else no_rows("ranks")
         return ranks[ranks["t2i_model"] != ALL]
 
-    def _plan(self, detector: str, model: str, prompt_error: Number, model_error: Number) -> MoreLabels | None:
+    def _plan(self, detector: str, model: str) -> MoreLabels | None:
         """Images that would settle an open verdict."""
-        counts = self.part.study.counts
-        if self.part.study.intervals.unit == "prompt":
-            return None  # further images of the same prompts say nothing about other prompts
-        return more_labels(
-            counts.verdicts[counts.detectors.index(detector), counts.t2i_models.index(model)],
-            prompt_bias_error=Interval(np.array(prompt_error.ci_low), np.array(prompt_error.ci_high)),
-            model_bias_score_error=Interval(np.array(model_error.ci_low), np.array(model_error.ci_high)),
-            tolerance=self.tolerance,
-            n_clear=self.part.study.lookup.n_clear,
-            level=self.level,
-        )
+        own = (self._plans["detector"] == detector) & (self._plans["t2i_model"] == model)
+        images = self._plans.loc[own, "images"].to_numpy(dtype=np.int64)
+        return MoreLabels(images) if len(images) else None
+
+    @cached_property
+    def _plans(self) -> pd.DataFrame:
+        """Those of the study's own tolerance stand in its folder; for another one they are made, if there are
+        images."""
+        study = self.part.study
+        if study.results.has_further_tables and self.tolerance == study.results.manifest.tolerance:
+            return study.rows("label_plans")
+        if self.part.judged is None:
+            return no_rows("label_plans")
+        return label_plans(study.lookup, study.counts, tolerance=self.tolerance, intervals=study.intervals)
 
     @property
     def headline(self) -> tuple[str, ...]:
@@ -212,7 +215,7 @@ class AttributePage:
                     each,
                     tolerance=self.tolerance,
                     level=self.level,
-                    prompts=() if self.part.judged is None else self.part.study.counts.prompt_ids,
+                    prompts=tuple(dict.fromkeys(self._plans["prompt_id"])),
                     words=self.part.study.words,
                 ),
                 "scale": Scale.of(each, tolerance=self.tolerance.prompt_bias_error),

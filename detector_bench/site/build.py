@@ -249,7 +249,7 @@ class _Writer:
             "other_scores": with_groups(other_scores),
             "figures": figures,
             "no_figures": no_figures,
-            "left_out": [*page.left_out(), *self.tables.missing, *(about_pictures or [self._no_images])],
+            "left_out": [*page.left_out(), *(about_pictures or [self._no_images])],
         }
         write_page(self.folder / place, "report.html", content)
         return no_figures

@@ -20,8 +20,9 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from detector_bench import __version__
 from detector_bench.atomic_files import replacing, write_text
 from detector_bench.errors import ConfigError, DetectorBenchError
+from detector_bench.results.label_plans import bounded
 from detector_bench.results.metric_lookup import Number
-from detector_bench.site.verdict import ModelVerdict, bounded
+from detector_bench.site.verdict import ModelVerdict
 from detector_bench.tables.layout import group_headings
 from detector_bench.tables.table import Cell, Table, ethics_note, is_missing, printable
 from detector_bench.vocabulary import ATTRIBUTES

@@ -9,12 +9,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from detector_bench.errors import DetectorBenchError, MissingExtraError
-from detector_bench.evaluation.intervals import Intervals
 from detector_bench.figures import FinishedStudy, figures_of, known_figures, write_figures
-from detector_bench.others.study_scores import ScoredStudy, TableSources, score_tables
 from detector_bench.site.report_study import ReportStudy
-from detector_bench.study_run import has_intervals, stored_tables
-from detector_bench.tables import Table, in_style_of
+from detector_bench.study_run import stored_score_tables, stored_tables
+from detector_bench.tables import Table
 
 
 class TableSets(NamedTuple):
@@ -22,44 +20,18 @@ class TableSets(NamedTuple):
 
     by_attribute: dict[str, list[Table]]
     of_other_scores: list[Table]
-    missing: list[str]
-    """Why scores of other benchmarks have no tables; empty where there are none to have any."""
 
 
 def table_sets(study: ReportStudy) -> TableSets:
-    """Build the tables from the long ones, with intervals where there are any."""
+    """Build the tables from the long ones, with intervals where there are any; prompts have words if they are
+    there."""
     names = [part.name for part in study.parts]
     prompts = None if study.image_set is None else study.image_set.prompts
     by_attribute: dict[str, list[Table]] = {name: [] for name in names}
     for table in stored_tables(study.results, prompts=prompts).values():
         # A table over all attributes stands with the first one's.
         by_attribute[table.attribute if table.attribute in names else names[0]].append(table)
-    scores, missing = _score_tables(study)
-    return TableSets(by_attribute, scores, missing)
-
-
-def _score_tables(study: ReportStudy) -> tuple[list[Table], list[str]]:
-    if not study.configuration.scores:
-        return [], []
-    if study.image_set is None:
-        return [], [f"The scores of other benchmarks have no tables: {study.missing}"]
-    try:
-        # Their numbers stand in the metric table; what is formed anew is what else their tables need.
-        predictions = study.results.predictions(("value",))
-        scored = ScoredStudy.of(study.configuration.scores, study.image_set, predictions, Intervals(method="none"))
-        tables = score_tables(
-            TableSources(
-                metrics=study.first.metrics_of_all_attributes,
-                prompts=study.image_set.prompts,
-                files=scored.files,
-                notes=scored.notes,
-                max_error_share=study.first.max_error_share,
-                intervals=has_intervals(study.first.metrics_of_all_attributes),
-            )
-        )
-    except DetectorBenchError as error:
-        return [], [f"The scores of other benchmarks have no tables: {error}"]
-    return [in_style_of(study.results.study, table) for table in tables.values()], []
+    return TableSets(by_attribute, list(stored_score_tables(study.results, prompts=prompts).values()))
 
 
 _SIZE = re.compile(

@@ -5,37 +5,20 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from enum import StrEnum
 
 from detector_bench.dataset.consensus import ALL_AGREE
 from detector_bench.evaluation.more_labels import MoreLabels, Tolerance
 from detector_bench.evaluation.ranking import RankedDetector
 from detector_bench.metrics.bias import SIGNED_CLASSES
+from detector_bench.results.label_plans import MODEL_ERROR, PROMPT_ERROR, Standing, standing
 from detector_bench.results.metric_lookup import NOT_EVALUATED, LabelDoubtLookup, MetricLookup, Number
 from detector_bench.vocabulary import GROUND_TRUTH
 
-PROMPT_ERROR = "prompt_bias_error"
-MODEL_ERROR = "model_bias_score_error"
 DEVIATION = "model_bias_score_deviation"
 DIFFERENCE = "prompt_bias_score_difference"
 
-PlanLabels = Callable[[str, str, Number, Number], MoreLabels | None]
-"""From detector, T2I model and both errors to the images that would settle what they leave open."""
-
-
-class Standing(StrEnum):
-    """What a detector's two bias errors, with their intervals, say about it; for a T2I model that of its best."""
-
-    GOOD_ENOUGH = "good enough"
-    """Both errors lie within the tolerance, their whole intervals included."""
-    LEFT_OPEN = "left open"
-    """Some interval reaches over the edge of the tolerance: these images cannot tell."""
-    TOO_FAR_OFF = "too far off"
-    """The whole interval of one error lies beyond the tolerance."""
-    NO_INTERVAL = "no interval"
-    """An error has no interval, so nothing is known about how sure it is."""
-    NO_SCORE = "no score"
-    """The detector failed on too many images, or reports no score."""
+PlanLabels = Callable[[str, str], MoreLabels | None]
+"""From detector and T2I model to the images that would settle what its errors leave open."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +167,7 @@ class _Judge:
             model_error,
             deviation,
             otherwise_by=self._otherwise_by(detector, model, found),
-            to_settle=None if plan is None else plan(detector, model, prompt_error, model_error),
+            to_settle=None if plan is None else plan(detector, model),
         )
 
     def _number(self, metric: str, detector: str, model: str) -> Number:
@@ -206,34 +189,6 @@ class _Judge:
             if math.isfinite(prompt + score) and within != (found is Standing.GOOD_ENOUGH):
                 others.append(who)
         return tuple(others)
-
-
-def standing(reported: Number, prompt_error: Number, model_error: Number, *, tolerance: Tolerance) -> Standing:
-    """Compare two bias errors with the tolerance.
-
-    Args:
-        reported: model bias score; without one there is nothing to judge.
-        prompt_error: prompt bias error.
-        model_error: error of the model bias score.
-        tolerance: how far off is near enough.
-    """
-    if reported.missing:
-        return Standing.NO_SCORE
-    judged = (
-        (prompt_error, tolerance.prompt_bias_error),
-        (model_error, tolerance.model_bias_score_error),
-    )
-    if any(bounded(number) and (number.ci_low > edge or number.ci_high < -edge) for number, edge in judged):
-        return Standing.TOO_FAR_OFF
-    if not all(bounded(number) for number, _ in judged):
-        return Standing.NO_INTERVAL
-    inside = all(-edge <= number.ci_low and number.ci_high <= edge for number, edge in judged)
-    return Standing.GOOD_ENOUGH if inside else Standing.LEFT_OPEN
-
-
-def bounded(number: Number) -> bool:
-    """Whether there is an interval."""
-    return math.isfinite(number.ci_low) and math.isfinite(number.ci_high)
 
 
 def _in_order(evidence: Sequence[Evidence]) -> list[Evidence]:

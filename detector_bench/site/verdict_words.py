@@ -9,8 +9,9 @@ from typing import NamedTuple
 from detector_bench.dataset.consensus import ALL_AGREE
 from detector_bench.evaluation.more_labels import MoreLabels, Tolerance
 from detector_bench.metrics import metric_info
+from detector_bench.results.label_plans import Standing, bounded
 from detector_bench.results.metric_lookup import Band, LabelDoubtLookup, MetricLookup, Number
-from detector_bench.site.verdict import Evidence, ModelVerdict, Standing, Verdict, bounded
+from detector_bench.site.verdict import Evidence, ModelVerdict, Verdict
 from detector_bench.tables.wording import attribute_in_words
 from detector_bench.vocabulary import ALL
 
