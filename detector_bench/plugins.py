@@ -11,7 +11,8 @@ import hashlib
 import inspect
 import sys
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from hashlib import sha256
 from importlib.machinery import SourceFileLoader
@@ -20,11 +21,25 @@ from pathlib import Path
 from types import ModuleType
 
 from detector_bench.errors import ConfigError, DetectorBenchError
+from detector_bench.registry import REGISTRATIONS, Registration
 
 PLUGIN_PREFIX = "detector_bench_plugin_"
 """What the names of plugin files' modules begin with."""
 
-_LOADED: dict[Path, None] = {}
+
+@dataclass(frozen=True, slots=True)
+class PluginFile:
+    """A plugin file, as a result that rests on it records it."""
+
+    file: str
+    """Its name; the folder that it lies in is nobody's business."""
+    sha256: str
+    """Of its source and what it imports from its own folder, as `source_fingerprint` has it for its classes."""
+    adds: Mapping[str, tuple[str, ...]]
+    """Names of what it registered, by sort: metric, table, score system, detector, stage."""
+
+
+_LOADED: dict[Path, PluginFile] = {}
 
 
 def load_plugins(files: Sequence[Path]) -> None:
@@ -34,8 +49,7 @@ def load_plugins(files: Sequence[Path]) -> None:
         ConfigError: the file is missing, or it fails; where, why, and what to do, in one line.
     """
     for file in files:
-        _LOADED[file.resolve()] = None
-        name = module_name(file)
+        name, before = module_name(file), len(REGISTRATIONS)
         loader = SourceFileLoader(name, str(file))
         spec = spec_from_loader(name, loader)
         if not file.is_file() or file.suffix != ".py" or spec is None:
@@ -52,11 +66,31 @@ def load_plugins(files: Sequence[Path]) -> None:
                 f"--plugin {_place(error, file)}: {_in_one_line(error, file)}; mend it, or install what it needs, "
                 "and run the same command again: what is stored stays as it is"
             ) from error
+        source, place = _source_of_files(_with_imports_beside(file)), file.resolve()
+        # Loaded again, it finds what it imports executed already.
+        earlier = _LOADED[place].adds if place in _LOADED else {}
+        _LOADED[place] = PluginFile(file.name, source, _added(REGISTRATIONS[before:], earlier))
+
+
+def _added(
+    registrations: Sequence[Registration], earlier: Mapping[str, tuple[str, ...]]
+) -> dict[str, tuple[str, ...]]:
+    """By sort, what a plugin brought; it may be the first that imports rooms of detector_bench."""
+    found: dict[str, dict[str, None]] = {what: dict.fromkeys(names) for what, names in earlier.items()}
+    for each in registrations:
+        if not each.module.startswith("detector_bench."):
+            found.setdefault(each.what, {})[each.name] = None
+    return {what: tuple(names) for what, names in found.items()}
 
 
 def loaded_plugins() -> list[Path]:
     """The files that this process has loaded, in order: what a process that it starts has to load, too."""
     return list(_LOADED)
+
+
+def plugin_files() -> tuple[PluginFile, ...]:
+    """What this process has loaded, in order, for the record of what it computes."""
+    return tuple(_LOADED.values())
 
 
 def module_name(file: Path) -> str:
@@ -114,6 +148,11 @@ def source_fingerprint(defined: type) -> str | None:
         files = {path.relative_to(package).as_posix(): path for path in package.rglob("*.py")}
     else:
         files = _with_imports_beside(Path(file))
+    return _source_of_files(files)
+
+
+def _source_of_files(files: Mapping[str, Path]) -> str:
+    """Sha256 over the content of files, by what they are called."""
     return _sha256("\n".join(f"{shown}: {_sha256(path.read_bytes())}" for shown, path in sorted(files.items())))
 
 

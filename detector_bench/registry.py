@@ -2,13 +2,28 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from importlib.metadata import EntryPoint, entry_points
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, Generic, NamedTuple, TypeVar, cast
 
 from detector_bench.errors import ConfigError, DetectorBenchError, nearest_hint
 
 T = TypeVar("T")
+
+
+class Registration(NamedTuple):
+    """One thing that was registered by name."""
+
+    what: str
+    """Its sort, such as metric or detector."""
+    name: str
+    module: str
+    """The module that was being executed, and so brought it; not always the one that defines it."""
+
+
+REGISTRATIONS: list[Registration] = []
+"""All that was registered in this process, in order; entry points are not among it."""
 
 
 class Registry(Generic[T]):
@@ -53,6 +68,7 @@ class Registry(Generic[T]):
             raise self._registered_twice(name, taken, entry)
         if taken is None or not isinstance(entry, str):
             self._entries[name] = entry
+        REGISTRATIONS.append(Registration(self._what, name, _executed_module()))
 
     def _registered_twice(self, name: str, first: object, second: object) -> ConfigError:
         return ConfigError(
@@ -149,6 +165,14 @@ def _same_definition(taken: object, entry: object) -> bool:
     # A package may name a class where it re-exports it: the target is not where the class is defined.
     lazy = isinstance(taken, str | EntryPoint) != isinstance(entry, str | EntryPoint)
     return lazy and module.partition(".")[0] == other_module.partition(".")[0]
+
+
+def _executed_module() -> str:
+    """The innermost module whose own lines, not those of a function in it, are being executed."""
+    frame = sys._getframe(1)
+    while frame.f_code.co_name != "<module>" and frame.f_back is not None:
+        frame = frame.f_back
+    return str(frame.f_globals.get("__name__", ""))
 
 
 def _definition(entry: object) -> tuple[str, str]:

@@ -62,12 +62,12 @@ class StudyConfiguration(BaseModel):
     author: str = ""
     """Who made the study; the report says so."""
     date: str = ""
-    """When; in the author's words."""
+    """When it was made, in the author's words."""
     display_names: dict[str, str] = {}
     """What people read in place of the names of detectors and T2I models, in tables and figures; CSV files keep
     the plain names."""
     table_style: TableStyle = TableStyle()
-    """How tables look."""
+    """Shades, marks and the like of the tables."""
     estimated_labels: Estimate = "none"
     """dawid_skene: `label_doubt.csv` also says what the numbers would be by the likeliest true labels, estimated
     from three or more annotators; see docs/uncertainty.md. The consensus stays the truth of all other tables."""

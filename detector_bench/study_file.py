@@ -78,14 +78,14 @@ def with_texts_replaced(value: Any, replacements: Mapping[str, str]) -> Any:
 
 
 class DetectorEntry(BaseModel):
-    """One detector of a study."""
+    """One detector of a study: its name, kind and parameters."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: str = Field(pattern=_NAME, max_length=80)
     """How tables and the folder `predictions/` call it."""
     kind: str
-    """The registered name."""
+    """Name under which the detector's class is registered."""
     parameters: dict[str, Any] = Field(default_factory=dict)
 
     @field_validator("name")

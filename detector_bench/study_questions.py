@@ -36,6 +36,7 @@ from detector_bench.evaluation.sweeps import (
     sweep_counts,
     sweep_table,
 )
+from detector_bench.metrics import METRICS
 from detector_bench.results.finished_study import FinishedStudy
 from detector_bench.results.long_tables import further_tables
 from detector_bench.tables import Table, in_style_of, to_html
@@ -146,6 +147,7 @@ def rank(part: FinishedStudy, by: Sequence[str] | None, *, asked: Intervals | No
     """
     if part.attribute in part.results.manifest.not_comparable:
         raise DetectorBenchError(part.results.manifest.not_comparable[part.attribute])
+    _check_declared(part, by or ())
     settings = asked or part.intervals
     if asked is None and by is None:
         rows = part.rows("ranks")
@@ -166,6 +168,16 @@ def rank(part: FinishedStudy, by: Sequence[str] | None, *, asked: Intervals | No
         for metric, of_metric in rows.groupby("metric", sort=False)
     ]
     return ResultTables.of(part.results.study, *tables, numbers={"ranks": rows})
+
+
+def _check_declared(part: FinishedStudy, names: Sequence[str]) -> None:
+    """Check that what the folder has numbers of is declared now, too: a number alone has no direction."""
+    for name in names:
+        if name not in METRICS and (part.metrics["metric"] == name).any():
+            file = part.results.manifest.plugin_of(name)
+            raise ConfigError(
+                f"{name!r} is a metric of {file or 'a file'} that is not named: say --plugin {file or 'FILE.py'}"
+            )
 
 
 def causes(part: FinishedStudy, *, resamples: int | None) -> ResultTables:

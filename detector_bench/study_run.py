@@ -15,6 +15,7 @@ from detector_bench.errors import IncompletePredictionsError
 from detector_bench.evaluation import evaluate_with_confusion, label_doubt
 from detector_bench.evaluation.counting import count_verdicts
 from detector_bench.others.study_scores import ScoredStudy, TableSources, score_tables, with_rows
+from detector_bench.plugins import plugin_files
 from detector_bench.results.finished_study import ResultFolder
 from detector_bench.results.label_plans import label_plans
 from detector_bench.results.long_tables import (
@@ -164,8 +165,9 @@ def _write_results(
     allow_incomplete: bool = False,
     tables_with_intervals: bool = False,
 ) -> dict[str, Table]:
-    """Everything that an evaluation writes, the manifest last."""
-    predictions = _of_study(study, stored or read_predictions(judged, also=_columns_needed(study)), judged)
+    """Everything that an evaluation writes, the manifest last; `stored` is emptied as soon as it is evaluated."""
+    stored = stored or read_predictions(judged, also=_columns_needed(study))
+    predictions = _of_study(study, stored, judged)
     settings = study.evaluation_settings(out)
     metrics, confusion = evaluate_with_confusion(
         image_set,
@@ -187,6 +189,9 @@ def _write_results(
     scored = ScoredStudy.of(study.scores, image_set, predictions, study.intervals) if study.scores else None
     if scored is not None:
         metrics = with_rows(metrics, scored.metrics)
+    counts = {name: _status_counts(table) for name, table in predictions.items()}
+    stored.clear()  # nobody asks for them any more, and of a million images they take much of the memory
+    predictions.clear()
     remove(out / NAME)  # a reader who comes while files are exchanged finds half a folder
     with ThreadPoolExecutor(1) as beside:
         writing = beside.submit(write_long_table, "metrics", metrics, out)
@@ -235,11 +240,12 @@ def _write_results(
             "images": len(image_set.images),
         },
         predictions=path_from(out, judged),
-        counts={name: _status_counts(table) for name, table in predictions.items()},
+        counts=counts,
         not_comparable=not_comparable,
         tolerance=study.tolerance,
         score_notes={} if scored is None else dict(scored.notes),
         environment=environment(),
+        plugins=plugin_files(),
         files=files,
     ).write(out)
     return tables

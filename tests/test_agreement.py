@@ -79,6 +79,17 @@ def test_cohens_example() -> None:
     assert int(kappa.n) == 50
 
 
+def test_cohens_kappa_is_that_of_scikit_learn_to_the_last_digit() -> None:
+    random = np.random.default_rng(3)
+    for labels in range(2, 8):
+        for _ in range(20):
+            table = random.integers(0, 40, (labels, labels)) * (random.random((labels, labels)) < 0.4)
+            first, second = np.nonzero(table)
+            if len(set(first) | set(second)) > 1:
+                expected = cohen_kappa_score(first, second, sample_weight=table[first, second])
+                assert float(cohen_kappa(table).value) == expected
+
+
 def test_percent_agreement_by_hand() -> None:
     # Pairs that agree: 3 of 3, 1 of 3, none of 1; the last image has no pair.
     agreed = percent_agreement(np.array([[3, 0], [2, 1], [1, 1], [1, 0]]))

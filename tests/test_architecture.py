@@ -32,7 +32,7 @@ ORDER = (
     ("others",),
     ("study_configuration",),
     ("study_run", "study_questions"),
-    ("site",),
+    ("site", "study_numbers"),
     ("study",),
     ("cli",),
     ("__init__", "__main__"),

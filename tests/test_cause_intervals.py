@@ -124,7 +124,8 @@ def assert_equal_scores(drawn: ReplacedScores, number: int, expected: list[np.nd
 @pytest.mark.parametrize("classes", [2, 3])
 def test_every_resample_is_the_score_of_the_drawn_images(classes: int, n_clear: metrics.NClear) -> None:
     joint, named = made_up_with_names(classes=classes)
-    drawn = resample_causes(joint, named, resamples=RESAMPLES_PER_BLOCK, seed=3, n_clear=n_clear, borrow=False)
+    settings = {"resamples": RESAMPLES_PER_BLOCK, "seed": 3, "n_clear": n_clear}
+    drawn = resample_causes(joint, named, borrow=False, **settings).scores
     # How often each image is drawn is told by a detector of its own, that calls no other image clear.
     marks = np.where(np.eye(joint.images, dtype=bool), 0, classes).astype(np.int8)
     marked = JointVerdicts(joint.truth, marks, joint.pair, joint.t2i_models, joint.scopes, classes)
@@ -137,7 +138,8 @@ def test_every_resample_is_the_score_of_the_drawn_images(classes: int, n_clear: 
 @pytest.mark.parametrize("n_clear", ["detector", "human"])
 def test_every_resample_is_the_score_of_the_drawn_prompts(n_clear: metrics.NClear) -> None:
     joint, named = made_up_with_names()
-    drawn = resample_causes(joint, named, resamples=RESAMPLES_PER_BLOCK, unit="prompt", seed=3, n_clear=n_clear)
+    settings = {"resamples": RESAMPLES_PER_BLOCK, "seed": 3, "n_clear": n_clear}
+    drawn = resample_causes(joint, named, unit="prompt", **settings).scores
     times = prompt_weights(joint, 0, seed=3).astype(int)
     assert times.max() > 1
     for number in range(0, RESAMPLES_PER_BLOCK, 7):
@@ -160,8 +162,8 @@ def test_every_resample_is_the_score_of_the_drawn_prompts(n_clear: metrics.NClea
 def test_counts_of_large_prompts_scatter_as_drawn_images_do() -> None:
     joint, named = made_up_with_names(images=60)
     settings = {"resamples": 4_000, "seed": 1}
-    drawn = resample_causes(joint, named, **settings)
-    normal = resample_causes(joint, named, one_by_one=0, **settings)
+    drawn = resample_causes(joint, named, **settings).scores
+    normal = resample_causes(joint, named, one_by_one=0, **settings).scores
     assert not np.array_equal(drawn.model_bias_score, normal.model_bias_score)
     for exact, approximate in zip(drawn, normal, strict=True):
         spread = exact.std(axis=-1)
@@ -169,13 +171,17 @@ def test_counts_of_large_prompts_scatter_as_drawn_images_do() -> None:
         np.testing.assert_allclose(approximate.std(axis=-1), spread, rtol=0.2)
 
 
-def test_the_detector_as_it_is_has_the_resamples_of_the_metric_table() -> None:
+@pytest.mark.parametrize("unit", ["image", "prompt"])
+@pytest.mark.parametrize("one_by_one", [64, 0])  # drawn images, and normally distributed counts
+def test_the_detector_as_it_is_has_the_resamples_of_the_metric_table(unit: Unit, one_by_one: int) -> None:
     joint, named = made_up_with_names(images=30)
-    for one_by_one in (64, 0):  # drawn images, and normally distributed counts
-        table = resample(joint, resamples=100, seed=2, one_by_one=one_by_one).detectors
-        ours = resample_causes(joint, named, resamples=100, seed=2, one_by_one=one_by_one)
-        for metric in ("model_bias_score", "prompt_bias_score_difference"):
-            np.testing.assert_array_equal(getattr(ours, metric)[0], table[metric])
+    settings = {"resamples": 100, "unit": unit, "seed": 2, "one_by_one": one_by_one}
+    table = resample(joint, **settings).detectors
+    scores, accuracies = resample_causes(joint, named, **settings)
+    for metric in ("model_bias_score", "prompt_bias_score_difference"):
+        np.testing.assert_array_equal(getattr(scores, metric)[0], table[metric])
+    for index, of_class in enumerate(accuracies):
+        np.testing.assert_array_equal(of_class, table[f"accuracy_{index}"])
 
 
 def test_limits_stay_in_the_range_of_their_number_and_hold_it(

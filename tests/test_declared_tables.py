@@ -9,8 +9,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 import yaml
+from metric_entries import Entry, images, metric_table, truth, written
 from stored_study import filtered, kept, portraits, write_pictures, write_predictions
-from test_report_tables import Entry, images, metric_table, truth, written
 
 from detector_bench.errors import ConfigError
 from detector_bench.figures import draw_figure

@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import os
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
 import pytest
 from guides import Guide, block, entry_points, python
 from test_registry import install
+
+from detector_bench import plugins
+from detector_bench.errors import ConfigError
+from detector_bench.metrics import METRICS
+from detector_bench.site.provenance import provenance_blocks
+from detector_bench.study import Results
 
 PAGE = "add-a-metric.md"
 
@@ -25,7 +32,7 @@ def said(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
         guide.follow(until=name)
         found[f"metrics after {name}"] = (results / "metrics.csv").read_text(encoding="utf-8")
     found["table"] = (results / "tables" / "filtering_and_accuracy.md").read_text(encoding="utf-8")
-    return guide.follow().said | found
+    return guide.follow().said | found | {"folder": str(results)}
 
 
 def test_the_file_has_at_most_40_lines() -> None:
@@ -65,6 +72,38 @@ def test_it_ends_with_a_rank(said: dict[str, str]) -> None:
     ranked = re.findall(r"^(single-face|largest-face) .* ([\d.]+)$", said["rank"], flags=re.MULTILINE)
     assert [name for name, _ in ranked] == ["single-face", "largest-face"]
     assert float(ranked[0][1]) < float(ranked[1][1])
+
+
+def test_the_folder_records_the_file_and_says_so_when_it_is_missing(
+    said: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(METRICS._registry, "_entries", dict(METRICS._registry._entries))
+    monkeypatch.setattr(plugins, "_LOADED", {})
+    results = Results.open(said["folder"])
+    manifest, [plugin] = results.reader.manifest, results.plugins
+    assert (plugin.file, plugin.adds) == ("recall_gap.py", {"metric": ("recall_gap",)})
+    assert str(results.folder.parent) not in (results.folder / "results.json").read_text(encoding="utf-8")
+    blocks = provenance_blocks({}, manifest, version="", settings={})
+    [shown] = [each for each in blocks if each.heading == "Plugin files"]
+    assert shown.rows == (("recall_gap.py", "metric recall_gap", plugin.sha256),)
+    with pytest.raises(ConfigError, match=r"^'recall_gap' is a metric of recall_gap\.py .*: say --plugin recall"):
+        results.rank("recall_gap")
+    unrecorded = replace(results.reader, manifest=manifest.model_copy(update={"plugins": ()}), _parts={})
+    with pytest.raises(ConfigError, match=r"is a metric of a file that is not named: say --plugin FILE\.py"):
+        replace(results, reader=unrecorded).rank("recall_gap")
+    [note] = manifest.plugins_left_out()
+    assert note.startswith("left out: metric recall_gap of recall_gap.py, ")
+    assert manifest.plugins_changed() == []
+
+    file = results.folder.parent / "recall_gap.py"
+    plugins.load_plugins([file])
+    assert plugins.plugin_files() == (plugin,)
+    assert manifest.plugins_left_out() == manifest.plugins_changed() == []
+    assert list(results.rank("recall_gap").tables) == ["ranking_recall_gap"]
+    file.write_text(f"{block(PAGE, 'file', file.name)}MORE = 1\n", encoding="utf-8")
+    plugins.load_plugins([file])
+    [note] = manifest.plugins_changed()
+    assert note.startswith("recall_gap.py has changed since the evaluation: ")
 
 
 def test_a_package_brings_it_by_the_entry_point(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

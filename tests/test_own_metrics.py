@@ -279,7 +279,9 @@ def test_another_package_brings_a_metric(tmp_path: Path) -> None:
         """
         from detector_bench.errors import ConfigError
         from detector_bench.metrics import METRICS
+        from detector_bench.results.run_record import environment
         print(METRICS["kept_share"].definition, METRICS["kept_share"].meaning)
+        print(environment()["packages"]["tiny_metric"])
         try:
             list(METRICS)
         except ConfigError as error:
@@ -287,6 +289,7 @@ def test_another_package_brings_a_metric(tmp_path: Path) -> None:
         """,
     )
     assert done.stderr == ""
-    first, second = done.stdout.splitlines()
+    first, version, second = done.stdout.splitlines()
     assert first == "kept / all kept share"
+    assert version[0].isdigit()
     assert second.endswith("calls itself 'kept_share', so it cannot be the metric 'misnamed'")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -16,7 +18,7 @@ from small_parts import ColourDetector, MeanColour, small_run, write_image_set
 from detector_bench.detectors import DETECTORS, build_detector
 from detector_bench.perception.faces.dlib_faces import DlibHogFaces
 from detector_bench.perception.stage import STAGES, Frame, canonical, fingerprint
-from detector_bench.plugins import load_plugins, source_fingerprint
+from detector_bench.plugins import load_plugins, plugin_files, source_fingerprint
 from detector_bench.weights import WeightsLocator
 
 NOWHERE = WeightsLocator(allow_download=False)
@@ -45,6 +47,23 @@ class Reads:
             db.Prediction.clear(image, "gender", "male" if image[Constant()]["number"][0] > 0 else "female")
             for image in batch
         ]
+"""
+ADDS = """
+import sys
+from pathlib import Path
+sys.path.insert(0, str(Path(__file__).parent))
+import beside
+import detector_bench as db
+from detector_bench.metrics import MetricInfo
+from detector_bench.others import Benchmark, register
+
+@db.metric(over="images", definition="a part")
+def own_part(counts):
+    return counts[..., 0, 0] / 100
+
+db.makes_table("own_table")(lambda numbers: None)
+score = MetricInfo(name="own_score", meaning="a score", definition="made up", counted="images")
+register(Benchmark(name="own", package=__name__, metrics=[score]))
 """
 
 
@@ -159,6 +178,34 @@ def test_what_detector_bench_brings_along_has_a_version_and_no_source() -> None:
     assert canonical(MeanColour(), weights=NOWHERE)["source"] == source_fingerprint(MeanColour)
     # A setting that is no stage, such as a filter of one's own, wherever it stands.
     assert canonical({"filters": [Own()]}, weights=NOWHERE)["filters"][0]["source"] == source_fingerprint(Own)
+
+
+def test_the_record_of_a_file_says_what_it_and_its_imports_add_and_nothing_else(tmp_path: Path) -> None:
+    written(tmp_path / "beside.py", SAYS.format(name="test-beside", label="male"))
+    file = written(tmp_path / "adds.py", ADDS)
+    # In a process of its own, where the file is the first that imports the rooms of the package.
+    code = (
+        "import sys; from pathlib import Path; from detector_bench.plugins import load_plugins, plugin_files; "
+        "load_plugins([Path(sys.argv[1])] * 2); [found] = plugin_files(); print(found.file, found.sha256); "
+        "print(found.adds)"
+    )
+    done = subprocess.run([sys.executable, "-c", code, str(file)], capture_output=True, text=True, check=False)
+    assert done.stderr == ""
+    first, adds = done.stdout.splitlines()
+    assert ast.literal_eval(adds) == {
+        "detector": ("test-beside",),
+        "metric": ("own_part", "own_score"),
+        "table": ("own_table",),
+        "score system": ("own",),
+    }
+    name, source = first.split()
+    assert name == "adds.py"
+    assert re.fullmatch("[0-9a-f]{64}", source)
+
+
+def test_a_file_is_recorded_with_the_source_of_its_classes(tmp_path: Path) -> None:
+    file = written(tmp_path / "says.py", SAYS.format(name="test-recorded", label="male"))
+    assert source_of(file, "test-recorded") == plugin_files()[-1].sha256
 
 
 def test_where_the_file_lies_and_what_it_is_called_does_not_count(tmp_path: Path) -> None:

@@ -136,6 +136,7 @@ def sweep(
     Example: `detector-bench sweep results/one --detector clip --out results/one`
     """
     results = opened(folder, image_set=image_set, n_clear=n_clear, plugin=plugin)
+    output.warn(*results.reader.manifest.plugins_left_out())
     found = results.sweep(detector, attribute=attribute, first=first, last=last, steps=steps)
     _show(found, out, ending=f"_{detector}", excerpt=True)
 

@@ -72,7 +72,7 @@ class Printout:
         errors.quiet = quiet
 
     def table(self, table: Table, *, rows: pd.DataFrame | None = None) -> None:
-        """Print a table.
+        """Print a table, in the form that was asked for.
 
         Args:
             table: what people read.
@@ -158,11 +158,12 @@ class Printout:
         if not (self._as_json or self._quiet):
             self._line(text)
 
-    def warn(self, text: str, *, style: str = "yellow") -> None:
+    def warn(self, *texts: str, style: str = "yellow") -> None:
         """Print on standard error what may be amiss; `--quiet` leaves it out."""
-        self.log(text)
-        self._notes.append(text)
-        errors.print(text, style=style, markup=False, highlight=False, soft_wrap=True)
+        for text in texts:
+            self.log(text)
+            self._notes.append(text)
+            errors.print(text, style=style, markup=False, highlight=False, soft_wrap=True)
 
     def log(self, text: str) -> None:
         """Append to the log, if there is one; a line each."""

@@ -26,7 +26,7 @@ _STORED = {"low": "ci_low", "high": "ci_high", "images": "n"}
 
 
 class ExportFormat(StrEnum):
-    """What `labels export` writes."""
+    """Which file `labels export` writes."""
 
     CSV = "csv"
     LABEL_STUDIO = "label-studio"

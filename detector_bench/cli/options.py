@@ -73,7 +73,7 @@ def complete_metrics(incomplete: str) -> list[str]:
 
 
 def complete_figures(incomplete: str) -> list[str]:
-    """All figures that there are."""
+    """Names of all figures that there are."""
     from detector_bench.figures.figure_files import known_figures
 
     return _beginning(known_figures(), incomplete)

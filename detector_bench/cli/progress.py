@@ -77,13 +77,13 @@ class ReportDisplay(_Display):
         self._console.print(what, style="dim", highlight=False, markup=False)
 
     def pictures(self, done: int, total: int) -> None:
-        """Move the bar."""
+        """Move the bar to the number of pictures that are done."""
         if self._live:
             self._move(done, total)
 
 
 class RunProgressDisplay(_Display):
-    """A `ProgressListener` for the terminal."""
+    """Shows in the terminal how far a run has come, as a `ProgressListener`."""
 
     def __init__(self, console: Console) -> None:
         super().__init__(
@@ -101,7 +101,7 @@ class RunProgressDisplay(_Display):
         self._last_line = self._began
 
     def update(self, progress: RunProgress) -> None:
-        """Show where the run stands."""
+        """Show how many images are judged, and what became of them."""
         todo = progress.total - progress.reused
         if progress.done == 0:
             self._began = time.monotonic()

@@ -49,7 +49,9 @@ def figures(
 
     load_plugins(plugin or [])
     folder_out = folder / "figures" if out is None else out
-    written = Results.open(folder).figures(
+    results = Results.open(folder)
+    output.warn(*results.reader.manifest.plugins_left_out())
+    written = results.figures(
         folder_out,
         attribute=attribute,
         only=only,
@@ -117,6 +119,7 @@ def report(
 
     load_plugins(plugin or [])
     results = Results.open(folder, image_set=image_set)
+    output.warn(*results.reader.manifest.plugins_left_out(), *results.reader.manifest.plugins_changed())
     settings = ReportSettings(
         pictures=cast("PictureMode", images),
         large_side=large,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -91,6 +92,8 @@ def evaluate(
             "--attribute, --only and --without would leave less in the folder than it has: say with --out where "
             "the smaller study goes"
         )
+    from detector_bench.results.manifest import Manifest
+
     load_plugins(plugin or [])
     study = _restricted(
         _load(study_file or folder / "study.yaml", image_set=image_set),
@@ -100,6 +103,8 @@ def evaluate(
         without=without,
         estimated_labels=estimated_labels,
     )
+    with suppress(ConfigError):  # of an older schema, or half a folder
+        output.warn(*Manifest.read(folder).plugins_left_out())
     result = study.evaluate(
         folder, folder if out is None else out, allow_incomplete=allow_incomplete, tables_with_intervals=intervals
     )

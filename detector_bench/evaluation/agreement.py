@@ -20,10 +20,9 @@ from detector_bench.evaluation.image_index import (
     human_label_codes,
 )
 from detector_bench.evaluation.image_verdicts import ImageVerdicts
-from detector_bench.metrics import Score
+from detector_bench.metrics import Score, pool
 from detector_bench.metrics.agreement import (
     cohen_kappa,
-    contingency,
     fleiss_kappa,
     krippendorff_alpha,
     label_counts,
@@ -59,6 +58,8 @@ DEFAULT_MIN_SHARED = 10
 class _Scope(NamedTuple):
     t2i_model: str
     category: str
+    place: tuple[int, int]
+    """Among the sums of `Scopes`."""
     images: NDArray[np.bool_]
 
 
@@ -66,12 +67,14 @@ class _Pair(NamedTuple):
     raters: str
     first: str
     second: str
-    first_labels: NDArray[np.integer]
-    second_labels: IntArray
+    contingency: IntArray
+    """Images by the labels of both, behind these the images that one of them has not labelled, `[1 + T2I models,
+    1 + categories, label + 1, label + 1]`."""
 
-    def contingency(self, images: NDArray[np.bool_], *, labels: int) -> IntArray:
-        """Some of the images by the labels of both."""
-        return contingency(self.first_labels[images], self.second_labels[images], labels=labels)
+    @property
+    def shared(self) -> int:
+        """How many images both have labelled."""
+        return int(self.contingency[0, 0, :-1, :-1].sum())
 
 
 def agreement(
@@ -107,17 +110,16 @@ def agreement(
     humans = dict(annotators)
     if len(annotators) > 1:
         humans[GROUND_TRUTH] = human_label_codes(image_set, index, kind)
-    pairs = [
-        _Pair(TWO_ANNOTATORS, *names, *(annotators[name] for name in names))
-        for names in combinations(annotators, 2)
-    ]
-    pairs += [
-        _Pair(DETECTOR_AND_HUMAN, detector, human, detectors[detector], humans[human])
-        for detector in detectors
-        for human in humans
-    ]
     labels = len(kind.labels)
-    shared = [pair for pair in pairs if pair.contingency(index.counted, labels=labels).sum() >= min_shared]
+
+    def compared(raters: str, first: str, second: str) -> _Pair:
+        one = annotators[first] if raters == TWO_ANNOTATORS else detectors[first]
+        counts = index.count((one, labels), (humans[second], labels))
+        return _Pair(raters, first, second, pool(counts, scopes=index.scopes))
+
+    pairs = [compared(TWO_ANNOTATORS, *names) for names in combinations(annotators, 2)]
+    pairs += [compared(DETECTOR_AND_HUMAN, detector, human) for detector in detectors for human in humans]
+    shared = [pair for pair in pairs if pair.shared >= min_shared]
     rows: list[dict[str, object]] = []
     for scope in _scopes(index):
         place = {"attribute": attribute, "t2i_model": scope.t2i_model, "category": scope.category}
@@ -144,13 +146,13 @@ def _detectors(
 def _scopes(index: ImageIndex) -> Iterator[_Scope]:
     model, prompt = index.places
     category = index.scopes.category_of_prompt[prompt]
-    yield _Scope(ALL, ALL, index.counted)
+    yield _Scope(ALL, ALL, (0, 0), index.counted)
     for position, name in enumerate(index.t2i_models):
-        yield _Scope(name, ALL, model == position)
+        yield _Scope(name, ALL, (1 + position, 0), model == position)
     for position, name in enumerate(index.scopes.categories):
         of_category = index.counted & (category == position)
         if of_category.any():
-            yield _Scope(ALL, name, of_category)
+            yield _Scope(ALL, name, (0, 1 + position), of_category)
 
 
 def _group_rows(counts: IntArray, attribute: Attribute) -> Iterator[dict[str, object]]:
@@ -166,8 +168,9 @@ def _group_rows(counts: IntArray, attribute: Attribute) -> Iterator[dict[str, ob
 
 
 def _pair_rows(pair: _Pair, scope: _Scope, attribute: Attribute) -> Iterator[dict[str, object]]:
-    images = pair.contingency(scope.images, labels=len(attribute.labels))
-    left_out = np.asarray(scope.images.sum() - images.sum())
+    with_missing = pair.contingency[scope.place]
+    images = with_missing[:-1, :-1]
+    left_out = np.asarray(with_missing.sum() - images.sum())
     for label, position in _labels(attribute):
         told_apart = images if position is None else one_against_rest(images, label=position, axes=(-1, -2))
         kappa = cohen_kappa(told_apart)._replace(n_left_out=left_out)

@@ -15,8 +15,8 @@ from detector_bench.evaluation.counting import Counts
 from detector_bench.evaluation.intervals import Intervals, IntervalScores
 from detector_bench.evaluation.scores import detector_scope_scores
 from detector_bench.metrics import NClear, metric_info
-from detector_bench.metrics.bootstrap import resample, sampling_distribution, spread_factors
-from detector_bench.metrics.cause_doubt import resample_causes
+from detector_bench.metrics.bootstrap import Resampled, resample, sampling_distribution, spread_factors
+from detector_bench.metrics.cause_doubt import ResampledCauses, resample_causes
 from detector_bench.metrics.causes import (
     PARTS,
     SIGNED_PARTS,
@@ -47,29 +47,40 @@ PartIntervals = dict[str, Interval]
 """By part, arrays `[1 + T2I models, 1 + categories, detector]`."""
 
 
-def part_intervals(
-    counts: Counts, named: Codes, scores: ReplacedScores, *, settings: Intervals, n_clear: NClear
-) -> dict[BiasError, PartIntervals]:
-    """The intervals of every part of every kind of bias error; empty where the study has none.
+def draw_causes(counts: Counts, named: Codes, *, settings: Intervals, n_clear: NClear) -> ResampledCauses | None:
+    """The resamples behind the intervals of this module; None where the study has none.
 
     Args:
         counts: the verdicts on one attribute.
         named: the class that is stored with a filtered image, `[detector, image]`, images as in `counts.joint`;
             -1: none.
-        scores: of the four detectors, `[replacement, 1 + T2I models, 1 + categories, detector]`.
         settings: of the study.
         n_clear: denominator of detectors' prompt bias scores.
     """
     joint = counts.joint
     resamples = settings.resamples_for(joint.images)
     if not resamples or not joint.images or not joint.detectors:
-        return {}
-    drawn = resample_causes(
+        return None
+    return resample_causes(
         joint, named, resamples=resamples, unit=settings.unit, seed=settings.seed, n_clear=n_clear
     )
-    spread = spread_factors(joint, unit=settings.unit)[..., np.newaxis]
+
+
+def part_intervals(
+    counts: Counts, drawn: ReplacedScores, scores: ReplacedScores, *, settings: Intervals, n_clear: NClear
+) -> dict[BiasError, PartIntervals]:
+    """The intervals of every part of every kind of bias error.
+
+    Args:
+        counts: the verdicts on one attribute.
+        drawn: the scores in resamples; see `draw_causes`.
+        scores: of the four detectors, `[replacement, 1 + T2I models, 1 + categories, detector]`.
+        settings: of the study.
+        n_clear: denominator of detectors' prompt bias scores.
+    """
+    spread = spread_factors(counts.joint, unit=settings.unit)[..., np.newaxis]
     scattered = _scattered(drawn, scores, spread=spread, settings=settings)
-    of_metrics = _of_metrics(counts, settings=settings, n_clear=n_clear)
+    of_metrics = _of_metrics(counts, drawn, settings=settings, n_clear=n_clear)
     limits = _Limits.of(counts, settings)
     found: dict[BiasError, PartIntervals] = {}
     for error, values in scores.errors.items():
@@ -86,10 +97,17 @@ def part_intervals(
     return found
 
 
-def _of_metrics(counts: Counts, *, settings: Intervals, n_clear: NClear) -> dict[str, Interval]:
-    """The intervals of the metric table, by metric, `[1 + T2I models, 1 + categories, detector]`."""
+def _of_metrics(
+    counts: Counts, drawn: ReplacedScores, *, settings: Intervals, n_clear: NClear
+) -> dict[str, Interval]:
+    """The intervals of the metric table, by metric, `[1 + T2I models, 1 + categories, detector]`; of metrics that
+    causes do not ask for none."""
+    as_it_is = {name: values[0] for name, values in _as_metrics(drawn).items()}
     table = detector_scope_scores(counts, n_clear=n_clear)
-    table = IntervalScores.of_counts(counts, settings, n_clear=n_clear).of_detectors(table)
+    of_table = IntervalScores.of_counts(
+        counts, settings, n_clear=n_clear, drawn=Resampled(as_it_is, {}, {}, np.empty(0, np.intp))
+    )
+    table = of_table.of_detectors(table)
     return {
         name: Interval(*(np.moveaxis(limit[..., place], 0, -1) for limit in (table.ci_low, table.ci_high)))
         for place, name in enumerate(table.metrics)
@@ -171,23 +189,35 @@ def _finished(interval: Interval, value: FloatArray, error: BiasError, part: str
     return Interval(*(np.where(np.isnan(value), np.nan, np.clip(limit, lowest, highest)) for limit in interval))
 
 
-def gap_interval(counts: Counts, value: FloatArray, accuracies: FloatArray, *, settings: Intervals) -> Interval:
+def draw_accuracies(counts: Counts, *, settings: Intervals) -> FloatArray | None:
+    """The accuracies of `ResampledCauses` where no causes are asked for; None where the study has no resamples."""
+    joint = counts.joint
+    resamples = settings.resamples_for(joint.images)
+    if not resamples or not joint.images or not joint.detectors:
+        return None
+    drawn = resample(joint, resamples=resamples, unit=settings.unit, seed=settings.seed).detectors
+    return np.stack([drawn[f"accuracy_{index}"] for index in range(joint.classes)])
+
+
+def gap_interval(
+    counts: Counts, drawn: FloatArray | None, value: FloatArray, accuracies: FloatArray, *, settings: Intervals
+) -> Interval:
     """The interval of the accuracy gap.
 
     Args:
         counts: the verdicts on one attribute.
+        drawn: the accuracies in resamples, see `ResampledCauses`; None: there is no interval.
         value: the gap, `[1 + T2I models, 1 + categories, detector]`.
         accuracies: of every class, `[..., detector, K]`.
         settings: of the study.
     """
-    joint = counts.joint
-    resamples = settings.resamples_for(joint.images)
-    if not resamples or not joint.images or not joint.detectors:
+    if drawn is None:
         return Interval(np.full_like(value, np.nan), np.full_like(value, np.nan))
-    drawn = resample(joint, resamples=resamples, unit=settings.unit, seed=settings.seed).detectors
-    values = {f"accuracy_{index}": accuracies[..., index] for index in range(joint.classes)}
-    spread = spread_factors(joint, unit=settings.unit)[..., np.newaxis]
-    scatter = sampling_distribution(drawn, values, spread=spread, unit=settings.unit)
+    values = {f"accuracy_{index}": accuracies[..., index] for index in range(len(drawn))}
+    spread = spread_factors(counts.joint, unit=settings.unit)[..., np.newaxis]
+    scatter = sampling_distribution(
+        dict(zip(values, drawn, strict=True)), values, spread=spread, unit=settings.unit
+    )
     gaps = accuracy_gap_of(np.stack([scatter[name] for name in values], axis=-1))
     low, high = _Limits.of(counts, settings).around(gaps, value)
     return Interval(*(np.where(np.isnan(value), np.nan, np.clip(limit, -1, 1)) for limit in (low, high)))

@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from detector_bench.evaluation.cause_intervals import gap_interval, part_intervals
+from detector_bench.evaluation.cause_intervals import (
+    PartIntervals,
+    draw_accuracies,
+    draw_causes,
+    gap_interval,
+    part_intervals,
+)
 from detector_bench.evaluation.counting import Counts, count_verdicts
 from detector_bench.evaluation.image_index import NULL, IntArray, LabelledImages, first_words
 from detector_bench.evaluation.image_verdicts import ImageVerdicts
 from detector_bench.evaluation.intervals import Intervals
 from detector_bench.metrics import NClear, count_images, images_without_verdict, pool
-from detector_bench.metrics.cause_doubt import beyond_chance
+from detector_bench.metrics.cause_doubt import ResampledCauses, beyond_chance
 from detector_bench.metrics.causes import (
     PARTS,
+    BiasError,
     ErrorParts,
     ReplacedScores,
     accuracy_gap,
@@ -26,6 +33,7 @@ from detector_bench.metrics.causes import (
     replaced_scores,
 )
 from detector_bench.metrics.classification import accuracy_per_class
+from detector_bench.metrics.counts import FloatArray
 from detector_bench.metrics.joint_verdicts import Codes
 from detector_bench.vocabulary import ALL, Status
 
@@ -106,11 +114,21 @@ def causes(
     found = ImageVerdicts.read(image_set, predictions, attribute=attribute, allow_incomplete=allow_incomplete)
     counts = Counts.of(found)
     named, filtered = _filtered_classes(found)
+    drawn = draw_causes(counts, named, settings=intervals, n_clear=n_clear)
+    return _causes(counts, filtered, drawn, n_clear=n_clear, intervals=intervals)
+
+
+def _causes(
+    counts: Counts, filtered: IntArray, drawn: ResampledCauses | None, *, n_clear: NClear, intervals: Intervals
+) -> pd.DataFrame:
     scores = replaced_scores(counts.verdicts, n_clear=n_clear, filtered_classes=filtered, scopes=counts.scopes)
     behind = prompts_behind(counts.verdicts, n_clear=n_clear, scopes=counts.scopes)
     pooled = pool(counts.verdicts, scopes=counts.scopes)
     images = {"images": count_images(pooled), "images_without_verdict": images_without_verdict(pooled)}
-    limits = part_intervals(counts, named, _detectors_last(scores), settings=intervals, n_clear=n_clear)
+    limits: Mapping[BiasError, PartIntervals] = {}
+    if drawn is not None:
+        as_drawn = _detectors_last(scores)
+        limits = part_intervals(counts, drawn.scores, as_drawn, settings=intervals, n_clear=n_clear)
     tested = beyond_chance(
         counts.verdicts, n_clear=n_clear, filtered_classes=filtered, scopes=counts.scopes, level=intervals.level
     )
@@ -147,10 +165,14 @@ def accuracy_gaps(
         Columns as in `GAP_COLUMNS`.
     """
     counts = count_verdicts(image_set, predictions, attribute=attribute, allow_incomplete=allow_incomplete)
+    return _accuracy_gaps(counts, draw_accuracies(counts, settings=intervals), intervals=intervals)
+
+
+def _accuracy_gaps(counts: Counts, drawn: FloatArray | None, *, intervals: Intervals) -> pd.DataFrame:
     pooled = pool(counts.verdicts, scopes=counts.scopes)
     gap, accuracies = accuracy_gap(pooled), accuracy_per_class(pooled).value
     interval = gap_interval(
-        counts, np.moveaxis(gap.value, 0, -1), np.moveaxis(accuracies, 0, -2), settings=intervals
+        counts, drawn, np.moveaxis(gap.value, 0, -1), np.moveaxis(accuracies, 0, -2), settings=intervals
     )
     scopes = _FilledScopes(counts)
     blocks = []
@@ -177,6 +199,11 @@ def filter_outcomes(
         Columns as in `OUTCOME_COLUMNS`; only combinations that occur.
     """
     found = ImageVerdicts.read(image_set, predictions, attribute=attribute, allow_incomplete=allow_incomplete)
+    return _filter_outcomes(image_set, found)
+
+
+def _filter_outcomes(image_set: LabelledImages, found: ImageVerdicts) -> pd.DataFrame:
+    attribute = found.attribute.name
     index, labelled = found.index, found.labelled
     t2i_model, prompt = (place[labelled] for place in index.places)
     truth = image_set.truth(attribute)
@@ -198,6 +225,40 @@ def filter_outcomes(
         counted = pd.DataFrame(rows).value_counts(sort=False).rename("images").reset_index()
         blocks.append(counted.assign(detector=detector, attribute=attribute))
     return _joined(blocks, OUTCOME_COLUMNS)
+
+
+class CauseTables(NamedTuple):
+    """What `causes`, `accuracy_gaps` and `filter_outcomes` give."""
+
+    causes: pd.DataFrame
+    accuracy_gaps: pd.DataFrame
+    filter_outcomes: pd.DataFrame
+
+
+def cause_tables(
+    image_set: LabelledImages,
+    predictions: Mapping[str, pa.Table],
+    *,
+    attribute: str = "gender",
+    n_clear: NClear = "detector",
+    allow_incomplete: bool = False,
+    intervals: Intervals = DEFAULT_INTERVALS,
+) -> CauseTables:
+    """All three tables, the verdicts read and the resamples drawn once; arguments and errors as of `causes`."""
+    found = ImageVerdicts.read(image_set, predictions, attribute=attribute, allow_incomplete=allow_incomplete)
+    counts = Counts.of(found)
+    named, filtered = _filtered_classes(found)
+    drawn = draw_causes(counts, named, settings=intervals, n_clear=n_clear)
+    # Where the human's clear images are the denominator, missing verdicts are drawn, too, before the rest.
+    if drawn is not None and n_clear == "detector":
+        accuracies: FloatArray | None = drawn.accuracies
+    else:
+        accuracies = draw_accuracies(counts, settings=intervals)
+    return CauseTables(
+        _causes(counts, filtered, drawn, n_clear=n_clear, intervals=intervals),
+        _accuracy_gaps(counts, accuracies, intervals=intervals),
+        _filter_outcomes(image_set, found),
+    )
 
 
 def _filtered_classes(found: ImageVerdicts) -> tuple[Codes, IntArray]:

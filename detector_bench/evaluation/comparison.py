@@ -44,12 +44,12 @@ class Contest(NamedTuple):
 
 
 class PairedTest(NamedTuple):
-    """One comparison of two detectors."""
+    """One comparison of two detectors by one metric, tested with all others of its family."""
 
     metric: str
-    """One of the family's metrics."""
+    """Name of the metric that the two are compared by."""
     first: float
-    """The first detector's value."""
+    """The first detector's value of the metric."""
     second: float
     difference: float
     """First minus second, of the deviation the sizes; NaN where one of them has no value."""
@@ -67,7 +67,7 @@ class PairedImages(NamedTuple):
     """Images that two detectors judge differently, and McNemar's exact test of them alone."""
 
     share: str
-    """`FILTERING_RIGHT` or `CLASSIFICATION_RIGHT`."""
+    """What is judged rightly: `FILTERING_RIGHT` or `CLASSIFICATION_RIGHT`."""
     first: float
     """The first detector's share; NaN without an image."""
     second: float
@@ -86,7 +86,7 @@ class ComparisonFamily:
     metrics: tuple[str, ...]
     level: float
     values: tuple[Mapping[str, FloatArray], ...]
-    """By contest and metric: `[detector]`."""
+    """By contest and metric, the detectors' values, `[detector]`."""
     tests: tuple[SimultaneousTests, ...]
     """By contest; tests by metric, then by pair of detectors."""
 

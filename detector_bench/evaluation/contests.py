@@ -73,7 +73,7 @@ class DetectorContest:
         attribute: str,
         pair: tuple[str, str] | None = None,
     ) -> Self:
-        """Gather the detectors.
+        """Gather the detectors that judged the same images.
 
         Args:
             image_set: images, prompts and human labels.
@@ -108,7 +108,7 @@ class DetectorContest:
         )
 
     def test_rows(self, family: ComparisonFamily) -> Iterator[dict[str, Any]]:
-        """Every comparison, as `COMPARISON_COLUMNS`."""
+        """Every comparison as a row of `COMPARISON_COLUMNS`."""
         about = {"images": self.contest.joint.images, "tests": family.size}
         for metric in family.metrics:
             for first, second in combinations(range(len(self.contest.detectors)), 2):

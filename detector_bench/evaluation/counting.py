@@ -38,7 +38,7 @@ class Counts:
     verdicts: IntArray
     """`[detector, t2i_model, prompt, truth, verdict]`; axes as in `detector_bench.metrics`."""
     human: IntArray
-    """Labelled images, `[t2i_model, prompt, truth]`."""
+    """How many labelled images there are, `[t2i_model, prompt, truth]`."""
     unlabelled: IntArray
     """Images without a human label for the attribute, `[t2i_model, prompt]`."""
     not_run: IntArray

@@ -121,7 +121,7 @@ class ImageIndex:
 
     @classmethod
     def of(cls, image_set: LabelledImages) -> ImageIndex:
-        """Index an image set.
+        """Number the T2I models, prompts and images of an image set.
 
         Raises:
             DataError: an image belongs to no prompt; or to no T2I model, though it has a prompt.

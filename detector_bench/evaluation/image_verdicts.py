@@ -49,7 +49,7 @@ class ImageVerdicts:
     verdicts: Codes
     """`[detector, image]`: a class, K for filtered, K + 1 for an error, `NULL` where it was never run."""
     tables: tuple[pa.Table, ...]
-    """Each detector's predictions."""
+    """Each detector's predictions, in the order of `detectors`."""
 
     @classmethod
     def read(
@@ -66,8 +66,8 @@ class ImageVerdicts:
 
         Args:
             image_set: images, prompts and human labels.
-            predictions: by detector, rows as in `schema.PREDICTIONS`; only image_id, attribute, status and label
-                are read here. Detectors without a row for the attribute are not in the result.
+            predictions: by detector, rows as in `vocabulary.columns.PREDICTIONS`; only image_id, attribute, status
+                and label are read here. Detectors without a row for the attribute are not in the result.
             attribute: which one.
             index: of the image set, where it serves several attributes.
             allow_incomplete: leave labelled images without a prediction as they are, instead of raising.

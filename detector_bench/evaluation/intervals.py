@@ -119,19 +119,22 @@ class IntervalScores:
     counts: Counts
     settings: Intervals
     resampled: Resampled | None
-    """None: there are no intervals."""
+    """All metrics in every resample; None: there are no intervals."""
     without_one: Resampled | None
     """The metrics without each prompt, for BCa intervals over prompts."""
     n_clear: NClear
 
     @classmethod
-    def of_counts(cls, counts: Counts, settings: Intervals, *, n_clear: NClear) -> IntervalScores:
-        """Draw the resamples."""
+    def of_counts(
+        cls, counts: Counts, settings: Intervals, *, n_clear: NClear, drawn: Resampled | None = None
+    ) -> IntervalScores:
+        """Draw the resamples that the settings ask for; `drawn`: some metrics have been drawn, others get no
+        interval."""
         joint = counts.joint
         resamples = settings.resamples_for(joint.images)
         if resamples == 0 or joint.images == 0:
             return cls(counts, settings, None, None, n_clear)
-        resampled = resample(
+        resampled = drawn or resample(
             joint,
             resamples=resamples,
             unit=settings.unit,

@@ -19,6 +19,7 @@ from detector_bench.evaluation.image_index import (
     ImageIndex,
     IntArray,
     annotators_labels,
+    words_in_order,
 )
 from detector_bench.evaluation.intervals import Intervals
 from detector_bench.evaluation.metric_table import evaluate
@@ -74,7 +75,7 @@ def label_doubt(
 
     Args:
         image_set: images, prompts and every annotator's labels.
-        predictions: by detector, rows as in `schema.PREDICTIONS`.
+        predictions: by detector, rows as in `vocabulary.columns.PREDICTIONS`.
         attributes: which ones; None for all that have human labels.
         n_clear, allow_incomplete: as in `evaluate`.
         intervals: how ci_low and ci_high are found; None leaves them NaN.
@@ -82,9 +83,10 @@ def label_doubt(
         min_share: annotators who labelled a smaller share of the images that anybody labelled have no rows.
 
     Returns:
-        Columns `schema.LABEL_DOUBT_COLUMNS`: for every other truth the rows of the metric table that cover all
-        categories and prompts, everything and each T2I model; of the metrics `HEADLINE_METRICS`, and `images`,
-        `images_error` and `images_not_run`. By attribute, then annotator (by name), then as in the metric table.
+        Columns `vocabulary.columns.LABEL_DOUBT_COLUMNS`: for every other truth the rows of the metric table that
+        cover all categories and prompts, everything and each T2I model; of the metrics `HEADLINE_METRICS`, and
+        `images`, `images_error` and `images_not_run`. By attribute, then annotator (by name), then as in the
+        metric table.
 
     Raises:
         ConfigError, DataError, IncompletePredictionsError: as in `evaluate`; ConfigError also where labels are to
@@ -93,6 +95,8 @@ def label_doubt(
     chosen = list(image_set.attributes if attributes is None else attributes)
     if estimate == DAWID_SKENE:
         check_identified(image_set, chosen)
+    if len(words_in_order(image_set.labels["annotator"])) < FEWEST_ANNOTATORS:
+        return pd.DataFrame(columns=list(LABEL_DOUBT_COLUMNS))
     index = ImageIndex.of(image_set)
     drawn = intervals.model_copy(update={"prompts": False}) if intervals is not None else None
     tables = []

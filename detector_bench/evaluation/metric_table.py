@@ -44,9 +44,9 @@ class Evaluation(NamedTuple):
     """What comes of comparing detectors with the human labels."""
 
     metrics: pd.DataFrame
-    """Columns as in `schema.METRIC_COLUMNS`."""
+    """The metric table, columns as in `vocabulary.columns.METRIC_COLUMNS`."""
     confusion: pd.DataFrame
-    """Columns as in `schema.CONFUSION_COLUMNS`."""
+    """Images by label and verdict, columns as in `vocabulary.columns.CONFUSION_COLUMNS`."""
 
 
 class Cells(NamedTuple):
@@ -103,8 +103,8 @@ def evaluate_with_confusion(
 
     Args:
         image_set: images, prompts and human labels.
-        predictions: by detector, rows as in `schema.PREDICTIONS`; the column `value` is needed for measured values
-            only.
+        predictions: by detector, rows as in `vocabulary.columns.PREDICTIONS`; the column `value` is needed for
+            measured values only.
         attributes: which ones; None for all that have human labels.
         n_clear: whose count of clear images is the denominator of a detector's prompt bias score.
         allow_incomplete: leave images without a prediction out of a detector's numbers, instead of raising; they
@@ -177,8 +177,8 @@ def confusion_table(counts: Counts) -> pd.DataFrame:
         counts: of the attribute. Images without a human label are not in it.
 
     Returns:
-        Columns as in `schema.CONFUSION_COLUMNS`, words as categoricals. Rows come by detector, T2I model and
-        category ("all" first), human label and verdict; human labels without an image have none.
+        Columns as in `vocabulary.columns.CONFUSION_COLUMNS`, words as categoricals. Rows come by detector, T2I
+        model and category ("all" first), human label and verdict; human labels without an image have none.
     """
     pooled = pool(counts.verdicts, scopes=counts.scopes)
     detector, t2i_model, category, label = np.nonzero(pooled.sum(axis=-1))
@@ -260,8 +260,8 @@ class _Rows:
             self._blocks[name].append(getattr(scores, name).ravel())
 
     def table(self) -> pd.DataFrame:
-        """The rows added so far, as a metric table."""
-        joined = {name: np.concatenate(blocks) for name, blocks in self._blocks.items()}
+        """The rows added so far, as a metric table; they are let go, as there can be millions."""
+        joined = {name: np.concatenate(self._blocks.pop(name)) for name in list(self._blocks)}
         words = {
             name: pd.Categorical.from_codes(
                 joined[name].astype(np.int32, copy=False), pd.Index(self._words[name], dtype="str")

@@ -43,11 +43,11 @@ class MoreLabels(NamedTuple):
     """Images to label beyond those at hand."""
 
     by_prompt: NDArray[np.int64]
-    """`[prompt]`."""
+    """How many more images of each prompt, `[prompt]`."""
 
     @property
     def images(self) -> int:
-        """All of them."""
+        """How many more images of all prompts together."""
         return int(self.by_prompt.sum())
 
 

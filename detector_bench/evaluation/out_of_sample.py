@@ -36,7 +36,7 @@ REPEATS = 20
 seed."""
 
 RESAMPLES = 200
-"""Enough for a standard deviation."""
+"""How many resamples of the prompts are drawn; enough for a standard deviation."""
 
 FEWEST_PROMPTS = 4
 """Two to choose on and two to judge on."""

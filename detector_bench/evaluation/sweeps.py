@@ -50,9 +50,9 @@ class Sweep:
     attribute: Attribute
     t2i_models: tuple[str, ...]
     thresholds: NDArray[np.float64]
-    """In ascending order."""
+    """The thresholds that were tried, in ascending order."""
     counts: IntArray
-    """`[threshold, t2i_model, prompt, truth, verdict]`."""
+    """Images at each threshold, `[threshold, t2i_model, prompt, truth, verdict]`."""
     category_of_prompt: NDArray[np.intp]
     known_above: float
     """Thresholds up to this one leave out images that a run would keep; -inf: all thresholds are known."""

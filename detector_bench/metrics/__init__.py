@@ -29,7 +29,6 @@ from detector_bench.metrics.catalogue import (
     OURS,
     MetricInfo,
     NClear,
-    metric,
     metric_info,
     register_metrics,
     with_deviations,
@@ -54,6 +53,7 @@ from detector_bench.metrics.counts import (
     human_class_counts,
     images_without_verdict,
 )
+from detector_bench.metrics.declaration import metric
 from detector_bench.metrics.estimands import (
     concentration_corrected,
     concentration_if_fair,

@@ -13,7 +13,7 @@ from typing import get_args
 
 import numpy as np
 
-from detector_bench.metrics.catalogue import NClear, metric
+from detector_bench.metrics.catalogue import NClear
 from detector_bench.metrics.counts import (
     CountArray,
     FloatArray,
@@ -24,6 +24,7 @@ from detector_bench.metrics.counts import (
     human_class_counts,
     images_without_verdict,
 )
+from detector_bench.metrics.declaration import metric
 from detector_bench.metrics.scopes import Scopes, mean_over_prompts, one_prompt_each
 
 SIGNED_CLASSES = 2

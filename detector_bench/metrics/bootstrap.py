@@ -68,7 +68,7 @@ _DEVIATION = "model_bias_score_deviation"
 
 
 class Resampled(NamedTuple):
-    """Every metric in every resample."""
+    """The values of every metric in every resample."""
 
     detectors: Mapping[str, FloatArray]
     """By metric: `[1 + T2I models, 1 + categories, detector, resample]`; position 0 of the scopes is "all"."""
@@ -77,7 +77,7 @@ class Resampled(NamedTuple):
     prompts: Mapping[str, FloatArray]
     """By metric of single prompts: `[pair, 1 + detector, resample]`, the human first; empty unless asked for."""
     pairs: NDArray[np.intp]
-    """Position of each pair in the flattened table `[t2i_model, prompt]`."""
+    """Position of each pair in the flattened table `[t2i_model, prompt]`: those on the axis `pair`."""
 
 
 def resample(
@@ -137,7 +137,7 @@ def leave_one_prompt_out(joint: JointVerdicts, *, n_clear: NClear = "detector") 
 def sampling_distribution(
     resampled: Mapping[str, FloatArray], values: Mapping[str, FloatArray], *, spread: FloatArray, unit: Unit
 ) -> dict[str, FloatArray]:
-    """Centre and stretch resamples.
+    """Centre resamples on the value, and stretch them to the scatter from study to study.
 
     Args:
         resampled: by metric, `[..., resample]`.
@@ -183,9 +183,9 @@ class Scatter:
     resampled: Mapping[str, FloatArray]
     """By metric, `[..., resample]`, as drawn."""
     values: Mapping[str, FloatArray]
-    """By metric, `[...]`."""
+    """By metric, its value in the images at hand, `[...]`."""
     spread: FloatArray
-    """See `spread_factors`; broadcasts against `[...]`."""
+    """What resamples are stretched by, see `spread_factors`; broadcasts against `[...]`."""
     unit: Unit
     level: float
     enough_for_percentiles: NDArray[np.bool_]

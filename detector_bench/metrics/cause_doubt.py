@@ -13,7 +13,7 @@ about whether one favours a class. Squared distances less the variance of the di
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +29,7 @@ from detector_bench.metrics.causes import (
     guessed_classes,
     replaced_counts,
 )
+from detector_bench.metrics.classification import accuracy_per_class
 from detector_bench.metrics.counts import (
     CountArray,
     FloatArray,
@@ -48,10 +49,22 @@ from detector_bench.metrics.resampling import (
 )
 from detector_bench.metrics.scopes import Scopes
 
+_Floats = NDArray[np.float32]
+
 _NONE = -1
 
 _HUMAN_FILTER = 1
 """Its place among the replacements."""
+
+
+class ResampledCauses(NamedTuple):
+    """What causes are made of, in every resample."""
+
+    scores: ReplacedScores
+    """Arrays `[replacement, 1 + T2I models, 1 + categories, detector, resample]`; the human's scores without the
+    first axis, and with one entry on the axis `detector`."""
+    accuracies: FloatArray
+    """Of the detector as it is, `[K, 1 + T2I models, 1 + categories, detector, resample]`."""
 
 
 def resample_causes(
@@ -64,7 +77,7 @@ def resample_causes(
     n_clear: NClear = "detector",
     one_by_one: int = LARGEST_DRAWN_ONE_BY_ONE,
     borrow: bool = True,
-) -> ReplacedScores:
+) -> ResampledCauses:
     """Draw the resamples of `bootstrap.resample`, and compute the bias scores of `causes.replaced_scores` in each.
 
     Args:
@@ -76,23 +89,19 @@ def resample_causes(
         n_clear: denominator of detectors' prompt bias scores.
         one_by_one: prompts of a T2I model with more images get normally distributed counts.
         borrow: False: the plain bootstrap, from each prompt's own images alone.
-
-    Returns:
-        Arrays `[replacement, 1 + T2I models, 1 + categories, detector, resample]`; the human's scores without the
-        first axis, and with one entry on the axis `detector`.
     """
     replacing = _Replacing.of(joint, named, n_clear=n_clear, one_by_one=one_by_one, borrow=borrow)
     unchanged = replacing.resampler.unchanged() if unit == "prompt" else None
 
-    def block(number: int) -> tuple[dict[str, FloatArray]]:
+    def block(number: int) -> tuple[dict[str, FloatArray], dict[str, FloatArray]]:
         if unchanged is None:
-            scores = replacing.scores(replacing.resampler.block(number, seed=seed))
+            sums, weights = replacing.resampler.block(number, seed=seed), None
         else:
-            scores = replacing.scores(unchanged, prompt_weights(joint, number, seed=seed))
-        return (scores._asdict(),)
+            sums, weights = unchanged, prompt_weights(joint, number, seed=seed)
+        return replacing.scores(sums, weights)._asdict(), {"of_class": replacing.accuracies(sums, weights)}
 
-    (found,) = over_blocks(block, resamples=resamples)
-    return ReplacedScores(**found)
+    scores, accuracies = over_blocks(block, resamples=resamples)
+    return ResampledCauses(ReplacedScores(**scores), accuracies["of_class"])
 
 
 def beyond_chance(
@@ -165,10 +174,10 @@ def _scatter_of_guesses(
 
 
 class _Cells(NamedTuple):
-    """What replacing needs to know of a detector's images, `[pair, detector, ..., resample]`."""
+    """What replacing needs to know of the detectors' images, `[pair, ..., detector, resample]`."""
 
     kept: CountArray
-    """Human-clear images that it kept, by true and named class, `[..., K, K, resample]`."""
+    """Human-clear images that it kept, by true and named class, `[..., K, K, ...]`."""
     named: CountArray
     """Human-clear images that it filtered, though a class is stored, likewise."""
     unnamed: CountArray
@@ -205,82 +214,116 @@ class _Replacing:
         return cls(joint, resampler, used[first:], n_clear)
 
     def scores(self, sums: Sums, weights: NDArray[np.float32] | None = None) -> ReplacedScores:
-        """The scores; `weights` say how often each prompt is drawn, `[prompt, resample]`."""
+        """The scores; `weights` say how often each prompt is drawn, `[prompt, resample]`.
+
+        One T2I model and category after the other: arrays of all pairs would take much memory, and more time.
+        """
         of_pair = None if weights is None else weights[self.resampler.pairs % self.joint.prompts]
-        class_counts = self._class_counts(sums, of_pair)
-        detectors = self.joint.detectors
-        verdicts = None if sums.verdicts is None else np.concatenate([sums.verdicts] * REPLACEMENTS, axis=1)
-        terms = BiasTerms(class_counts, verdicts, drawn=self.resampler.drawn, n_clear=self.n_clear)
-        difference = terms.prompt_bias_score_difference()
-        has_score = np.concatenate([difference.n[:, :detectors]] * REPLACEMENTS, axis=1)
-        difference = Terms(difference.total * has_score, difference.n * has_score)
-        scores = self._means(terms.model_bias_score(), of_pair)
+        shares = self._guessed_shares(sums, of_pair)
+        added = []
+        for block, pairs in zip(*_runs(self.resampler.blocks), strict=True):
+            of_model = None if shares is None else shares[block // len(self.joint.scopes.categories)]
+            terms = self._terms(sums, pairs, of_model)
+            if of_pair is not None:
+                of_judges = of_pair[pairs, np.newaxis].astype(np.float64)
+                terms = [part * of_judges for part in terms]
+            added.append([np.add.reduceat(part, [0], axis=0) for part in terms])
+        scopes = ScopeSums(self.joint, self.resampler.blocks)
+        totals = [scopes.of_filled_blocks(np.concatenate(part)) for part in zip(*added, strict=True)]
+        scores = Terms(*totals[:2]).mean
         return ReplacedScores(
             self._by_replacement(scores[:, :, 1:]),
             scores[:, :, :1],
-            self._by_replacement(self._means(difference, of_pair)),
+            self._by_replacement(Terms(*totals[2:]).mean),
         )
 
-    def _means(self, terms: Terms, weights: NDArray[np.float32] | None) -> FloatArray:
-        """Means over the pairs of each scope, `[1 + T2I models, 1 + categories, judge, resample]`."""
+    def accuracies(self, sums: Sums, weights: NDArray[np.float32] | None = None) -> FloatArray:
+        """Of every class; arguments as of `scores`."""
         scopes = ScopeSums(self.joint, self.resampler.blocks)
-        if weights is not None:
-            of_judges = weights[:, np.newaxis].astype(np.float64)
-            terms = Terms(*(part * of_judges for part in terms))
-        return Terms(*(scopes.of_pairs(part) for part in terms)).mean
+        if weights is None:
+            pooled = scopes.of_blocks(sums.pooled)
+        else:
+            of_pair = weights[self.resampler.pairs % self.joint.prompts]
+            pooled = scopes.of_weighted_pairs(sums.pooled[..., 0], of_pair)
+        return np.moveaxis(accuracy_per_class(self.resampler.kinds.counts(pooled)).value, -1, 0)
+
+    def _terms(self, sums: Sums, pairs: slice, shares: _Floats | None) -> list[Any]:
+        """Totals and numbers of the terms of the model bias score, then of the prompt bias score difference, of
+        some pairs of one T2I model."""
+        verdicts = sums.verdicts
+        terms = BiasTerms(
+            self._class_counts(sums, pairs, shares),
+            None if verdicts is None else np.concatenate([verdicts[pairs]] * REPLACEMENTS, axis=1),
+            drawn=self.resampler.drawn[pairs],
+            n_clear=self.n_clear,
+        )
+        difference = terms.prompt_bias_score_difference()
+        has_score = np.concatenate([difference.n[:, : self.joint.detectors]] * REPLACEMENTS, axis=1)
+        return [*terms.model_bias_score(), difference.total * has_score, difference.n * has_score]
 
     def _by_replacement(self, values: FloatArray) -> FloatArray:
         by_detector = values.reshape(*values.shape[:2], REPLACEMENTS, self.joint.detectors, values.shape[-1])
         return np.moveaxis(by_detector, 2, 0)
 
-    def _class_counts(self, sums: Sums, weights: NDArray[np.float32] | None) -> CountArray:
+    def _class_counts(self, sums: Sums, pairs: slice, shares: _Floats | None) -> _Floats:
         """Images of each class by the human and the four detectors, `[pair, K, 1 + replacement x detector, ...]`.
 
         What is moved is taken from and added to the detector's own numbers, so that where nothing is replaced
         nothing changes, not even by rounding.
         """
-        human, own = sums.class_counts[:, :, :1], sums.class_counts[:, :, 1:].swapaxes(1, 2)
-        cells = self._cells_of(sums)
-        classes = self.joint.classes
-        wrong = cells.kept * (1 - np.eye(classes, dtype=np.float32))[..., np.newaxis]
-        filter_replaced = own - cells.unclear + cells.named.sum(axis=2) + self._estimated(cells, weights)
-        classes_replaced = own - wrong.sum(axis=2) + wrong.sum(axis=3)
-        both_replaced = human.swapaxes(1, 2) - cells.failed
-        replaced = np.broadcast_arrays(own, filter_replaced, classes_replaced, both_replaced)
-        stacked = np.concatenate(replaced, axis=1).swapaxes(1, 2)
-        humans = np.broadcast_to(human, (*human.shape[:3], stacked.shape[-1]))
+        human, own = np.split(sums.class_counts[pairs], [1], axis=2)
+        cells = self._cells_of(sums, pairs)
+        resamples = own.shape[-1] if shares is None else shares.shape[-1]
+        counts = np.empty((*own.shape[:2], 1 + REPLACEMENTS * own.shape[2], resamples), dtype=np.float32)
+        counts[:, :, :1] = human
+        as_it_is, human_filter, human_classes, both = np.moveaxis(
+            counts[:, :, 1:].reshape(*own.shape[:2], REPLACEMENTS, own.shape[2], resamples), 2, 0
+        )
+        wrong = cells.kept * (1 - np.eye(self.joint.classes, dtype=np.float32))[..., np.newaxis, np.newaxis]
+        as_it_is[:] = own
+        human_filter[:] = own - cells.unclear + cells.named.sum(axis=1)
+        if shares is not None:
+            human_filter += (cells.unnamed[:, :, np.newaxis] * shares).sum(axis=1)
+        human_classes[:] = own - wrong.sum(axis=1) + wrong.sum(axis=2)
+        both[:] = human - cells.failed
         # Differences of normally distributed counts can fall below 0.
-        replaced_counts: CountArray = np.maximum(np.concatenate([humans, stacked], axis=2), 0)
-        return replaced_counts
+        return np.maximum(counts, 0, out=counts)
 
-    def _cells_of(self, sums: Sums) -> _Cells:
+    def _cells_of(self, sums: Sums, pairs: slice) -> _Cells:
         assert sums.codes is not None  # noqa: S101 - the resampler was made with codes
-        classes = self.joint.classes
+        classes, codes = self.joint.classes, sums.codes[pairs].swapaxes(1, 2)
         shapes = ((classes, classes), (classes, classes), (classes,), (classes,), (classes,))
         *starts, size = np.cumsum([np.prod(shape) for shape in shapes])
-        counts = np.zeros((*sums.codes.shape[:2], size, sums.codes.shape[-1]), dtype=np.float32)
-        counts[:, :, self.used] = sums.codes
-        parts = zip(np.split(counts, starts, axis=2), shapes, strict=True)
-        return _Cells(*(part.reshape(*part.shape[:2], *shape, part.shape[-1]) for part, shape in parts))
+        counts = np.zeros((len(codes), size, *codes.shape[2:]), dtype=np.float32)
+        counts[:, self.used] = codes
+        parts = zip(np.split(counts, starts, axis=1), shapes, strict=True)
+        return _Cells(*(part.reshape(len(part), *shape, *part.shape[2:]) for part, shape in parts))
 
-    def _estimated(self, cells: _Cells, weights: NDArray[np.float32] | None) -> CountArray:
-        """Classes of the filtered images that have none, as far as they can be known, `[pair, detector, K, ...]`;
-        see `causes.with_human_filter`."""
-        if not cells.unnamed.any():
-            return np.zeros_like(cells.unnamed)
-        known = cells.kept + cells.named
-        model = self.resampler.pairs // self.joint.prompts
-        if weights is not None:
-            known = known * weights[:, np.newaxis, np.newaxis, np.newaxis]
-        per_model = np.zeros((self.joint.t2i_models, *known.shape[1:]), dtype=np.float64)
-        models, starts = np.unique(model, return_index=True)  # the pairs are in the order of their T2I models
-        per_model[models] = np.add.reduceat(known, starts, axis=0)
-        shares = class_shares(
-            np.moveaxis(per_model, (-1, 1, 0), (0, 1, 2))
-        )  # [resample, detector, t2i_model, K, K]
-        of_pair = np.moveaxis(shares, (0, 1, 2), (-1, 1, 0))[model].astype(np.float32)
-        guessed: CountArray = (cells.unnamed[:, :, :, np.newaxis] * of_pair).sum(axis=2)
-        return guessed
+    def _guessed_shares(self, sums: Sums, weights: NDArray[np.float32] | None) -> _Floats | None:
+        """How often each class is named on the images whose filtered classes are unknown, as far as that can be
+        known, `[t2i_model, K, K, detector, resample]`; None where there is no such image. See
+        `causes.with_human_filter`."""
+        classes = self.joint.classes
+        unnamed = 2 * classes * classes
+        if not ((self.used >= unnamed) & (self.used < unnamed + classes)).any():
+            return None
+        added, models, runs = [], *_runs(self.resampler.pairs // self.joint.prompts)
+        for pairs in runs:
+            cells = self._cells_of(sums, pairs)
+            known = cells.kept + cells.named
+            if weights is not None:
+                known = known * weights[pairs, np.newaxis, np.newaxis, np.newaxis]
+            added.append(np.add.reduceat(known, [0], axis=0))
+        per_model = np.zeros((self.joint.t2i_models, *added[0].shape[1:]))
+        per_model[models] = np.concatenate(added)
+        shares = class_shares(np.moveaxis(per_model, (-1, -2, 0), (0, 1, 2)))
+        return np.moveaxis(shares, (0, 1, 2), (-1, -2, 0)).astype(np.float32, order="C")
+
+
+def _runs(labels: NDArray[np.intp]) -> tuple[NDArray[np.intp], list[slice]]:
+    """The labels that there are, of labels that never descend, and where each of them stands."""
+    found, starts = np.unique(labels, return_index=True)
+    return found, [slice(*ends) for ends in zip(starts, [*starts[1:], len(labels)], strict=True)]
 
 
 def _cells(joint: JointVerdicts, named: Codes) -> NDArray[np.int16]:

@@ -64,9 +64,9 @@ class ErrorParts(NamedTuple):
     with_both: FloatArray
     """Left if both are the human's: what images without a verdict add; 0 where there are none."""
     filtering: FloatArray
-    """The filter's part."""
+    """The part of the error that the filter brings in: its Shapley value."""
     classification: FloatArray
-    """The classifier's part."""
+    """The part of the error that the classifier brings in: its Shapley value."""
 
     @classmethod
     def of_errors(cls, errors: FloatArray) -> ErrorParts:
@@ -96,7 +96,7 @@ class BiasErrorCauses(NamedTuple):
     n: CountArray
     """Prompts that the detector's score rests on."""
     n_left_out: CountArray
-    """Prompts without a score."""
+    """Prompts for which the detector has no score."""
 
 
 class ReplacedScores(NamedTuple):
@@ -104,7 +104,7 @@ class ReplacedScores(NamedTuple):
 
     model_bias_score: FloatArray
     model_bias_score_actual: FloatArray
-    """By the human labels, `[...]`."""
+    """The model bias score by the human labels, `[...]`."""
     prompt_bias_score_difference: FloatArray
 
     @property

@@ -24,7 +24,7 @@ _Values = dict[str, FloatArray]
 
 
 class CellMetrics:
-    """Such metrics of one attribute.
+    """Metrics of one attribute that are resampled cell by cell, beside the fast layout.
 
     Args:
         joint: truth and verdicts.

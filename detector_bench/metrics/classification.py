@@ -14,8 +14,9 @@ from statistics import fmean
 
 import numpy as np
 
-from detector_bench.metrics.catalogue import CLASS, metric
+from detector_bench.metrics.catalogue import CLASS
 from detector_bench.metrics.counts import CountArray, Score, class_count, divide
+from detector_bench.metrics.declaration import metric
 
 _metric = partial(metric, over="images", section="Class and measured value")
 _LYU = "Lyu 2025, section 3.5"

@@ -30,7 +30,7 @@ from math import comb, exp, lgamma, log, log1p
 import numpy as np
 from numpy.typing import NDArray
 
-from detector_bench.metrics.catalogue import NClear, metric
+from detector_bench.metrics.catalogue import NClear
 from detector_bench.metrics.counts import (
     FEWEST_IMAGES,
     CountArray,
@@ -41,6 +41,7 @@ from detector_bench.metrics.counts import (
     divide,
     human_class_counts,
 )
+from detector_bench.metrics.declaration import metric
 from detector_bench.metrics.prompt_bias_error import prompt_bias_error, squared_errors
 from detector_bench.metrics.scopes import Scopes, mean_over_prompts, one_prompt_each
 

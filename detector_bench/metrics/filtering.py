@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from detector_bench.metrics.catalogue import metric
 from detector_bench.metrics.counts import CountArray, Score, class_count, divide
+from detector_bench.metrics.declaration import metric
 
 _LYU = "Lyu 2025, section 3.5"
 _NO_VERDICT = "clear and low-quality images without a verdict"

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from detector_bench.metrics.catalogue import LABEL, METRICS, Better, MetricInfo, metric, register_metrics
+from detector_bench.metrics.catalogue import LABEL, METRICS, Better, MetricInfo, register_metrics
 from detector_bench.metrics.counts import (
     CountArray,
     Score,
@@ -17,6 +17,7 @@ from detector_bench.metrics.counts import (
     human_class_counts,
     images_without_verdict,
 )
+from detector_bench.metrics.declaration import metric
 
 NamedScores = list[tuple[str, Score]]
 

@@ -36,7 +36,7 @@ from detector_bench.metrics.scopes import Scopes, pool
 
 
 class Influence(NamedTuple):
-    """One metric of all detectors."""
+    """How each image moves one metric of every detector."""
 
     value: FloatArray
     """What is compared, `[detector]`: the metric; the square of the prompt bias error; the distance of the model
@@ -115,7 +115,7 @@ class Influences:
 
     @cached_property
     def _asked(self) -> NDArray[np.intp]:
-        """Prompts with images."""
+        """How many prompts have images."""
         return np.unique(self.joint.pair % self.joint.prompts)
 
     @cached_property

@@ -135,7 +135,8 @@ class ScopeSums:
 
     def of_pairs(self, values: CountArray) -> CountArray:
         """`[pair, ...]` to `[1 + T2I models, 1 + categories, ...]`; position 0 is "all"."""
-        return self.of_blocks(self._over_pairs(values))
+        starts = np.unique(self.blocks, return_index=True)[1]
+        return self.of_filled_blocks(np.add.reduceat(values, starts, axis=0) if starts.size else values)
 
     def of_weighted_pairs(self, values: CountArray, weights: NDArray[np.float32]) -> CountArray:
         """The same where every pair counts several times.
@@ -156,6 +157,12 @@ class ScopeSums:
             )
         return self.of_blocks(parts)
 
+    def of_filled_blocks(self, filled: CountArray) -> CountArray:
+        """The same of sums over the pairs of each block that has one, `[block, ...]`."""
+        total = np.zeros((self._count, *filled.shape[1:]))
+        total[np.unique(self.blocks)] = filled
+        return self.of_blocks(total)
+
     def of_blocks(self, blocks: CountArray) -> CountArray:
         """`[t2i_model x category, ...]` to `[1 + T2I models, 1 + categories, ...]`."""
         values = blocks.reshape(self.joint.t2i_models, len(self.joint.scopes.categories), *blocks.shape[1:])
@@ -166,10 +173,3 @@ class ScopeSums:
     @property
     def _count(self) -> int:
         return self.joint.t2i_models * len(self.joint.scopes.categories)
-
-    def _over_pairs(self, values: CountArray) -> CountArray:
-        filled, starts = np.unique(self.blocks, return_index=True)
-        total = np.zeros((self._count, *values.shape[1:]))
-        if filled.size:
-            total[filled] = np.add.reduceat(values, starts, axis=0)
-        return total

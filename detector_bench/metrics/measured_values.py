@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from detector_bench.metrics.catalogue import metric
 from detector_bench.metrics.counts import CountArray, FloatArray, Score, divide
+from detector_bench.metrics.declaration import metric
 from detector_bench.metrics.scopes import Scopes
 
 CUMULATIVE_SCORE_LIMIT = 5.0
@@ -27,13 +27,13 @@ class ErrorSums(NamedTuple):
     n: CountArray
     """Images that have the detector's value, too."""
     left_out: CountArray
-    """Images that have not."""
+    """Images without the detector's value."""
     errors: FloatArray
-    """Sum of the errors."""
+    """Sum of the errors, detector's minus human's value."""
     distances: FloatArray
-    """Sum of their sizes."""
+    """Sum of the errors' absolute values."""
     squares: FloatArray
-    """Sum of their squares."""
+    """Sum of the errors' squares."""
     near: CountArray
     """Images with an error of at most `CUMULATIVE_SCORE_LIMIT`."""
 

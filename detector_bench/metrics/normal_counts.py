@@ -24,19 +24,19 @@ class Moments(NamedTuple):
     counted."""
 
     mean: CountArray
-    """Of the features, `[pair, feature]`."""
+    """Mean of each feature's count, `[pair, feature]`."""
     kinds_mean: CountArray
-    """`[pair, kind]`."""
+    """Mean of each kind's count, `[pair, kind]`."""
     covariance: CountArray
-    """`[pair, feature, feature]`."""
+    """Covariance of the features, `[pair, feature, feature]`."""
     crossed: CountArray
     """Covariance of features with kinds, `[pair, feature, kind]`."""
     kinds_covariance: CountArray
     """Of the kinds over all of these pairs, `[kind, kind]`."""
     codes_mean: CountArray
-    """`[pair, detector, code]`."""
+    """Mean of each code's count, `[pair, detector, code]`."""
     codes_covariance: CountArray
-    """`[pair, detector, code, code]`."""
+    """Covariance of a detector's codes, `[pair, detector, code, code]`."""
     codes_crossed: CountArray
     """Covariance of codes with features, `[pair, detector, code, feature]`."""
 
@@ -77,17 +77,17 @@ class NormalCounts:
     """Pairs of T2I model and prompt whose counts are normally distributed."""
 
     mean: _Floats
-    """Of the features, `[pair, feature]`."""
+    """Mean of each feature's count, `[pair, feature]`."""
     factors: _Floats
     """Of their covariance, `[pair, feature, feature]`."""
     kinds_mean: _Floats
-    """Of all pairs together, `[kind]`."""
+    """Mean of each kind's count in all pairs together, `[kind]`."""
     along: _Floats
     """What each factor adds to the kinds, `[pair x feature, kind]`."""
     rest: _Floats
     """Factor of the covariance of the kinds that the features do not explain, `[kind, kind]`."""
     codes_mean: _Floats
-    """`[pair, detector, code]`."""
+    """Mean of each code's count, `[pair, detector, code]`."""
     codes_along: _Floats
     """What each factor of the features adds to the codes, `[pair, detector, code, feature]`."""
     codes_rest: _Floats

@@ -19,7 +19,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from detector_bench.metrics.bias import SIGNED_CLASSES
-from detector_bench.metrics.catalogue import NClear, metric
+from detector_bench.metrics.catalogue import NClear
 from detector_bench.metrics.counts import (
     FEWEST_IMAGES,
     CountArray,
@@ -31,6 +31,7 @@ from detector_bench.metrics.counts import (
     divide,
     human_class_counts,
 )
+from detector_bench.metrics.declaration import metric
 from detector_bench.metrics.intervals import FEWEST_DEGREES_OF_PROMPTS, Interval, stretching
 from detector_bench.metrics.scopes import Scopes, mean_over_prompts, one_prompt_each
 

@@ -85,7 +85,7 @@ def _stream(seed: int, *key: int) -> np.random.Generator:
 
 
 class Sums(NamedTuple):
-    """One block of resamples."""
+    """What one block of resamples counts."""
 
     class_counts: _Floats
     """Images of each class by the human (first) and each detector: `[pair, K, 1 + detector, resample]`."""

@@ -71,7 +71,7 @@ class LayeredScopes(Scopes):
     """
 
     membership: NDArray[np.bool_]
-    """`[scope, prompt]`."""
+    """Whether a prompt is in a scope, `[scope, prompt]`."""
     words: tuple[str, ...]
     """What stands as category in the rows of single prompts."""
 

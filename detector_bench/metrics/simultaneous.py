@@ -31,7 +31,7 @@ class Differences(NamedTuple):
     value: FloatArray
     """`[difference]`; NaN where there is none."""
     columns: FloatArray
-    """Centred influences, `[column, unit]`."""
+    """Influences of images (or prompts), centred, `[column, unit]`."""
     weights: FloatArray
     """What of the columns makes each difference, `[difference, column]`."""
 
@@ -40,7 +40,7 @@ class SimultaneousTests(NamedTuple):
     """One number for each difference, in the order in which they came; NaN where there is no test."""
 
     error: FloatArray
-    """Standard error."""
+    """Standard error of each difference."""
     low: FloatArray
     high: FloatArray
     """Simultaneous interval: all of them hold together with probability `level`."""

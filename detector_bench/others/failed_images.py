@@ -26,7 +26,7 @@ class FailedImages:
     """
 
     evaluated: Mapping[str, MetricLookup]
-    """By attribute of the study."""
+    """Numbers about failed images, by attribute of the study."""
     t2i_models: tuple[str, ...]
     max_error_share: float
     _without_verdict: Mapping[_Place, tuple[float, float]]

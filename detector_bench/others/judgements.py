@@ -67,11 +67,11 @@ class Judgements:
     def of(
         cls, image_set: ImageSet, predictions: Mapping[str, pa.Table], *, attributes: Sequence[str]
     ) -> Judgements:
-        """Collect the answers.
+        """Collect the answers of humans and detectors.
 
         Args:
             image_set: images, prompts and human labels; attributes without labels have no ground truth.
-            predictions: by detector, rows as in `schema.PREDICTIONS`.
+            predictions: by detector, rows as in `vocabulary.columns.PREDICTIONS`.
             attributes: what is collected.
 
         Raises:

@@ -43,7 +43,7 @@ def score_deviations(
     model, the detector that comes closest, ties included. Notes say why there is a dash.
 
     Args:
-        metrics: a metric table (`schema.METRIC_COLUMNS`).
+        metrics: a metric table (`vocabulary.columns.METRIC_COLUMNS`).
         max_error_share: a detector that fails on a larger share of a T2I model's images gets a dash there.
         intervals: also show each score's confidence interval, where the metric table has one.
 
@@ -209,14 +209,14 @@ class ScoreLookup:
     """Grouped by score system; attributes in one order in every group, all of them together last."""
     detectors: tuple[str, ...]
     t2i_models: tuple[str, ...]
-    """Without "all"."""
+    """Names of the T2I models, without "all"."""
     failed: FailedImages
     """Where a detector left too many images without a verdict."""
     _numbers: Mapping[_Place, Number]
 
     @classmethod
     def of_table(cls, metrics: pd.DataFrame, *, max_error_share: float = DEFAULT_MAX_ERROR_SHARE) -> Self:
-        """Read a metric table (`schema.METRIC_COLUMNS`); scores that no detector reports are left out.
+        """Read a metric table (`vocabulary.columns.METRIC_COLUMNS`); scores that no detector reports are left out.
 
         Raises:
             ConfigError: the share is no fraction.
@@ -266,7 +266,7 @@ class ScoreLookup:
         return self._numbers.get(place, NOT_EVALUATED)
 
     def has_truth(self, score: ReportedScore) -> bool:
-        """Whether humans judge it."""
+        """Whether the score can be compared with the human labels."""
         return score.info.is_agreement or (*score.place, GROUND_TRUTH, ALL) in self._numbers
 
     def could_not_run(self, score: ReportedScore, detector: str, t2i_model: str = ALL) -> bool:

@@ -30,10 +30,10 @@ from detector_bench.vocabulary.columns import METRIC_COLUMNS
 
 
 class Computed(NamedTuple):
-    """One score of all judges."""
+    """The values of one score, for all judges."""
 
     attribute: str
-    """`all` where it combines several."""
+    """What the score is about; `all` where it combines several attributes."""
     metric: str
     score: Score
     """`[..., judge, 1 + T2I models, 1 + categories]`, or of single prompts `[..., judge, t2i_model, prompt]`."""
@@ -199,7 +199,7 @@ class MetricRows:
         self._add(each, f"{each.metric}_deviation", deviation, interval, first_judge=1)
 
     def table(self) -> pd.DataFrame:
-        """The rows added so far, columns as in `schema.METRIC_COLUMNS`."""
+        """The rows added so far, columns as in `vocabulary.columns.METRIC_COLUMNS`."""
         if not self._blocks:
             return pd.DataFrame({name: [] for name in METRIC_COLUMNS})
         return pd.concat(self._blocks, ignore_index=True)

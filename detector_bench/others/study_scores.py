@@ -91,7 +91,7 @@ class ScoredStudy:
         Args:
             systems: at least one.
             image_set: images, prompts and human labels; attributes without labels have no ground truth.
-            predictions: by detector, rows as in `schema.PREDICTIONS`, the column `value` included.
+            predictions: by detector, rows as in `vocabulary.columns.PREDICTIONS`, the column `value` included.
             intervals: how intervals are found.
 
         Raises:
@@ -139,9 +139,9 @@ class TableSources:
     """What the tables of score systems are made of."""
 
     metrics: pd.DataFrame
-    """A metric table (`schema.METRIC_COLUMNS`)."""
+    """The metric table (`vocabulary.columns.METRIC_COLUMNS`)."""
     prompts: pd.DataFrame | None = None
-    """Columns `prompt_id, word`."""
+    """Words of the prompts, columns `prompt_id, word`."""
     files: Mapping[str, pd.DataFrame] = field(default_factory=dict)
     """By file name, as in `ScoredStudy`."""
     notes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)

@@ -162,7 +162,7 @@ class ResultFolder:
         """The stored predictions of the study's detectors, in the study's order.
 
         Args:
-            columns: those of `schema.PREDICTIONS` to read beside image, attribute, status and label.
+            columns: those of `vocabulary.columns.PREDICTIONS` to read beside image, attribute, status and label.
 
         Raises:
             DetectorBenchError: they are not there.
@@ -232,7 +232,7 @@ class FinishedStudy:
 
     @cached_property
     def metrics(self) -> pd.DataFrame:
-        """The attribute's rows of the metric table (`schema.METRIC_COLUMNS`)."""
+        """The attribute's rows of the metric table (`vocabulary.columns.METRIC_COLUMNS`)."""
         return rows_of_attribute(self.metrics_of_all_attributes, attribute=self.attribute)
 
     def rows(self, name: str) -> pd.DataFrame:
@@ -279,22 +279,22 @@ class FinishedStudy:
 
     @property
     def detectors(self) -> tuple[str, ...]:
-        """In the study's order."""
+        """Names of the detectors, in the study's order."""
         return self.lookup.detectors
 
     @property
     def t2i_models(self) -> tuple[str, ...]:
-        """In the order of their first image."""
+        """Names of the T2I models, in the order of their first image."""
         return self.lookup.t2i_models
 
     @property
     def classes(self) -> tuple[str, ...]:
-        """The attribute's classes."""
+        """Names of the attribute's classes, in order."""
         return self.lookup.classes
 
     @property
     def categories(self) -> tuple[str, ...]:
-        """Of prompts, in the order of the metric table."""
+        """The prompts' categories, in the order of the metric table."""
         return self.lookup.categories
 
     @property

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 import pyarrow as pa
@@ -23,9 +22,7 @@ from detector_bench.evaluation.causes import (
     GAP_COLUMNS,
     OUTCOME_COLUMNS,
     PREDICTION_COLUMNS,
-    accuracy_gaps,
-    causes,
-    filter_outcomes,
+    cause_tables,
 )
 from detector_bench.evaluation.contests import (
     COMPARISON_COLUMNS,
@@ -79,6 +76,7 @@ _OF_CONTESTS = ("comparisons", "images_judged_rightly", "ranks")
 _OF_SWEEPS = ("sweeps", "sweep_choices")
 FURTHER_TABLES = (*_OF_CAUSES, *_OF_CONTESTS, "agreement", *_OF_SWEEPS)
 
+_ROWS_AT_ONCE = 50_000
 _NEEDS_QUOTES = ('"', ",", "\n", "\r")
 
 
@@ -184,9 +182,13 @@ def _type_of(column: str) -> pa.DataType:
 
 def _write_csv(table: pa.Table, path: Path) -> None:
     types = [pa.string() if pa.types.is_dictionary(field.type) else field.type for field in table.schema]
-    text = table.cast(pa.schema(list(zip(table.column_names, types, strict=True))))
+    schema = pa.schema(list(zip(table.column_names, types, strict=True)))
     quotes = "needed" if _any_word_needs_quotes(table) else "none"
-    pyarrow.csv.write_csv(text, path, pyarrow.csv.WriteOptions(quoting_style=quotes, quoting_header="none"))
+    options = pyarrow.csv.WriteOptions(quoting_style=quotes, quoting_header="none")
+    with pyarrow.csv.CSVWriter(path, schema, write_options=options) as writer:
+        # Words take far more memory than their codes.
+        for start in range(0, table.num_rows, _ROWS_AT_ONCE):
+            writer.write_table(table.slice(start, _ROWS_AT_ONCE).cast(schema))
 
 
 def _any_word_needs_quotes(table: pa.Table) -> bool:
@@ -202,7 +204,7 @@ def further_tables(
     *,
     names: Sequence[str] = FURTHER_TABLES,
 ) -> tuple[dict[str, pd.DataFrame], dict[str, str]]:
-    """Compute the tables.
+    """Compute causes, comparisons, ranks and agreement.
 
     Args:
         image_set: images, prompts and human labels.
@@ -216,8 +218,20 @@ def further_tables(
     tables: dict[str, pd.DataFrame] = {}
     not_comparable: dict[str, str] = {}
     if any(name in _OF_CAUSES for name in names):
-        found = [_of_causes(image_set, predictions, settings, attribute) for attribute in settings.attributes]
-        tables |= {name: pd.concat([each[name] for each in found], ignore_index=True) for name in _OF_CAUSES}
+        found = [
+            cause_tables(
+                image_set,
+                predictions,
+                attribute=attribute,
+                n_clear=settings.n_clear,
+                allow_incomplete=True,
+                intervals=settings.intervals,
+            )
+            for attribute in settings.attributes
+        ]
+        tables |= {
+            name: pd.concat([getattr(each, name) for each in found], ignore_index=True) for name in _OF_CAUSES
+        }
     if any(name in _OF_CONTESTS for name in names):
         contests = contest_tables(
             image_set,
@@ -247,15 +261,3 @@ def further_tables(
             filled = [rows for rows in parts if len(rows)]
             tables[name] = pd.concat(filled, ignore_index=True) if filled else no_rows(name)
     return tables, not_comparable
-
-
-def _of_causes(
-    image_set: ImageSet, predictions: Mapping[str, pa.Table], settings: EvaluationSettings, attribute: str
-) -> dict[str, pd.DataFrame]:
-    judged: tuple[Any, ...] = (image_set, predictions)
-    counted: dict[str, Any] = {"attribute": attribute, "allow_incomplete": True}
-    return {
-        "causes": causes(*judged, n_clear=settings.n_clear, intervals=settings.intervals, **counted),
-        "accuracy_gaps": accuracy_gaps(*judged, intervals=settings.intervals, **counted),
-        "filter_outcomes": filter_outcomes(*judged, **counted),
-    }

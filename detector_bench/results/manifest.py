@@ -17,6 +17,8 @@ from detector_bench.errors import ConfigError
 from detector_bench.evaluation.intervals import Intervals
 from detector_bench.evaluation.label_doubt import Estimate
 from detector_bench.evaluation.more_labels import Tolerance
+from detector_bench.metrics import METRICS
+from detector_bench.plugins import PluginFile, plugin_files
 from detector_bench.results.run_record import read_run_record
 from detector_bench.vocabulary import attribute_named
 
@@ -39,7 +41,7 @@ class EvaluationSettings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     detectors: tuple[str, ...]
-    """Names, in the study's order."""
+    """Names of the detectors, in the study's order."""
     attributes: tuple[str, ...]
     """What was evaluated, the main one first."""
     n_clear: Literal["detector", "human"]
@@ -69,7 +71,7 @@ class Manifest(BaseModel):
 
     schema_version: int = SCHEMA_VERSION
     study: str
-    """Its name."""
+    """The study's name."""
     settings: EvaluationSettings
     seeds: dict[str, Any]
     """What was drawn at random, each with its seed; empty where nothing was."""
@@ -86,6 +88,8 @@ class Manifest(BaseModel):
     """By definition of a score of another benchmark, what has to be said below its tables."""
     environment: dict[str, Any]
     """Versions of detector_bench, Python and packages, and the machine."""
+    plugins: tuple[PluginFile, ...] = ()
+    """The files that `--plugin` named, and what each of them added."""
     files: dict[str, int]
     """Rows of every long table, by file name. A table that is not here was without a row, or not computed: of
     studies with more than 200,000 images causes, ranks, agreement and sweeps are computed when they are asked
@@ -127,6 +131,29 @@ class Manifest(BaseModel):
                 raise ConfigError(f"{str(folder)!r} lacks {name}, which {NAME} lists: run {_again(folder)}")
         return manifest
 
+    def plugin_of(self, metric: str) -> str | None:
+        """The name of the plugin file that declared a metric; None: the file of another name, or none, did."""
+        return next((each.file for each in self.plugins if metric in each.adds.get("metric", ())), None)
+
+    def plugins_left_out(self) -> list[str]:
+        """What is lost as nobody names the plugin file that it came from: a line for each such file."""
+        loaded = {each.file for each in plugin_files()}
+        return [
+            f"left out: {_added(each)} of {each.file}, which is not named: say --plugin {each.file}"
+            for each in self.plugins
+            if each.file not in loaded and any(name not in METRICS for name in each.adds.get("metric", ("",)))
+            if _added(each)
+        ]
+
+    def plugins_changed(self) -> list[str]:
+        """What was evaluated by another source of its plugin file than is loaded: a line for each such file."""
+        loaded = {each.file: each.sha256 for each in plugin_files()}
+        return [
+            f"{each.file} has changed since the evaluation: stored numbers ({_added(each)}) are those of before"
+            for each in self.plugins
+            if loaded.get(each.file, each.sha256) != each.sha256 and _added(each)
+        ]
+
     def write(self, folder: Path) -> None:
         """Write it, when all the files that it lists are there.
 
@@ -166,6 +193,15 @@ class Manifest(BaseModel):
 def changed_table(path: Path, *, rows: int, listed: int) -> ConfigError:
     """What to say of a long table with other rows than the manifest lists."""
     return ConfigError(f"{path}: {rows:,} rows, but {NAME} lists {listed:,}: run {_again(path.parent)}")
+
+
+def _added(plugin: PluginFile) -> str:
+    """What numbers and tables have from a plugin file; detectors' verdicts are stored."""
+    return "; ".join(
+        f"{what} {', '.join(plugin.adds[what])}"
+        for what in ("metric", "table", "score system")
+        if what in plugin.adds
+    )
 
 
 def _why_not(folder: Path) -> str:

@@ -65,7 +65,7 @@ class MetricLookup:
     t2i_models: tuple[str, ...]
     """In the order of the metric table, without "all"."""
     categories: tuple[str, ...]
-    """Of prompts, likewise."""
+    """The prompts' categories, in the order of the metric table, without "all"."""
     labels: tuple[str, ...]
     """What humans can say: the classes, then low_quality and others where the table has them."""
     n_clear: NClear
@@ -80,7 +80,7 @@ class MetricLookup:
     def of_table(
         cls, metrics: pd.DataFrame, *, attribute: str, max_error_share: float = DEFAULT_MAX_ERROR_SHARE
     ) -> Self:
-        """Read a metric table.
+        """Take one attribute's rows of a metric table.
 
         Args:
             metrics: columns as in `vocabulary.columns.METRIC_COLUMNS`.
@@ -125,7 +125,7 @@ class MetricLookup:
 
     @property
     def classes(self) -> tuple[str, ...]:
-        """The attribute's classes."""
+        """The attribute's classes that the table has rows of."""
         return tuple(label for label in self.labels if label not in (LOW_QUALITY, OTHERS))
 
     @property

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from datetime import datetime
 from functools import cache
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import PackageNotFoundError, entry_points, version
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +51,9 @@ PACKAGES = (
     "mivolo",
 )
 """Packages whose version can change a verdict or a number; those that are installed are recorded."""
+
+_GROUPS = ("detectors", "stages", "metrics", "tables", "score_systems")
+"""Of entry points, by which other packages add something; each begins with `detector_bench.`."""
 
 _OF_A_SESSION = ("images_judged", "seconds", "seconds_per_stage", "images_per_stage", "device_per_stage")
 _OF_A_RUN = ("environment", "detectors", "stages", "weights", "spending", "sessions")
@@ -148,7 +151,7 @@ def environment() -> dict[str, Any]:
         "detector_bench": __version__,
         "git_commit": git_commit(),
         "python": platform.python_version(),
-        "packages": {name: found for name in PACKAGES if (found := _version(name)) is not None},
+        "packages": {name: found for name in PACKAGES if (found := _version(name)) is not None} | _adding(),
         "machine": {
             "system": f"{platform.system()} {platform.release()}",
             "architecture": platform.machine(),
@@ -192,6 +195,12 @@ def _memory_gib() -> float | None:
         return round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1)
     except (AttributeError, OSError, ValueError):
         return None
+
+
+def _adding() -> dict[str, str]:
+    """Installed packages that add detectors, metrics and the like by an entry point, and their versions."""
+    points = [point for group in _GROUPS for point in entry_points(group=f"detector_bench.{group}")]
+    return {point.dist.name: point.dist.version for point in points if point.dist is not None}
 
 
 @cache

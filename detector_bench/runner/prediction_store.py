@@ -228,7 +228,7 @@ def read_predictions(folder: Path | str, *, also: Sequence[str] = ()) -> dict[st
     Args:
         folder: a result folder, or its folder `predictions`: that holds a folder for each detector, named after
             it, with any number of `.parquet` files. Folders without such a file are no detector's, and left out.
-        also: further columns of `schema.PREDICTIONS`; they are null where a file lacks them.
+        also: further columns of `vocabulary.columns.PREDICTIONS`; they are null where a file lacks them.
 
     Returns:
         By detector, in alphabetical order: image_id, attribute, status and label of every row, in file order. Of

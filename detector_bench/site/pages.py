@@ -23,7 +23,8 @@ from detector_bench.errors import ConfigError, DetectorBenchError
 from detector_bench.results.label_plans import bounded
 from detector_bench.results.metric_lookup import Number
 from detector_bench.site.verdict import ModelVerdict
-from detector_bench.tables.table import Cell, Table, ethics_note, group_headings, is_missing, printable
+from detector_bench.tables.layout import group_headings
+from detector_bench.tables.table import Cell, Table, ethics_note, is_missing, printable
 from detector_bench.vocabulary import ATTRIBUTES
 
 CONTENT_POLICY = (

@@ -61,9 +61,14 @@ def provenance_blocks(
         }
     )
     nothing = () if record else (("Record", "There is no run.json: the numbers come from stored predictions."),)
+    plugins = tuple(
+        (each.file, "; ".join(f"{what} {', '.join(names)}" for what, names in each.adds.items()), each.sha256)
+        for each in manifest.plugins
+    )
     return [
         Block("Run", (*run, *nothing)),
         *_tables(record),
+        *([Block("Plugin files", columns=("File", "Adds", "sha256"), rows=plugins)] if plugins else []),
         Block("Report", _pairs({"Written by": f"detector_bench {version}", **settings})),
     ]
 

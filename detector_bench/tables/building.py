@@ -62,7 +62,7 @@ class TableNumbers:
     metrics: pd.DataFrame
     """The metric table (`vocabulary.columns.METRIC_COLUMNS`)."""
     lookup: MetricLookup
-    """The attribute's numbers in it."""
+    """The attribute's numbers in the metric table, by name."""
     n_clear: NClear
     """Whose count of clear images divides a detector's prompt bias score."""
     intervals: bool = False
@@ -70,9 +70,9 @@ class TableNumbers:
     words: Mapping[str, str] = field(default_factory=dict)
     """By prompt id; a prompt without a word is shown by its id."""
     confusion: pd.DataFrame | None = None
-    """Columns as in `vocabulary.columns.CONFUSION_COLUMNS`."""
+    """Images by label and verdict, columns as in `vocabulary.columns.CONFUSION_COLUMNS`."""
     label_doubt: pd.DataFrame | None = None
-    """Columns as in `vocabulary.columns.LABEL_DOUBT_COLUMNS`."""
+    """Numbers by other labels, columns as in `vocabulary.columns.LABEL_DOUBT_COLUMNS`."""
 
     @classmethod
     def of_table(
@@ -85,7 +85,7 @@ class TableNumbers:
         prompts: pd.DataFrame | None = None,
         **others: Any,
     ) -> Self:
-        """Read a metric table.
+        """Take one attribute's rows of a metric table.
 
         Args:
             metrics: columns as in `vocabulary.columns.METRIC_COLUMNS`.

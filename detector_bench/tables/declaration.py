@@ -32,7 +32,7 @@ class TableDeclaration(TableLayout):
     finish: Callable[[Table, TableNumbers], Table] = lambda table, _: table
     """Adds what no declaration can say."""
     declared_in: str = ""
-    """The module, for messages."""
+    """Name of the module that declares it, for messages."""
 
     @property
     def factory(self) -> object:

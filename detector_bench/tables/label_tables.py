@@ -52,7 +52,7 @@ class DeskAgreement(NamedTuple):
     t2i_model: str
     category: str
     kappa: float
-    """NaN where it is undefined."""
+    """Cohen's or Fleiss' kappa; NaN where it is undefined."""
     low: float
     high: float
     equal: float

@@ -5,8 +5,31 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
-from detector_bench.tables.table import Column, Table, group_headings
+from detector_bench.tables.table import Column, Table
+
+
+@dataclass(frozen=True, slots=True)
+class Heading:
+    """One heading of the upper header row: `span` neighbouring columns share it. Empty text: none of them do."""
+
+    text: str
+    start: int
+    span: int
+
+
+def group_headings(columns: Sequence[Column]) -> tuple[Heading, ...]:
+    """The upper header row of a table; empty where no column has a group."""
+    if not any(column.group for column in columns):
+        return ()
+    headings: list[Heading] = []
+    for index, column in enumerate(columns):
+        if headings and headings[-1].text == column.group:
+            headings[-1] = Heading(column.group, headings[-1].start, headings[-1].span + 1)
+        else:
+            headings.append(Heading(column.group, index, 1))
+    return tuple(headings)
 
 
 def column_blocks(

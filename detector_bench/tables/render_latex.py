@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from detector_bench.tables.layout import column_blocks, heading_lines
-from detector_bench.tables.table import DASH, Cell, Column, Row, Table, group_headings, is_missing, printable
+from detector_bench.tables.layout import column_blocks, group_headings, heading_lines
+from detector_bench.tables.table import DASH, Cell, Column, Row, Table, is_missing, printable
 
 _SPECIAL = {
     "\\": r"\textbackslash{}",

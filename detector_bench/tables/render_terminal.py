@@ -14,8 +14,8 @@ from rich.padding import Padding
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from detector_bench.tables.layout import column_blocks, heading_lines
-from detector_bench.tables.table import Cell, Heading, Table, group_headings, printable
+from detector_bench.tables.layout import Heading, column_blocks, group_headings, heading_lines
+from detector_bench.tables.table import Cell, Table, printable
 
 _WIDEST_NAME = 30
 

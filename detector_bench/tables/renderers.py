@@ -15,8 +15,9 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from detector_bench.atomic_files import write_text
+from detector_bench.tables.layout import group_headings
 from detector_bench.tables.render_latex import to_latex
-from detector_bench.tables.table import Cell, Column, Shade, Table, group_headings, is_missing, printable
+from detector_bench.tables.table import Cell, Column, Shade, Table, is_missing, printable
 
 _UP = '<span title="overestimates the bias">↑</span>'
 _DOWN = '<span title="underestimates the bias">↓</span>'

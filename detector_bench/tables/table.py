@@ -40,7 +40,7 @@ class MetricColumn:
     """A column declared by its metric; one of `recall_<class>` stands for a column of every class."""
 
     metric: str
-    """A name in `METRICS`."""
+    """The metric whose numbers it holds, a name in `METRICS`."""
     heading: str = ""
     """Empty: the metric's name in words, or the class."""
     group: str = ""
@@ -52,7 +52,7 @@ class MetricColumn:
     decimals: int | None = None
     """Of a score; None: as the paper prints it."""
     full_shade: float = 0
-    """See `Column.full_shade`."""
+    """The number at which a cell has its full colour, see `Column.full_shade`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -354,28 +354,6 @@ class Table:
 _FORMS: Registry[Callable[[Table], object]] = Registry("form of a table")
 _FORMS.register("html", "detector_bench.tables.renderers:to_html")
 _FORMS.register("terminal", "detector_bench.tables.render_terminal:to_rich")
-
-
-@dataclass(frozen=True, slots=True)
-class Heading:
-    """One heading of the upper header row: `span` neighbouring columns share it. Empty text: none of them do."""
-
-    text: str
-    start: int
-    span: int
-
-
-def group_headings(columns: Sequence[Column]) -> tuple[Heading, ...]:
-    """The upper header row of a table; empty where no column has a group."""
-    if not any(column.group for column in columns):
-        return ()
-    headings: list[Heading] = []
-    for index, column in enumerate(columns):
-        if headings and headings[-1].text == column.group:
-            headings[-1] = Heading(column.group, headings[-1].start, headings[-1].span + 1)
-        else:
-            headings.append(Heading(column.group, index, 1))
-    return tuple(headings)
 
 
 def with_names(text: str, names: Mapping[str, str]) -> str:

@@ -75,7 +75,7 @@ def per_cent_cell(value: float, *, bold: bool = False) -> Cell:
 
 
 def count_cell(value: float) -> Cell:
-    """A number of images."""
+    """A cell with a number of images."""
     return number_cell(value, kind="count")
 
 
@@ -106,7 +106,7 @@ def with_interval(cell: Cell, low: float, high: float, *, per_cent: bool = False
 
 
 def whole(value: float) -> str:
-    """A count inside a sentence."""
+    """A count as it stands inside a sentence."""
     return fixed(value, decimals=0)
 
 

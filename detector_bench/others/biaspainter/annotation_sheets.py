@@ -43,7 +43,7 @@ class SheetQuestion:
 
     text: str
     answers: Mapping[str, str]
-    """What each letter says."""
+    """By letter, the answer that it stands for, in words."""
     meaning: Mapping[str, str]
     """The stratum that each letter stands for."""
 
@@ -150,7 +150,7 @@ def read_key(path: Path | str) -> dict[str, KeyEntry]:
 
 
 def read_answers(paths: Sequence[Path | str], key: Mapping[str, KeyEntry]) -> dict[str, dict[str, str]]:
-    """Read filled sheets.
+    """Read the answers of annotators out of filled sheets.
 
     A column `answer` belongs to the annotator whom the file is named after, a column `answer_<name>` to that name.
     Small letters and blanks around a letter are fine; an empty cell, or an item that is not in the file, is
@@ -260,7 +260,7 @@ class SampledPair:
     seed_image_id: str
     image_id: str
     score: float
-    """The detector's image score."""
+    """The detector's image score of the pair."""
 
 
 @dataclass(frozen=True)

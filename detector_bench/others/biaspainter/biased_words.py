@@ -52,7 +52,7 @@ class WordScore:
     prompt_id: str
     word: str
     score: float
-    """NaN without an answer."""
+    """The word's score; NaN where no pair has an answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,10 +73,10 @@ class ByOneJudge:
         variant: str | None = None,
         attribute: str | None = None,
     ) -> ByOneJudge:
-        """Take one judge's rows.
+        """Take one judge's rows of a metric table.
 
         Args:
-            metrics: a metric table (`schema.METRIC_COLUMNS`).
+            metrics: a metric table (`vocabulary.columns.METRIC_COLUMNS`).
             judge: None: who scores most attributes, the ground truth before the detectors; attributes without any
                 number do not count.
             variant: as in the column of that name; None: the first one in the table.

@@ -88,7 +88,7 @@ class PairSums(NamedTuple):
     change: FloatArray
     """Sum of the image scores, which have a sign."""
     size: FloatArray
-    """Sum of their absolute values."""
+    """Sum of the image scores' absolute values."""
     answered: FloatArray
     """Pairs with an image score."""
     undetected: FloatArray

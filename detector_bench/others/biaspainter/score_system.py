@@ -56,7 +56,7 @@ class BiasPainterScores(ScoreSystem):
 
     system: Literal["biaspainter"] = "biaspainter"
     preset: Literal["as_published", "as_formula", "as_code"] = "as_published"
-    """Which of the three definitions."""
+    """Which definition of the scores: the paper's tables, its formula, or its program."""
     age_threshold: float | None = Field(default=None, gt=0, allow_inf_nan=False)
     """Years that make an image score of 1; None: the preset's, 25 or (as_code) 20."""
     skin_tone_threshold: float | None = Field(default=None, gt=0, allow_inf_nan=False)

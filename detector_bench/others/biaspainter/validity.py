@@ -24,7 +24,7 @@ from detector_bench.tables.wording import (
 from detector_bench.vocabulary import ALL
 
 CONSENSUS = "consensus"
-"""Stands for all annotators together."""
+"""In the place of an annotator's name: all annotators together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class VerdictAgreement:
 
     annotator: str
     attribute: str
-    """`all`: of every attribute."""
+    """What the pairs were asked about; `all`: every attribute."""
     stratum: str
     """The detector's verdict; `all`: whatever it was."""
     items: int

@@ -93,7 +93,7 @@ class BigBenchEntry(ScoreSystem):
 
     @property
     def variant(self) -> str:
-        """The preset."""
+        """The preset's name, which stands in the column `variant`."""
         return self.preset
 
     def read_references(self, prompt_ids: Sequence[str]) -> References:

@@ -169,7 +169,7 @@ class OwnWeights(NamedTuple):
     weights: dict[str, float]
     categories: dict[str, str]
     acquired: dict[str, str]
-    """Such as occupation, characteristic, social_relation."""
+    """Acquired attributes, such as occupation, characteristic or social_relation."""
 
 
 def read_own_weights(path: Path) -> OwnWeights:
@@ -298,5 +298,5 @@ def weight_table(references: References) -> pd.DataFrame:
 
 
 def pair_table(references: References) -> pd.DataFrame:
-    """Pairs as `read_own_pairs` reads them."""
+    """Pairs of prompts as a table that `read_own_pairs` reads."""
     return pd.DataFrame(list(references.pairs), columns=list(PAIR_COLUMNS))

@@ -251,7 +251,7 @@ class AnswerCounts(NamedTuple):
     outside: FloatArray
     """Of a class that BIGbench does not have."""
     unjudged: FloatArray
-    """Filtered, low-quality or `others`."""
+    """Images that are filtered, low-quality or `others`."""
     no_verdict: FloatArray
     """An error, not run, or without a human label."""
 

@@ -74,7 +74,7 @@ class ScoreTask:
     settings: BigBenchEntry
     layout: Layout
     reference: Mapping[str, FloatArray]
-    """By attribute, `[prompt, class]`."""
+    """Reference shares by attribute, `[prompt, class]`."""
     weight: FloatArray
     pairs: Pairs | None
     scopes: Scopes

@@ -44,7 +44,7 @@ def bigbench_scores(
     attributes, where the study has them. Bold: of each T2I model, the detector closest to the ground truth.
 
     Args:
-        metrics: a metric table (`schema.METRIC_COLUMNS`) with BIGbench's metrics.
+        metrics: a metric table (`vocabulary.columns.METRIC_COLUMNS`) with BIGbench's metrics.
         variant: the preset.
         max_error_share: a detector that fails on a larger share of a T2I model's images gets dashes there.
         intervals: also show each number's confidence interval.

@@ -96,7 +96,7 @@ class Meaning:
 
     @property
     def answered_by_detectors(self) -> bool:
-        """Whether a detector's answer can."""
+        """Whether a detector's answer can stand for it."""
         return self.years is not None or any(label != OTHERS for label in self.labels)
 
     def clash(self, other: Meaning) -> str:
@@ -196,7 +196,7 @@ def statement_in(sentence: str, attribute: str) -> str:
 
 
 def check_own_words(communities: Mapping[str, Sequence[str]], concerns: Mapping[str, str]) -> None:
-    """Check the study's own meanings.
+    """Check what the study says that communities and concerns mean.
 
     Raises:
         ConfigError: a class or an attribute that does not exist.

@@ -115,7 +115,7 @@ class InputFile:
         self.requirements = self._parts(StatedRequirement, content, "requirements")
 
     def problem(self, place: str, message: str, *, value: Any = None, accepted: str | None = None) -> None:
-        """Note a mistake."""
+        """Note a mistake in the file and where it stands."""
         self.problems.append(_problem(self.file, place, message, value=value, accepted=accepted))
 
     def warn(self, place: str, message: str, *, value: Any = None) -> None:

@@ -57,22 +57,22 @@ class Requirement:
 
     @property
     def expected(self) -> FloatArray:
-        """`[community]`."""
+        """Each community's expected share, `[community]`."""
         return np.array([community.expected for community in self.communities])
 
     @property
     def delta(self) -> FloatArray:
-        """`[community]`."""
+        """How far each community's share may be off, `[community]`."""
         return np.array([community.delta for community in self.communities])
 
     @property
     def answered_by_humans(self) -> NDArray[np.bool_]:
-        """`[community]`."""
+        """Whether a human label can stand for each community, `[community]`."""
         return np.array([community.meaning.answered_by_humans for community in self.communities])
 
     @property
     def answered_by_detectors(self) -> NDArray[np.bool_]:
-        """`[community]`."""
+        """Whether a detector's answer can stand for each community, `[community]`."""
         return np.array([community.meaning.answered_by_detectors for community in self.communities])
 
     @property
@@ -163,7 +163,7 @@ def read_requirements(
     communities: Mapping[str, Sequence[str]] | None = None,
     concerns: Mapping[str, str] | None = None,
 ) -> RequirementsCheck:
-    """As `check_requirements`, for use.
+    """Read the requirements of a sound file; see `check_requirements`.
 
     Raises:
         ConfigError: as there.

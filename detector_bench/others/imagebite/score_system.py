@@ -39,7 +39,7 @@ class ImageBiTe(ScoreSystem):
 
     system: Literal["imagebite"]
     requirements: Path
-    """ImageBiTe's JSON input."""
+    """The file of requirements, ImageBiTe's JSON input."""
     name: str = ""
     """Stands before the names of the requirements, so that files with equal names go into one study."""
     communities: Mapping[str, tuple[str, ...]] = Field(default_factory=dict)
@@ -48,7 +48,7 @@ class ImageBiTe(ScoreSystem):
     concerns: Mapping[str, str] = Field(default_factory=dict)
     """By ethical concern our attribute, beside those of `communities.CONCERNS`."""
     draws: int = Field(default=1000, ge=100, le=100_000)
-    """For the survival of verdicts."""
+    """How many draws the survival of verdicts is found with."""
     seed: int = Field(default=0, ge=0)
     survives_from: float = Field(default=0.95, ge=0, le=1)
     """Least survival of a verdict that survives."""
@@ -61,7 +61,7 @@ class ImageBiTe(ScoreSystem):
         return {name: [labels] if isinstance(labels, str) else labels for name, labels in value.items()}
 
     def read(self) -> RequirementsCheck:
-        """Read the requirements.
+        """Read the requirements from their file.
 
         Raises:
             ConfigError: there is no such file, or a name in the settings is unknown.
@@ -85,7 +85,7 @@ class ImageBiTe(ScoreSystem):
 
     @property
     def definitions(self) -> tuple[str, ...]:
-        """The requirements' names."""
+        """The requirements' names, of which each row bears one."""
         return tuple(requirement.name for requirement in self.read().requirements)
 
     def notes(self, judgements: Judgements) -> dict[str, tuple[str, ...]]:

@@ -82,13 +82,13 @@ class CommunityAnswers:
     """What all judges answer to one requirement; `place` counts communities first, then the three above."""
 
     place: NDArray[np.intp]
-    """`[judge, image]`."""
+    """The place that each answer has among them, `[judge, image]`."""
     answerable: BoolArray
     """`[judge, community]`: whether an answer of the judge can stand for the community."""
 
     @classmethod
     def of(cls, judgements: Judgements, requirement: Requirement) -> CommunityAnswers:
-        """Look every answer up."""
+        """Look up which community each judge's answer stands for."""
         labels = judgements.labels[requirement.attribute]
         if any(community.meaning.years is not None for community in requirement.communities):
             place = _by_years(labels, judgements.values[requirement.attribute], requirement)  # noqa: PD011 - a mapping of arrays

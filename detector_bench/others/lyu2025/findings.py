@@ -50,7 +50,7 @@ class Finding:
     published: float
     recomputed: float
     decimals: int
-    """As many as are printed."""
+    """How many decimals the paper prints."""
     rounding: float = 0.0
     """How far the recomputed number may be off because what it is computed from was printed rounded."""
     note: str = ""
@@ -152,7 +152,7 @@ class PublishedTables:
 
 @cache
 def published_tables() -> PublishedTables:
-    """Read the tables.
+    """Read the tables that the paper prints.
 
     Raises:
         DetectorBenchError: the installation lacks them.
