@@ -27,14 +27,14 @@ from detector_bench.results.long_tables import (
     write_long_table,
     write_own_table,
 )
-from detector_bench.results.manifest import NAME, EvaluationSettings, Manifest
+from detector_bench.results.manifest import NAME, EvaluationSettings, Manifest, tables_written
 from detector_bench.results.metric_lookup import MetricLookup, rows_of_attribute
 from detector_bench.results.run_record import environment, take_over_run_record, write_run_record
 from detector_bench.runner.prediction_store import predictions_folder, read_predictions
 from detector_bench.runner.run import ProgressListener, RunSettings, run_detectors
 from detector_bench.runner.stage_cache import default_cache_folder
 from detector_bench.study_configuration import StudyConfiguration, path_from
-from detector_bench.tables import Table, in_style_of, study_tables, write_tables
+from detector_bench.tables import Table, in_style_of, remove_tables, study_tables, write_tables
 from detector_bench.vocabulary import ATTRIBUTES, Status
 
 
@@ -192,13 +192,12 @@ def _write_results(
     counts = {name: _status_counts(table) for name, table in predictions.items()}
     stored.clear()  # nobody asks for them any more, and of a million images they take much of the memory
     predictions.clear()
+    earlier = tables_written(out)
     remove(out / NAME)  # a reader who comes while files are exchanged finds half a folder
     with ThreadPoolExecutor(1) as beside:
         writing = beside.submit(write_long_table, "metrics", metrics, out)
         files = write_long_table("confusion", confusion, out) | write_long_table("label_doubt", doubt, out)
-        further, not_comparable = _further_tables(image_set, judged, settings)
-        if further:
-            further["label_plans"] = _label_plans(study, image_set, predictions, metrics)
+        further, not_comparable = _further_tables(study, image_set, judged, settings, metrics)
         for name in (*FURTHER_TABLES, "label_plans"):
             files |= write_long_table(name, further.get(name, no_rows(name)), out)
         tables = study_tables(
@@ -227,6 +226,7 @@ def _write_results(
         name: study.table_style.applied(table, display_names=study.display_names) for name, table in tables.items()
     }
     write_tables(tables, out / "tables")
+    remove_tables(set(earlier) - set(tables), out / "tables")
     for name, table in {} if scored is None else scored.files.items():
         files |= write_own_table(name, table, out)
     study.write(out)
@@ -247,6 +247,7 @@ def _write_results(
         environment=environment(),
         plugins=plugin_files(),
         files=files,
+        tables=tuple(tables),
     ).write(out)
     return tables
 
@@ -262,13 +263,19 @@ def _of_study(study: StudyConfiguration, stored: dict[str, pa.Table], judged: Pa
 
 
 def _further_tables(
-    image_set: ImageSet, judged: Path, settings: EvaluationSettings
+    study: StudyConfiguration,
+    image_set: ImageSet,
+    judged: Path,
+    settings: EvaluationSettings,
+    metrics: pd.DataFrame,
 ) -> tuple[dict[str, pd.DataFrame], dict[str, str]]:
-    """Causes, ranks and agreement; of large studies none, and no column is read for them."""
+    """Causes, ranks, agreement and label plans; of large studies none, and no column is read for them."""
     if len(image_set.images) > MOST_IMAGES:
         return {}, {}
     stored = read_predictions(judged, also=COLUMNS_NEEDED)
-    return further_tables(image_set, {name: stored[name] for name in settings.detectors}, settings)
+    predictions = {name: stored[name] for name in settings.detectors}
+    further, not_comparable = further_tables(image_set, predictions, settings)
+    return {**further, "label_plans": _label_plans(study, image_set, predictions, metrics)}, not_comparable
 
 
 def _label_plans(

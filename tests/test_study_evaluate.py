@@ -115,17 +115,17 @@ BROKEN = {
     ),
     "an older version": (
         lambda out: ((out / "results.json").unlink(), (out / "run.json").write_text('{"evaluation": {}}')),
-        "older version of detector_bench (schema 1, now 3): bring it up to date with `detector-bench "
+        "older version of detector_bench (schema 1, now 2): bring it up to date with `detector-bench "
         "evaluate {out}`",
     ),
     "an older schema": (
-        lambda out: rewrite(out, "schema_version", 2),
-        "older version of detector_bench (schema 2, now 3): bring it up to date with `detector-bench "
+        lambda out: rewrite(out, "schema_version", 1),
+        "older version of detector_bench (schema 1, now 2): bring it up to date with `detector-bench "
         "evaluate {out}`",
     ),
     "a newer schema": (
         lambda out: rewrite(out, "schema_version", 99),
-        "newer version of detector_bench (schema 99; this version knows 3): update detector-bench",
+        "newer version of detector_bench (schema 99; this version knows 2): update detector-bench",
     ),
     "no JSON": (lambda out: (out / "results.json").write_text("{"), "cannot be read"),
     "no schema": (lambda out: (out / "results.json").write_text("[]"), "the key schema_version is missing"),
@@ -271,3 +271,19 @@ def test_all_that_is_missing_is_named_at_once_also_where_a_file_has_no_pin(folde
     with pytest.raises(WeightsError) as found:
         Study.from_yaml(folder / "missing.yaml").run(folder / "missing")
     assert [line.split("'")[1] for line in str(found.value).splitlines()] == ["first.onnx", "second.onnx"]
+
+
+def test_tables_that_an_evaluation_has_no_more_are_removed_and_others_are_not(folder: Path) -> None:
+    out = folder / "out"
+    study = Study.from_yaml(folder / "study.yaml")
+    study.run(out)
+    listed = manifest(out)["tables"]
+    (out / "tables" / "earlier.csv").write_text("of another study\n")
+    (out / "tables" / "mine.csv").write_text("somebody's own\n")
+    (out / "kept.csv").write_text("outside\n")
+    (out / "results.json").write_text(json.dumps({**manifest(out), "tables": [*listed, "earlier", "../kept"]}))
+    study.evaluate(out, out)
+    assert manifest(out)["tables"] == listed
+    assert not (out / "tables" / "earlier.csv").exists()
+    assert (out / "tables" / "mine.csv").exists()
+    assert (out / "kept.csv").exists()

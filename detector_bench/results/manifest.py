@@ -6,6 +6,7 @@ It is written last, so that half a result folder is known as one.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
@@ -27,9 +28,9 @@ if TYPE_CHECKING:
 
 NAME = "results.json"
 
-SCHEMA_VERSION = 3
-"""Of the files in a result folder; 1: those of before there was a `results.json`; 2: without sweeps, plans of
-further labels, and notes on scores. It grows with every change that a reader has to know of."""
+SCHEMA_VERSION = 2
+"""Of the files in a result folder; 1: those of before there was a `results.json`. It grows with every change
+that a reader has to know of."""
 
 Counts = dict[str, dict[str, dict[str, int]]]
 """Images by detector, attribute and status."""
@@ -94,6 +95,9 @@ class Manifest(BaseModel):
     """Rows of every long table, by file name. A table that is not here was without a row, or not computed: of
     studies with more than 200,000 images causes, ranks, agreement and sweeps are computed when they are asked
     for."""
+
+    tables: tuple[str, ...] = ()
+    """What stands in the folder `tables`; the next evaluation removes those that it has no more."""
 
     @classmethod
     def read(cls, folder: Path) -> Self:
@@ -238,3 +242,13 @@ def _flat(settings: Mapping[str, Any], prefix: str = "") -> list[tuple[str, Any]
     for name, value in settings.items():
         flat += _flat(value, f"{prefix}{name}.") if isinstance(value, Mapping) else [(f"{prefix}{name}", value)]
     return flat
+
+
+def tables_written(folder: Path) -> tuple[str, ...]:
+    """The names of the tables that a result folder's manifest lists; none where no manifest can be read."""
+    try:
+        names = json.loads((folder / NAME).read_text(encoding="utf-8"))["tables"]
+    except (OSError, ValueError, TypeError, KeyError):
+        return ()
+    # The file may be anybody's: no name may lead out of the folder.
+    return tuple(name for name in names if isinstance(name, str) and re.fullmatch(r"[\w-]+", name))

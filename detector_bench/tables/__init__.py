@@ -27,7 +27,7 @@ from detector_bench.tables.metric_tables import (
 )
 from detector_bench.tables.render_latex import to_latex
 from detector_bench.tables.render_terminal import to_rich
-from detector_bench.tables.renderers import to_csv, to_html, to_markdown, write_tables
+from detector_bench.tables.renderers import remove_tables, to_csv, to_html, to_markdown, write_tables
 from detector_bench.tables.table import Arrow, Cell, Column, MetricColumn, Row, Table
 from detector_bench.tables.tables_of_study import TableStyle, in_style_of, study_tables
 
@@ -60,6 +60,7 @@ __all__ = [
     "model_bias_scores_by_category",
     "prompt_bias_score_difference",
     "prompt_bias_scores",
+    "remove_tables",
     "study_tables",
     "to_csv",
     "to_html",

@@ -7,14 +7,14 @@ import html
 import io
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from pathlib import Path
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from detector_bench.atomic_files import write_text
+from detector_bench.atomic_files import remove, write_text
 from detector_bench.tables.layout import group_headings
 from detector_bench.tables.render_latex import to_latex
 from detector_bench.tables.table import Cell, Column, Shade, Table, is_missing, printable
@@ -114,6 +114,13 @@ def _background(table: Table, column: Column, cell: Cell) -> str:
 
 
 _FORMATS: dict[str, Callable[[Table], str]] = {"csv": to_csv, "md": to_markdown, "tex": to_latex}
+
+
+def remove_tables(names: Iterable[str], folder: Path) -> None:
+    """Remove the files of tables that `write_tables` wrote earlier."""
+    for name in names:
+        for ending in _FORMATS:
+            remove(folder / f"{name}.{ending}")
 
 
 def write_tables(tables: Mapping[str, Table], folder: Path) -> list[Path]:
