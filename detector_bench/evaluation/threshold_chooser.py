@@ -22,7 +22,7 @@ Places = NDArray[np.intp]
 FOLDS = 5
 
 _REPEATS_IN_RESAMPLE = 4
-_RESAMPLES_AT_ONCE = 20
+_RESAMPLES_AT_ONCE = 50
 _BEST_AT_ZERO = "closest to zero"
 
 
