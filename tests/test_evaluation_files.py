@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -180,11 +182,19 @@ def test_a_failed_write_leaves_the_old_files_alone(study: Path, monkeypatch: pyt
     before = (study / "metrics.csv").read_bytes()
     names = {path.name for path in study.iterdir()}
 
-    def half_then_fail(table: pa.Table, path: Path, *_: object) -> None:
-        Path(path).write_text("half")
-        raise OSError("disk full")
+    class FullDisk(nullcontext[None]):
+        def __init__(self, path: Path, *_: object, **__: object) -> None:
+            super().__init__()
+            self.path = path
 
-    monkeypatch.setattr("pyarrow.csv.write_csv", half_then_fail)
+        def __enter__(self) -> Any:
+            return self
+
+        def write_table(self, _: pa.Table) -> None:
+            Path(self.path).write_text("half")
+            raise OSError("disk full")
+
+    monkeypatch.setattr("pyarrow.csv.CSVWriter", FullDisk)
     with pytest.raises(DetectorBenchError, match="disk full"):
         write_long_table("metrics", metrics.head(3), study)
     assert (study / "metrics.csv").read_bytes() == before
