@@ -6,8 +6,8 @@
 `ppi-python` brings numba, statsmodels and much else, so it lies in an environment of its own and is no dependency.
 It knows neither prompts nor several detectors. What both can estimate is one detector's verdicts as they are, from
 200 labels of 2,000 images without strata. Compared are means with a given slope and with the best one: of one
-outcome, of three at once with one slope, and with a slope for each; and, with a given slope, from labels of unequal
-probability.
+outcome, of three at once with one slope, and with a slope for each; and, with a given slope, from labels of
+unequal probability.
 
 Its predictions are those of images without a label, ours those of all N. With n labels its slope is ours times
 (N - n) / N (Angelopoulos, Duchi and Zrnic 2023, PPI++; arXiv 2311.01453), and lies in [0, 1].
