@@ -1,7 +1,7 @@
 """Are our means those of `ppi-python`, the program of prediction-powered inference's authors?
 
-    python -m venv /tmp/ppi && /tmp/ppi/bin/pip install ppi-python
-    python benchmarks/ppi_oracle.py --ppi-python /tmp/ppi/bin/python
+    python -m venv ~/ppi && ~/ppi/bin/pip install ppi-python
+    python benchmarks/ppi_oracle.py --ppi-python ~/ppi/bin/python
 
 `ppi-python` brings numba, statsmodels and much else, so it lies in an environment of its own and is no dependency.
 It knows neither prompts nor several detectors. What both can estimate is one detector's verdicts as they are, from
@@ -123,8 +123,8 @@ def their_means(case: Case, python: str) -> Floats:
         if done.returncode:
             sys.exit(
                 f"{python} cannot ask ppi-python: {done.stderr.strip().splitlines()[-1]}\n"
-                "Make an environment for it: python -m venv /tmp/ppi && /tmp/ppi/bin/pip install ppi-python; "
-                "then name its interpreter with --ppi-python /tmp/ppi/bin/python."
+                "Make an environment for it: python -m venv ~/ppi && ~/ppi/bin/pip install ppi-python; "
+                "then name its interpreter with --ppi-python ~/ppi/bin/python."
             )
         return np.asarray(np.load(answered), dtype=np.float64)
 
