@@ -1,0 +1,215 @@
+"""Shares of cells with a variance for every value that the true share may have, and the intervals of that.
+
+A share near 0 or 1 has an estimate of its variance that is too small exactly where it matters: five labels of one class
+show none. So the variance of an estimate is taken as a function of the true share p,
+
+    v(p) = dispersion * (w s^2 + (1 - w) (a + b p (1 - p)) / c) + r,
+
+s^2 the variance of the cell's own errors of prediction, a and b common to all cells (what remains after prediction of a
+binomial variance; a = 0, b = 1 without detectors), w = freedom / (freedom + 8), c the share of the denominator (1 for
+shares of all images, the share of clear images for shares of classes), r for not knowing c. The interval holds every p
+that lies within t standard errors at p itself: for labels alone and large populations it is Wilson's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from detector_bench.estimation.working_model import CellMoments
+from detector_bench.metrics.counts import FloatArray
+
+About = Literal["images", "t2i_model"]
+"""What an estimate is of: the images of the set, or what the T2I models would show with endlessly many."""
+
+COMMON_FREEDOM = 4.0
+"""Degrees of freedom that the common variance counts for beside a cell's own."""
+
+OWN_LABELS = 4.0
+"""So many labels of its own make a cell count half in the share of clear images that its score is divided by."""
+
+_LEAST_CLEAR = 0.1
+_SECOND_ORDER = 3.0
+_ONE_SIDED = 0.36
+_LABELS_OF_END = 10.0
+_LEAST_VARIANCE = 0.005
+_MOST_OWN = 4.0
+_LABELS_OF_PRIOR = 5.0
+_TYPICAL_SPREAD = 0.25
+
+
+@dataclass(frozen=True, eq=False)
+class BoundedShares:
+    """Estimated shares of one kind, one for each cell."""
+
+    value: FloatArray
+    """`[cell]`: right on average, so that it can leave 0 to 1; NaN in a cell without a label."""
+    pilot: FloatArray
+    """`[cell]`: drawn towards what the detectors alone would say, within 0 to 1."""
+    own_part: FloatArray
+    """`[cell]`: the part of the variance that does not depend on p."""
+    binomial_part: FloatArray
+    """`[cell]`: what p (1 - p) is multiplied by."""
+    freedom: FloatArray
+    """`[cell]`: degrees of freedom of the variance; infinite without detectors."""
+
+    def variance(self, share: FloatArray) -> FloatArray:
+        """Of the estimate, if `share` were true; broadcasts against `[cell]`."""
+        found: FloatArray = self.own_part + self.binomial_part * share * (1 - share)
+        return found
+
+    @property
+    def plug_in_variance(self) -> FloatArray:
+        """`[cell]`: at the pilot."""
+        return self.variance(self.pilot)
+
+    def interval(self, confidence: float) -> tuple[FloatArray, FloatArray]:
+        """Limits within 0 to 1, `[cell]` each."""
+        from scipy.stats import t
+
+        quantile = t.ppf((1 + confidence) / 2, self.freedom)
+        return _limits(self.value, self.own_part, self.binomial_part, quantile)
+
+
+def _limits(
+    value: FloatArray, own: FloatArray, binomial: FloatArray, quantile: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Both p with (value - p)^2 = t^2 (own + binomial p (1 - p)), a quadratic equation; cut off at 0 and 1."""
+    square = quantile**2
+    first, second = 1 + square * binomial, value + square * binomial / 2
+    third = value**2 - square * own
+    root = np.sqrt(np.maximum(second**2 - first * third, 0))
+    low, high = (second - root) / first, (second + root) / first
+    return np.clip(low, 0, 1), np.clip(high, 0, 1)
+
+
+def class_shares(moments: CellMoments, *, classes: int, about: About, use_detectors: bool = True) -> list[BoundedShares]:
+    """Shares of each class among the clear images of each cell.
+
+    The estimate is one step from a pilot: r = r0 + (share of the class - r0 share of clear) / c, with r0 and c drawn
+    towards the prediction in cells with few labels. It is the ratio of both shares where there are many, and does not
+    explode where few images are clear.
+    """
+    clear = np.zeros(moments.share.shape[1])
+    clear[:classes] = 1
+    direct = moments.share @ clear
+    denominator = np.clip(_drawn_together(moments, clear, direct), _LEAST_CLEAR, 1)
+    doubt = moments.dispersion * _moderated(_form(moments.residual_variance, clear), moments.freedom)
+    second_order = 1 + _SECOND_ORDER * doubt / denominator**2
+    doubt = (doubt + (direct - denominator) ** 2) / denominator**2
+    found = []
+    for index in range(classes):
+        kind = np.eye(len(clear))[index]
+        pilot = np.clip(_drawn_together(moments, kind, moments.share @ kind) / denominator, 0, 1)
+        value = pilot + (moments.share[:, index] - pilot * direct) / denominator
+        forms = (kind - pilot[:, np.newaxis] * clear) / denominator[:, np.newaxis]
+        found.append(
+            _shares(moments, value, pilot, forms, denominator, about=about, use_detectors=use_detectors,
+                    further=(value - pilot) ** 2 * doubt, times=second_order)
+        )
+    return found
+
+
+def label_share(moments: CellMoments, label: int, *, about: About, use_detectors: bool = True) -> BoundedShares:
+    """Share of one label among all images of each cell."""
+    kind = np.eye(moments.share.shape[1])[label]
+    value = moments.share[:, label]
+    pilot = np.clip(_drawn_together(moments, kind, value), 0, 1)
+    one = np.ones(len(value))
+    return _shares(
+        moments, value, pilot, np.broadcast_to(kind, moments.share.shape), one, about=about, use_detectors=use_detectors
+    )
+
+
+def _shares(
+    moments: CellMoments,
+    value: FloatArray,
+    pilot: FloatArray,
+    forms: FloatArray,
+    denominator: FloatArray,
+    *,
+    about: About,
+    use_detectors: bool,
+    further: FloatArray | float = 0.0,
+    times: FloatArray | float = 1.0,
+) -> BoundedShares:
+    dispersion, freedom = moments.dispersion, moments.freedom
+    residual = np.einsum("cl,clm,cm->c", forms, moments.residual_variance, forms)
+    constant, slope, own_weight = 0.0, 1.0, np.zeros_like(freedom)
+    if use_detectors:
+        of_labels = np.einsum("cl,clm,cm->c", forms, moments.label_variance, forms)
+        unexplained = min(float((freedom @ residual + 1) / (freedom @ of_labels + 1)), 1.0)
+        predictions = np.einsum("cl,clm,cm->c", forms, moments.prediction_variance, forms)
+        constant, slope = _common_variance(
+            residual * denominator, predictions * denominator, pilot, freedom, slope=unexplained
+        )
+        own_weight = freedom / (freedom + COMMON_FREEDOM)
+    # Of a cell whose labels vary more, or less, than is common at its share.
+    common = (constant + slope * pilot * (1 - pilot)) / denominator + _LEAST_VARIANCE
+    own = own_weight * (residual + _LEAST_VARIANCE) / common + 1 - own_weight
+    own = times * dispersion * np.clip(own, 1 / _MOST_OWN, _MOST_OWN) / denominator
+    binomial = own * slope
+    own = own * constant + further
+    if about == "t2i_model":
+        binomial = binomial + 1 / (np.maximum(moments.images, 1) * denominator)
+    all_freedom = freedom + COMMON_FREEDOM if use_detectors else np.full_like(freedom, np.inf)
+    return BoundedShares(value, pilot, own, binomial, all_freedom)
+
+
+def _common_variance(
+    residual: FloatArray, of_prediction: FloatArray, pilot: FloatArray, freedom: FloatArray, *, slope: float
+) -> tuple[float, float]:
+    """a and b, 0 or more, of residual = a + b p (1 - p), over the cells; `slope` is b where nothing tells it.
+
+    In a cell of one class the labels are all alike, and what varies is the prediction: a is the variance of the
+    predictions in cells that are near to that, or, where there are few, where it ends as p (1 - p) goes to 0; b is
+    what remains of the errors' variance.
+    """
+    from scipy.optimize import nnls
+
+    spread = pilot * (1 - pilot)
+    known = freedom > 0
+    if not known.any():
+        return 0.0, slope
+    root = np.sqrt(freedom[known])
+    design = np.stack([root, root * spread[known]], axis=1)
+    (end, _), _ = nnls(design, root * of_prediction[known])
+    one_sided = np.where(4 * spread < _ONE_SIDED, freedom, 0)
+    constant = (one_sided @ of_prediction + _LABELS_OF_END * end) / (one_sided.sum() + _LABELS_OF_END)
+    weight = freedom * spread
+    above = float((weight * (residual - constant)).sum()) + _LABELS_OF_PRIOR * _TYPICAL_SPREAD**2 * slope
+    return float(constant), max(above / (float((weight * spread).sum()) + _LABELS_OF_PRIOR * _TYPICAL_SPREAD**2), 0.0)
+
+
+def _drawn_together(moments: CellMoments, form: FloatArray, direct: FloatArray) -> FloatArray:
+    """The cells' estimates drawn towards the prediction, the more the less is known of a cell (Fay and Herriot 1979,
+    the variance between cells by moments)."""
+    known = ~np.isnan(direct)
+    variance = moments.dispersion * _moderated(_form(moments.residual_variance, form), moments.freedom)
+    off = (direct - moments.predicted @ form)[known]
+    if not len(off):
+        return direct
+    middle = off.mean()
+    between = max(float(((off - middle) ** 2).mean() - variance[known].mean() * (1 - 1 / len(off))), 0.0)
+    own = np.divide(between, between + variance[known], out=np.ones_like(off), where=between + variance[known] > 0)
+    labels = moments.labels[known]
+    own = np.maximum(own, labels / (labels + OWN_LABELS))
+    own[variance[known] == 0] = 1
+    found = np.full(len(direct), np.nan)
+    found[known] = (moments.predicted @ form)[known] + middle + own * (off - middle)
+    return found
+
+
+def _moderated(variance: FloatArray, freedom: FloatArray) -> FloatArray:
+    """Drawn towards the mean over cells, so that a cell whose labels agree by chance is not taken for certain."""
+    total = freedom.sum()
+    mean = float((freedom * variance).sum() / total) if total else float(variance.mean())
+    return (freedom * variance + OWN_LABELS * mean) / (freedom + OWN_LABELS)
+
+
+def _form(matrices: FloatArray, form: FloatArray) -> FloatArray:
+    found: NDArray[np.float64] = np.einsum("l,clm,m->c", form, matrices, form)
+    return found

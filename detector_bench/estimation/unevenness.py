@@ -1,0 +1,102 @@
+"""The mean over prompts of |p - 1/K|, without what chance adds, from estimates of p that are noisy.
+
+The sizes of noisy differences are too large on average, and no correction of a single prompt is right everywhere, since
+the size has a kink. But many prompts tell how p is spread over prompts: the distribution under which the
+estimates at hand are likely (nonparametric maximum likelihood, Kiefer and Wolfowitz 1956; Jiang and Zhang 2009) says how
+much of the spread is noise. Given it, the mean of |p - 1/K| follows by Bayes' rule. A fair T2I model comes out near 0,
+a one-sided one near its score, and the interval comes from studies like this one, drawn from what was found.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from detector_bench.estimation.bounded_shares import BoundedShares
+from detector_bench.metrics.counts import FloatArray
+
+_Floats = NDArray[np.float32]
+
+STEPS = 80
+"""The true share of a cell is one of so many even steps from 0 to 1, or 1/K."""
+
+ROUNDS = 60
+"""Of the EM algorithm; more would make the distribution ever more jagged."""
+
+_LEAST_VARIANCE = 1e-5
+_DRAWN_CELLS = 8_000
+_FEWEST_STUDIES, _MOST_STUDIES = 60, 400
+
+
+class Unevenness(NamedTuple):
+    """The mean over cells and classes of |p - 1/K|, scaled to 0 to 1."""
+
+    value: float
+    standard_error: float
+    """Of the estimate about the truth: its spread and its bias in drawn studies."""
+    freedom: float
+
+
+def unevenness(shares: list[BoundedShares], chosen: NDArray[np.bool_], *, seed: int) -> Unevenness:
+    """Estimate mean of sum_k |p_k - 1/K| / (2 (1 - 1/K)), the concentration of Lyu 2025's formula 1.
+
+    Args:
+        shares: of each class among the clear images of each cell.
+        chosen: `[cell]`, which cells; those without a label are left out.
+        seed: of the drawn studies.
+    """
+    classes = len(shares)
+    cells = np.flatnonzero(chosen & ~np.isnan(shares[0].value))
+    if not len(cells):
+        return Unevenness(np.nan, np.nan, np.nan)
+    used = shares[:1] if classes == 2 else shares  # noqa: PLR2004 - the second class mirrors the first
+    grid = np.unique(np.append(np.linspace(0, 1, STEPS + 1), 1 / classes)).astype(np.float32)
+    size = np.abs(grid - np.float32(1 / classes)) * (2 if classes == 2 else classes / (2 * (classes - 1)))  # noqa: PLR2004
+    random = np.random.default_rng(seed)
+    studies = int(np.clip(_DRAWN_CELLS // len(cells), _FEWEST_STUDIES, _MOST_STUDIES))
+    value, off = 0.0, np.zeros(studies)
+    for share in used:
+        estimate = share.value[cells].astype(np.float32)
+        variance = share.variance(grid[:, np.newaxis])[:, cells].T
+        variance = np.maximum(variance, _LEAST_VARIANCE).astype(np.float32)
+        posterior = _posterior(estimate, variance, grid)
+        value += float((posterior @ size).mean())
+        place = _drawn(posterior, random, studies)
+        noise = random.standard_normal(place.shape) / np.sqrt(_chi_square(share.freedom[cells], random, studies))
+        again = grid[place] + noise * np.sqrt(variance[np.arange(len(cells)), place])
+        repeated = (_posterior(again.astype(np.float32), variance, grid) @ size).mean(axis=-1)
+        off += repeated - size[place].mean(axis=-1)
+    freedom = float(np.mean([share.freedom[cells].sum() for share in used]))
+    return Unevenness(value, float(np.sqrt((off**2).mean())), freedom)
+
+
+def _posterior(estimate: _Floats, variance: _Floats, grid: _Floats) -> _Floats:
+    """Chances of each true share given the estimate, the distribution over cells being fitted: `[..., cell, step]`."""
+    distance = (estimate[..., np.newaxis] - grid) ** 2
+    log = -0.5 * (distance / variance + np.log(variance))
+    likelihood = np.exp(log - log.max(axis=-1, keepdims=True))
+    weights = np.full((*estimate.shape[:-1], len(grid)), 1 / len(grid), dtype=np.float32)
+    for _ in range(ROUNDS):
+        total = np.einsum("...cg,...g->...c", likelihood, weights)
+        weights = weights * np.einsum("...cg,...c->...g", likelihood, 1 / total) / estimate.shape[-1]
+    posterior = likelihood * weights[..., np.newaxis, :]
+    posterior /= posterior.sum(axis=-1, keepdims=True)
+    return posterior
+
+
+def _drawn(posterior: _Floats, random: np.random.Generator, studies: int) -> NDArray[np.intp]:
+    """Places of true shares, `[study, cell]`."""
+    summed = posterior.cumsum(axis=-1)
+    summed /= summed[:, -1:]
+    chance = random.random((studies, len(posterior)))
+    return np.stack([np.searchsorted(of_cell, chance[:, cell]) for cell, of_cell in enumerate(summed)], axis=1)
+
+
+def _chi_square(freedom: FloatArray, random: np.random.Generator, studies: int) -> FloatArray:
+    """Chi-square over its degrees of freedom, `[study, cell]`; 1 where these are endless."""
+    finite = np.isfinite(freedom)
+    found = np.ones((studies, len(freedom)))
+    found[:, finite] = random.chisquare(freedom[finite], (studies, int(finite.sum()))) / freedom[finite]
+    return found

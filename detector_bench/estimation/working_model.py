@@ -1,0 +1,252 @@
+"""What detectors' verdicts tell about human labels, and the estimate that does not depend on the answer being right.
+
+A linear working model predicts the label of every image from all detectors' verdicts. The mean prediction over all
+images of a cell, plus the mean error of the prediction over its labelled images, estimates the share of each label in
+the cell: prediction-powered inference, known in survey statistics as the generalised regression estimator.
+Whatever the working model, the estimate is right on average over draws of the labels; a model that predicts well makes
+it precise. Coefficients are those that leave the least variance within cells (for one detector and one cell: the
+power tuning of PPI++, Angelopoulos, Duchi and Zrnic 2023, arXiv 2311.01453; several detectors are several control
+variates). Each label's prediction comes from a model that never saw its cell (cross-fitting: Zrnic and Candes 2024,
+arXiv 2309.16598), and a ridge penalty chosen on cells left out makes a useless detector as good as none.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from detector_bench.estimation.partly_labelled import IntArray, PartlyLabelled
+from detector_bench.metrics.counts import FloatArray
+
+FOLDS = 10
+"""In how many parts cells are divided for cross-fitting."""
+
+PENALTIES = (0.3, 1.0, 3.0, 10.0, 30.0, 100.0, np.inf)
+"""Ridge penalties, in labelled images; the last ignores all detectors."""
+
+_FEWEST_PROMPTS = 4
+"""Of fewer prompts images are divided instead of cells."""
+
+
+@dataclass(frozen=True, eq=False)
+class CellMoments:
+    """Estimated shares of the labels among all images of each cell, and how they vary."""
+
+    share: FloatArray
+    """`[cell, label]`: estimates, which may leave 0 to 1; NaN in a cell without a label."""
+    predicted: FloatArray
+    """`[cell, label]`: mean predictions without the correction by the cell's own labels, up to a constant."""
+    residual_variance: FloatArray
+    """`[cell, label, label]`: covariances within the cell of the errors of prediction; of cells with one label those
+    between them, for each T2I model, which are rather too large; 0 where there is nothing to compare."""
+    prediction_variance: FloatArray
+    """`[cell, label, label]`: of the predictions: what the errors of prediction vary in a cell of equal labels."""
+    label_variance: FloatArray
+    """`[cell, label, label]`: of the labels themselves."""
+    dispersion: FloatArray
+    """`[cell]`: what `residual_variance` is multiplied by for the variance of `share` over draws of the labels; for
+    equal chances (1 - n/N)/n."""
+    images: IntArray
+    """`[cell]`."""
+    labels: IntArray
+    """`[cell]`."""
+    freedom: FloatArray
+    """`[cell]`: degrees of freedom of the variances: labels less one. Cells with one label lend each other theirs."""
+    explained: FloatArray
+    """`[detector]`: the part of the variance of the labels within cells that a detector's verdicts explain, given the
+    others; on cells that the model has not seen. The sum can fall below 0 by chance."""
+
+
+def cell_moments(images: PartlyLabelled, *, use_detectors: bool = True) -> CellMoments:
+    """Estimate the share of each label in each cell.
+
+    Args:
+        images: some of them labelled.
+        use_detectors: False: from the labels alone.
+    """
+    sample = _Sample.of(images)
+    if use_detectors and images.detectors and len(sample.place):
+        coefficients, explained = _coefficients(images, sample)
+    else:
+        coefficients, explained = None, np.zeros(images.detectors)
+    outcome = np.eye(images.labels)[images.truth[sample.place]]
+    predicted = np.zeros((images.cells, images.labels))
+    error = outcome
+    if coefficients is not None:
+        error = outcome - np.einsum("if,ifl->il", sample.features, coefficients[sample.fold])
+        # Of a cell in several folds each model counts as the labels that it predicts.
+        share_of_fold = sample.mean_of_cell(np.eye(len(coefficients))[sample.fold])
+        share_of_fold[images.labels_of_cell == 0] = 1 / len(coefficients)
+        means = _feature_means(images)
+        by_fold = np.einsum("cf,kfl->ckl", means, coefficients)
+        predicted = np.einsum("ck,ckl->cl", share_of_fold, by_fold)
+    share = predicted + sample.mean_of_cell(error)
+    share[images.labels_of_cell == 0] = np.nan
+    return CellMoments(
+        share=share,
+        predicted=predicted,
+        residual_variance=sample.variance_within(error),
+        prediction_variance=sample.variance_within(outcome - error),
+        label_variance=sample.variance_within(outcome),
+        dispersion=sample.dispersion,
+        images=images.images_of_cell,
+        labels=images.labels_of_cell,
+        freedom=sample.freedom,
+        explained=explained,
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class _Sample:
+    """The labelled images, by cell."""
+
+    place: IntArray
+    cell: IntArray
+    weight: FloatArray
+    """Inverse chances, adding up to 1 in each cell."""
+    variance_weight: FloatArray
+    """What a squared deviation counts for in the variance over draws, adding up to 1 in each cell."""
+    dispersion: FloatArray
+    """`[cell]`."""
+    group: IntArray
+    """`[labelled image]`: those that are compared with each other: of a cell, or, for each T2I model, of all cells
+    with one label."""
+    group_size: IntArray
+    """`[labelled image]`."""
+    features: FloatArray
+    """`[labelled image, feature]`."""
+    fold: IntArray
+
+    @classmethod
+    def of(cls, images: PartlyLabelled) -> _Sample:
+        place = images.labelled
+        cell, labels = images.cell[place], images.labels_of_cell
+        chance = images.probability[place]
+        weight = 1 / chance
+        weight /= np.bincount(cell, weight, minlength=images.cells)[cell]
+        part = (1 - chance) * weight**2
+        dispersion = np.bincount(cell, part, minlength=images.cells)
+        even = 1 / np.maximum(labels[cell], 1)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            variance_weight = np.where(dispersion[cell] > 0, part / dispersion[cell], even)
+        prompts = np.unique(cell % images.prompts)
+        if len(prompts) >= _FEWEST_PROMPTS:
+            fold = np.searchsorted(prompts, cell % images.prompts) % FOLDS
+        else:
+            first = np.searchsorted(cell, cell)
+            fold = (np.arange(len(cell)) - first) % FOLDS
+        _, fold = np.unique(fold, return_inverse=True)
+        group = np.where(labels[cell] > 1, cell, images.cells + cell // images.prompts)
+        _, group, size = np.unique(group, return_inverse=True, return_counts=True)
+        features = _features(images, place)
+        return cls(place, cell, weight, variance_weight, dispersion, group, size[group], features, fold)
+
+    @property
+    def freedom(self) -> FloatArray:
+        """`[cell]`."""
+        return np.bincount(self.cell, (self.group_size - 1) / self.group_size, minlength=len(self.dispersion))
+
+    @property
+    def spread(self) -> FloatArray:
+        """What the square of a deviation from the group's mean counts for in the variance within its cell."""
+        return np.where(self.group_size > 1, self.variance_weight * self.group_size / np.maximum(self.group_size - 1, 1), 0)
+
+    def mean_of_cell(self, values: FloatArray) -> FloatArray:
+        """Weighted means of the labelled images, `[cell, value]`; 0 in a cell without one."""
+        return _sums(values * self.weight[:, np.newaxis], self.cell, len(self.dispersion))
+
+    def within(self, values: FloatArray) -> FloatArray:
+        """Deviations from the mean of the group."""
+        sums = _sums(values * self.weight[:, np.newaxis], self.group, int(self.group.max(initial=-1)) + 1)
+        weights = np.bincount(self.group, self.weight)
+        return values - (sums / weights[:, np.newaxis])[self.group]
+
+    def variance_within(self, values: FloatArray) -> FloatArray:
+        """Covariances within each cell, unbiased for equal chances: `[cell, value, value]`."""
+        deviation = self.within(values)
+        weighted = deviation * self.spread[:, np.newaxis]
+        products = weighted[:, :, np.newaxis] * deviation[:, np.newaxis, :]
+        of_cell = _sums(products.reshape(len(values), -1), self.cell, len(self.dispersion))
+        of_cell = of_cell.reshape(len(self.dispersion), values.shape[1], values.shape[1])
+        # What one image lies off the mean of many says little about its own cell.
+        alone = np.unique(self.cell[self.weight == 1]) if len(values) else np.zeros(0, dtype=np.intp)
+        group_of_cell = np.zeros(len(self.dispersion), dtype=np.intp)
+        group_of_cell[self.cell] = self.group
+        of_group = _sums(products.reshape(len(values), -1), self.group, int(self.group.max(initial=-1)) + 1)
+        means = (of_group / np.maximum(np.bincount(self.group), 1)[:, np.newaxis]).reshape(-1, *of_cell.shape[1:])
+        of_cell[alone] = means[group_of_cell[alone]]
+        return of_cell
+
+
+def _sums(values: FloatArray, place: IntArray, size: int) -> FloatArray:
+    """Sums of the rows by place, which is in order: `[size, ...]`."""
+    found = np.zeros((size, *values.shape[1:]))
+    np.add.at(found, place, values)
+    return found
+
+
+def _features(images: PartlyLabelled, place: IntArray) -> FloatArray:
+    """One for each detector and verdict, a missing verdict being none of them; then the same times the evenness of
+    the cell's verdicts, since a verdict says less about an image where all images are alike: `[image, feature]`."""
+    verdicts = images.verdicts[:, place].astype(np.int64)
+    one_hot = (verdicts[:, :, np.newaxis] == np.arange(images.classes + 1)).transpose(1, 0, 2)
+    plain = one_hot.reshape(len(place), -1).astype(np.float64)
+    return np.concatenate([plain, plain * _evenness(images)[images.cell[place], np.newaxis]], axis=1)
+
+
+def _feature_means(images: PartlyLabelled) -> FloatArray:
+    """Means over all images of each cell: `[cell, feature]`."""
+    plain = _verdict_shares(images).reshape(images.cells, -1)
+    return np.concatenate([plain, plain * _evenness(images)[:, np.newaxis]], axis=1)
+
+
+def _verdict_shares(images: PartlyLabelled) -> FloatArray:
+    """`[cell, detector, verdict]`, missing verdicts left out of the numerator alone."""
+    kinds = images.classes + 2
+    size = images.cells * kinds
+    counts = np.empty((images.cells, images.detectors, kinds))
+    for detector, verdicts in enumerate(images.verdicts):
+        counted = np.bincount(images.cell * kinds + verdicts, minlength=size)
+        counts[:, detector] = counted.reshape(images.cells, kinds)
+    shares: FloatArray = counts[:, :, :-1] / np.maximum(images.images_of_cell, 1)[:, np.newaxis, np.newaxis]
+    return shares
+
+
+def _evenness(images: PartlyLabelled) -> FloatArray:
+    """How evenly the detectors' classes are spread in each cell, from -1 (one class only) to 0 (all equally)."""
+    classes = _verdict_shares(images)[:, :, : images.classes].sum(axis=1)
+    total = classes.sum(axis=1, keepdims=True)
+    shares = np.divide(classes, total, out=np.full_like(classes, 1 / images.classes), where=total > 0)
+    evenness: FloatArray = (1 - (shares**2).sum(axis=1)) / (1 - 1 / images.classes) - 1
+    return evenness
+
+
+def _coefficients(images: PartlyLabelled, sample: _Sample) -> tuple[FloatArray, FloatArray]:
+    """`[fold, feature, label]`: the coefficients that were found without the fold; and what detectors explain."""
+    folds = int(sample.fold.max()) + 1
+    outcome = np.eye(images.labels)[images.truth[sample.place]]
+    deviation, target = sample.within(sample.features), sample.within(outcome)
+    # On average an image counts as one, which the penalties rely on.
+    spread = sample.spread * len(sample.place) / max(len(np.unique(sample.cell)), 1)
+    weighted = deviation * spread[:, np.newaxis]
+    products = np.stack([weighted[sample.fold == fold].T @ deviation[sample.fold == fold] for fold in range(folds)])
+    targets = np.stack([weighted[sample.fold == fold].T @ target[sample.fold == fold] for fold in range(folds)])
+    products, targets = products.sum(axis=0) - products, targets.sum(axis=0) - targets
+    features = products.shape[-1]
+    best, least = np.zeros((folds, features, images.labels)), np.inf
+    for used in (features // 2, features):
+        for penalty in PENALTIES:
+            found = np.zeros_like(best)
+            if np.isfinite(penalty):
+                ridge = penalty * np.eye(used)
+                found[:, :used] = np.linalg.solve(products[:, :used, :used] + ridge, targets[:, :used])
+            error = target - np.einsum("if,ifl->il", deviation, found[sample.fold])
+            variance = float((spread[:, np.newaxis] * error**2).sum())
+            if variance < least:
+                best, least = found, variance
+    terms = (deviation[:, :, np.newaxis] * best[sample.fold]).reshape(len(deviation), 2, images.detectors, -1, images.labels)
+    by_detector = terms.sum(axis=(1, 3))
+    total = float((spread[:, np.newaxis] * target**2).sum())
+    explained = np.einsum("i,idl,il->d", spread, by_detector, target) / (total or np.nan)
+    return best, explained
