@@ -92,12 +92,6 @@ def test_a_sample_that_grew_has_the_probabilities_of_the_whole(design: SampleDes
     assert np.abs(weights_over_draws(grown, count=DRAWS // 2) - 1).max() < 0.12
 
 
-def test_a_sample_by_disagreement_cannot_grow() -> None:
-    already = np.arange(len(CELLS)) == 0
-    with pytest.raises(ConfigError, match="a sample by disagreement cannot grow: an image's probability"):
-        drawn(design=SampleDesign.DISAGREEMENT, already=already)
-
-
 def test_no_probability_is_near_zero_or_above_one() -> None:
     sizes = np.array([LEAST_SIZE, 1 + LEAST_SIZE, LEAST_SIZE, LEAST_SIZE])
     # In proportion, the second would have 2 * 1.25 / 2 = 1.25; so it is certain, and the rest share one label.

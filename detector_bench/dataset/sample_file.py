@@ -45,8 +45,9 @@ class LabelSample:
 
     def positions(self, image_set: ImageSet) -> NDArray[np.int64]:
         """Where each row's image stands in the image set."""
-        found = pd.Index(image_set.images["image_id"]).get_indexer(pd.Index(self.rows["image_id"]))
-        return found.astype(np.int64)
+        ids = pd.Index(image_set.images["image_id"])
+        found: NDArray[np.int64] = ids.get_indexer(pd.Index(self.rows["image_id"])).astype(np.int64)
+        return found
 
 
 def drawn_from(image_set: ImageSet) -> str:

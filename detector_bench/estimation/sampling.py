@@ -105,14 +105,11 @@ def draw(
         of_models: `[t2i_model]`: which T2I models get the labels; None: all.
 
     Raises:
-        ConfigError: fewer images than labels, no label at all, or a sample by disagreement that is to grow.
+        ConfigError: fewer images than labels, or no label at all.
     """
     known = np.zeros(len(cell), dtype=np.bool_) if already is None else already
     if design is SampleDesign.DISAGREEMENT and known.any():
-        raise ConfigError(
-            "a sample by disagreement cannot grow: an image's probability in the whole would hang on those of "
-            "images that were not drawn; draw a larger one anew, or begin with equal or verdicts"
-        )
+        raise ValueError("a sample by disagreement cannot grow")
     if design is not SampleDesign.EQUAL and said is None:
         raise ValueError(f"the design {design.value!r} needs the detectors' verdicts")
     random = _Random(seed, int(known.sum()))
@@ -176,9 +173,9 @@ def quotas(
         bare.sum(axis=1) + with_label, labels=labels, before=with_label, group=np.zeros(len(sizes)), random=random
     )
     more = np.zeros(sizes.shape, dtype=np.int64)
-    for model, number in enumerate(of_model):
-        prompts = np.flatnonzero(bare[model])
-        more[model, prompts[np.argsort(random.uniform(len(prompts)), kind="stable")[:number]]] = 1
+    for place, number in enumerate(of_model):
+        prompts = np.flatnonzero(bare[place])
+        more[place, prompts[np.argsort(random.uniform(len(prompts)), kind="stable")[:number]]] = 1
     return more
 
 
@@ -258,5 +255,6 @@ class _Random:
 
     def uniform(self, number: int) -> FloatArray:
         """So many numbers in [0, 1)."""
-        found: FloatArray = (self._raw.random_raw(number) >> np.uint64(11)) * 2.0**-53
+        raw: NDArray[np.uint64] = self._raw.random_raw(number)
+        found: FloatArray = (raw >> np.uint64(11)).astype(np.float64) * 2.0**-53
         return found
