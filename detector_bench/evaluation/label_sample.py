@@ -75,7 +75,7 @@ class ToBeLabelled:
         said = self._opinions(index)
         if said is None and design is not SampleDesign.EQUAL:
             raise ConfigError(
-                f"the design {design.value!r} needs detectors' verdicts on {self.attribute!r}, and there are none: "
+                f"the design {design.value!r} needs detectors' verdicts on {self.attribute!r}: there are none; "
                 "name a result folder with --results"
             )
         already = np.zeros(len(index.cells), dtype=np.bool_)
