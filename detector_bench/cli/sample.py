@@ -30,29 +30,19 @@ def sample(
             "--add-to.",
         ),
     ] = None,
-    results: Annotated[
-        Path | None,
-        typer.Option("--results", metavar="DIR", help="Result folder, or its predictions: what detectors say."),
-    ] = None,
+    results: options.Verdicts = None,
     attribute: options.Attribute = "gender",
     t2i_model: Annotated[
         list[str] | None,
         typer.Option("--t2i-model", metavar="NAME", help="Only images of this T2I model; may be repeated."),
     ] = None,
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Equal seeds draw equal samples.")] = 0,
+    seed: options.Seed = 0,
     add_to: Annotated[
         Path | None,
         typer.Option("--add-to", metavar="FILE", help="Draw N more images for this sample, which keeps its own."),
     ] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            "--out", "-o", metavar="FILE", help="By default sample.csv in IMAGE_SET, or that of --add-to."
-        ),
-    ] = None,
-    overwrite: Annotated[
-        bool, typer.Option("--overwrite", "--force", help="Replace a sample, though it may be half labelled.")
-    ] = False,
+    out: options.OptionalOut = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", "--force", help="Replace what exists.")] = False,
 ) -> None:
     """Draw the images to be labelled, at random and with known probabilities, so that few labels speak for all.
 
@@ -73,7 +63,9 @@ def sample(
 
     images = ImageSet.load(image_set, require_labels=False)
     attribute_named(attribute)
-    file = out or add_to or image_set / SAMPLE_FILE
+    file = add_to or image_set / SAMPLE_FILE
+    if out is not None:
+        file = options.file_in(out, SAMPLE_FILE)
     if file.exists() and not overwrite and file != add_to:
         raise ConfigError(
             f"{str(file)!r} exists, and people may have labelled a part of it; add images with --add-to {file}, "
