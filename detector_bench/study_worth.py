@@ -162,8 +162,10 @@ def _variance_of_one(clear: IntArray) -> FloatArray:
     classes = clear.shape[-1]
     # A part of a label for each class: prompts that show one class only are not known to do so.
     share = (clear + 1 / classes) / (clear.sum(axis=-1, keepdims=True) + 1)
-    side = np.sign(share - 1 / classes)
-    scatter = (side**2 * share).sum(axis=-1) - (side * share).sum(axis=-1) ** 2
+    # Which way each class's share moves the concentration; where all are equal, as if the first one led.
+    leads = np.arange(classes) == share.argmax(axis=-1)[:, np.newaxis]
+    side = np.where((share > 1 / classes) | leads, 1, -1)
+    scatter = 1 - (side * share).sum(axis=-1) ** 2
     n = clear.sum(axis=-1)
     found: FloatArray = (classes / (2 * (classes - 1))) ** 2 * scatter * (n / (n - 1))
     return found

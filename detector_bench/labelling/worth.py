@@ -54,7 +54,7 @@ class LabelsWorth:
 class Worth(Protocol):
     """Says what labels are worth. It may take seconds, and is called in a thread of its own."""
 
-    def __call__(self, labels: pd.DataFrame) -> list[LabelsWorth]:
+    def __call__(self, labels: pd.DataFrame, /) -> list[LabelsWorth]:
         """One entry for each T2I model, attribute and score.
 
         Args:
