@@ -305,3 +305,46 @@ def test_options_that_contradict_each_other(images: ImageSet, options: tuple[str
     assert isinstance(result.exception, ConfigError)
     with pytest.raises(ConfigError, match=message):
         raise result.exception
+
+
+@pytest.mark.slow
+def test_a_share_is_labelled_by_keyboard_and_its_worth_is_seen_on_the_agreement_page_alone(tmp_path: Path) -> None:
+    pytest.importorskip("fastapi", reason="needs the extra label")
+    from browser import chromium, opened, overflow, serious_findings
+    from label_server import label_server, press_label, shown_image, wait_for_another, wait_until_saved
+    from small_parts import picture
+
+    images = write_image_set(tmp_path / "set", numbered(COUNT))
+    for number, name in enumerate(numbered(COUNT)):
+        picture(number).save(images.root / "images" / f"{name}.png")
+    said = {name: kept("male") for name in numbered(COUNT)}
+    results = write_predictions(tmp_path / "results", {"one": said})
+    sample = ToBeLabelled(images, "gender", {}).sample(30)
+    write_sample(images.root / "sample.csv", sample, images)
+    options = ("--overlap", "0.2", "--calibration", "0", "--results", str(results))
+    with (
+        label_server(images.root, "ann", "ben", options=options) as server,
+        chromium() as browser,
+        opened(browser) as page,
+    ):
+        page.goto(f"{server.address}/label/ann")
+        page.locator("#pictures img").first.wait_for()
+        seen = set()
+        for number in range(18):  # 6 of everybody, and half of the other 24
+            image = shown_image(page)
+            seen.add(image)
+            press_label(page, "female" if number % 3 else "male")
+            wait_for_another(page, image)
+        assert page.locator("#notice").is_visible()
+        assert len(seen) == 18
+        assert seen <= set(sample.image_ids)
+        assert "bias score" not in page.content().lower()
+        wait_until_saved(page)
+        page.goto(f"{server.address}/agreement")
+        # A first answer may be of a moment before the last key.
+        page.get_by_text("Model bias score of sdxl:").wait_for(timeout=20_000)
+        lines = page.locator("#worth-lines li").all_inner_texts()
+        assert sum(int(line.split(" with ")[1].split()[0]) for line in lines) == 18
+        assert "18 of 18" in page.locator("#annotators").inner_text()
+        assert serious_findings(page) == []
+        assert overflow(page) == 0
