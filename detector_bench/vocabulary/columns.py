@@ -44,9 +44,10 @@ SAMPLE_COLUMNS = (
     *("image_id", "stratum", "probability", "cell_probability"),
     *("design", "seed", "drawn_from"),
 )
-"""One row per image that was drawn to be labelled. `stratum` is what most detectors say of it, empty where no detector
-was asked; `probability` is the chance that the image was drawn, given that its T2I model's prompt got a label at all,
-and `cell_probability` the chance of that; `drawn_from` is the sha256 of the images that it was drawn from."""
+"""One row per image that was drawn to be labelled. `stratum` is what most detectors say of it, empty where no
+detector was asked; `probability` is the chance that the image was drawn, given that its T2I model's prompt got a
+label at all, and `cell_probability` the chance of that; `drawn_from` is the sha256 of the images that it was
+drawn from."""
 
 
 class SampleDesign(StrEnum):
