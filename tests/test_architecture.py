@@ -23,6 +23,7 @@ ORDER = (
     ("detectors",),
     ("runner",),
     ("conformance", "metrics"),
+    ("estimation",),
     ("labelling", "prompt_lists"),
     ("evaluation",),
     ("study_file",),
@@ -31,7 +32,7 @@ ORDER = (
     ("figures",),
     ("others",),
     ("study_configuration",),
-    ("study_run", "study_questions"),
+    ("study_run", "study_questions", "study_worth"),
     ("site", "study_numbers"),
     ("study",),
     ("cli",),
@@ -42,6 +43,7 @@ ORDER = (
 ONLY = {
     "vocabulary": {"declarations", "errors", "atomic_files"},
     "metrics": {"errors", "registry", "benchmark", "plugins", "vocabulary"},
+    "estimation": {"errors", "vocabulary", "metrics"},
     "labelling": {"declarations", "errors", "atomic_files", "installation", "vocabulary", "dataset", "metrics"},
     "prompt_lists": {"errors", "atomic_files", "installation", "benchmark", "vocabulary", "dataset", "metrics"},
 }

@@ -136,6 +136,7 @@ def test_the_commands_are_those_of_the_documentation() -> None:
         "reproduce",
         "reproduce lyu2025",
         "run",
+        "sample",
         "sweep",
         "taxonomies",
         "weights",

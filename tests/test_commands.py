@@ -129,6 +129,7 @@ CALLS: dict[str, Callable[[Path, Path], Sequence[object]]] = {
     "reproduce lyu2025": lambda *_: [],
     "check": lambda folder, _: [folder / "images"],
     "import": lambda folder, out: [folder / "tree", out],
+    "sample": lambda folder, out: [folder / "images", "--labels", "6", "--out", out],
     "labels export": lambda folder, out: [folder / "desk", "--out", out],
     "labels import": lambda folder, _: [folder / "labels.csv", folder / "desk"],
     "labels agreement": lambda folder, _: [folder / "desk"],
@@ -228,8 +229,10 @@ def test_one_option_has_one_text() -> None:
                 texts[option.opts[0]].add(option.help)
     several = {flag for flag, helps in texts.items() if len(helps) > 1}
     assert None not in {text for helps in texts.values() for text in helps}
-    # One word for different things: formats, pictures, annotators, categories and concerns of each.
-    assert several == {"--format", "--images", "--annotator", "--category", "--concern"}
+    # One word for different things: formats, pictures, annotators, categories, concerns, T2I models of each; a
+    # file of labels, and how many.
+    own = {"--format", "--images", "--annotator", "--category", "--concern", "--t2i-model", "--labels"}
+    assert several == own
 
 
 @pytest.mark.parametrize("name", ["evaluate", "compare", "rank", "causes", "sweep", "reproduce lyu2025"])

@@ -37,6 +37,7 @@ COMMANDS: dict[str, str | CommandGroup] = {
     "quickstart": ".cli.studies:quickstart",
     "check": ".cli.image_sets:check",
     "import": ".cli.image_sets:import_",
+    "sample": ".cli.sample:sample",
     "label": ".cli.label:label",
     "labels": CommandGroup(
         "Labels of the labelling desk: export, import, agreement of its annotators.",

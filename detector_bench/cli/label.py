@@ -16,11 +16,15 @@ from detector_bench.cli.console import command, output
 from detector_bench.errors import ConfigError
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from detector_bench.dataset import ImageSet
-    from detector_bench.labelling import DeskSettings, LabelStore
+    from detector_bench.dataset.sample_file import LabelSample
+    from detector_bench.labelling import Assignment, DeskSettings, LabelStore
     from detector_bench.labelling.web.desk import Desk
 
 _LARGEST_GUIDELINE = 1_000_000
+_HALF_WIDTH = 0.05
 
 
 @command(prints_rows=False)
@@ -47,6 +51,28 @@ def label(
         ),
     ] = None,
     seed: options.SeedOption = None,
+    sample: Annotated[
+        Path | None,
+        typer.Option("--sample", metavar="FILE", help="Ask for these images; by default sample.csv in IMAGE_SET."),
+    ] = None,
+    all_images: Annotated[
+        bool, typer.Option("--all-images", help="Ask for all images, though there is a sample.csv in IMAGE_SET.")
+    ] = False,
+    overlap: Annotated[
+        float,
+        typer.Option(
+            "--overlap", min=0, max=1, help="Share of the images that all annotators see; others get one label."
+        ),
+    ] = 1.0,
+    results: options.Verdicts = None,
+    half_width: Annotated[
+        float | None,
+        typer.Option(
+            "--half-width",
+            metavar="X",
+            help="With --results: say how many more labels this takes; by default 0.05.",
+        ),
+    ] = None,
     guidelines: Annotated[
         Path | None, typer.Option("--guidelines", metavar="FILE.md", help="Your guideline, in simple Markdown.")
     ] = None,
@@ -67,20 +93,25 @@ def label(
     """Label images in the browser: one picture, one key. Ctrl-C stops; everything is saved at each key press.
 
     Annotators work blind to each other and to detectors, each in their own random order (--seed, by default 0).
-    Settings are decided once, when the store is made. On this machine alone no token is needed; with another
-    --host each person gets a link with a token of their own. Set DETECTOR_BENCH_LABEL_SECRET to keep links good
-    over a restart.
+    Settings are decided once, when the store is made. If `sample` has drawn images, only these are asked for;
+    --overlap 0.2 shows a fifth of them to everybody, and each of the others to one annotator. With
+    --results the agreement page says what the labels so far are worth. On this machine
+    alone no token is needed; with another --host each person gets a link with a token of their own. Set
+    DETECTOR_BENCH_LABEL_SECRET to keep links good over a restart.
 
     Examples: `detector-bench label my_images --annotator ann`,
-    `detector-bench label my_images -a ann -a ben --attributes gender,age,race --host 0.0.0.0`
+    `detector-bench label my_images -a ann -a ben --attributes gender,age,race --host 0.0.0.0`,
+    `detector-bench label my_images -a ann -a ben --overlap 0.2 --results results/one --half-width 0.05`
     """
     from detector_bench.installation import require
 
     for module in ("fastapi", "uvicorn"):
         require(module, extra="label")
     from detector_bench.dataset import ImageSet
+    from detector_bench.labelling import Assignment
     from detector_bench.labelling.web.app import listen, make_app, serve
     from detector_bench.labelling.web.desk import SECRET_VARIABLE, Desk
+    from detector_bench.study_worth import StudyWorth
     from detector_bench.vocabulary import attributes_of
 
     attributes_of(image_set)
@@ -95,14 +126,21 @@ def label(
     )
     text = None if guidelines is None else _guideline(guidelines)
     images = ImageSet.load(image_set, require_labels=False)
+    drawn = _sample(sample, images, all_images=all_images)
+    read = _predictions(results, drawn, half_width=half_width)
+    asked = None if drawn is None else frozenset(drawn.image_ids)
+    assignment = Assignment(asked, plan.annotators, overlap)
     with (
         listen(host, port) as listening,
-        _opened(store, images, settings, accept_changes=accept_changes) as opened,
+        _opened(store, images, settings, accept_changes=accept_changes, assignment=assignment) as opened,
     ):
         if text is None:
             text = _default_guideline(opened.settings)
         desk = replace(plan, port=listening.getsockname()[1], guidelines=text)
-        app = make_app(opened, desk)
+        worth = None
+        if drawn is not None and read is not None:
+            worth = StudyWorth(images, drawn, read, opened.settings.attributes, half_width or _HALF_WIDTH)
+        app = make_app(opened, desk, worth=worth)
         _print_links(desk, opened)
         if browser and desk.is_local:
             _open_browser(desk.link(desk.annotators[0]) if len(desk.annotators) == 1 else f"{desk.address}/")
@@ -122,8 +160,50 @@ def _settings(
     return DeskSettings.checked(**given) if given else None
 
 
+def _sample(path: Path | None, images: ImageSet, *, all_images: bool) -> LabelSample | None:
+    """The sample that is asked for: the one that was named, or that lies in the image set; None: all images."""
+    from detector_bench.dataset.sample_file import found_sample, read_sample
+
+    if all_images and path is not None:
+        raise ConfigError("--sample asks for some images and --all-images for all: name one of them")
+    file = path or found_sample(images.root)
+    if file is None or all_images:
+        return None
+    drawn = read_sample(file, images)
+    output.say(
+        f"Only the {len(drawn.rows):,} images of the sample {file} are asked for; --all-images asks for all "
+        f"{len(images.images):,}."
+    )
+    return drawn
+
+
+def _predictions(
+    results: Path | None, drawn: LabelSample | None, *, half_width: float | None
+) -> dict[str, pa.Table] | None:
+    """What detectors say, for the worth of the labels; None: nothing is to be said of it."""
+    from detector_bench.runner.prediction_store import read_predictions
+
+    if half_width is not None and not half_width > 0:
+        raise ConfigError(f"--half-width {half_width:g} (accepted: a number above 0)")
+    if results is None:
+        if half_width is not None:
+            raise ConfigError("--half-width needs what detectors say: name a result folder with --results")
+        return None
+    if drawn is None:
+        raise ConfigError(
+            "--results says what a sample's labels are worth: draw one with `detector-bench sample`, or name it "
+            "with --sample"
+        )
+    return read_predictions(results)
+
+
 def _opened(
-    path: Path | None, images: ImageSet, settings: DeskSettings | None, *, accept_changes: bool
+    path: Path | None,
+    images: ImageSet,
+    settings: DeskSettings | None,
+    *,
+    accept_changes: bool,
+    assignment: Assignment,
 ) -> LabelStore:
     from detector_bench.cli.progress import counting
     from detector_bench.labelling import LabelStore, Task
@@ -137,6 +217,7 @@ def _opened(
             settings=settings,
             accept_changes=accept_changes,
             progress=progress,
+            assignment=assignment,
         )
 
 
@@ -164,6 +245,10 @@ def _default_guideline(settings: DeskSettings) -> str:
 def _print_links(desk: Desk, store: LabelStore) -> None:
     output.text(f"The labelling desk for {store.image_set.name} is open. Answers go to {store.path}")
     width = max(len(name) for name in (*desk.annotators, "agreement"))
+    shared = len(store.shares.of_everybody)
+    if any(store.shares.of.get(name) for name in desk.annotators):
+        images = ", ".join(f"{name} {store.progress(name).total:,}" for name in desk.annotators)
+        output.say(f"{shared:,} images are shown to everybody, the others to one annotator each: {images} in all.")
     for name in desk.annotators:
         output.text(f"  {name:<{width}}  {desk.link(name)}")
     output.text(f"  {'agreement':<{width}}  {desk.link(None)}")

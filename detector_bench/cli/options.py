@@ -217,6 +217,10 @@ AskedAttributes = Annotated[
     str | None,
     typer.Option("--attributes", metavar="NAMES", help="What is asked, such as gender,age; by default gender."),
 ]
+Verdicts = Annotated[
+    Path | None,
+    typer.Option("--results", metavar="DIR", help="What detectors say: a result folder, or its predictions."),
+]
 PromptWeights = Annotated[
     Path | None,
     typer.Option("--weights", metavar="FILE", help="What prompts weigh: prompt_id, weight; or weight.json."),

@@ -56,7 +56,7 @@ def read_table(
         message = f"{present[1].name} lies beside it, so it is unclear which of the two counts"
         findings.add(Problem(present[0].name, message, accepted=f"either {both}"))
     table = read_any_table(present[0], findings, wanted=(*required, *optional), numbers=numbers)
-    if table is None or not _check_columns(table, required, findings):
+    if table is None or not check_columns(table, required, findings):
         return None
     if closed_prefix is not None:
         report_unknown_columns(table, closed_prefix, optional, findings)
@@ -107,7 +107,8 @@ def separator_hint(table: TextTable) -> str:
     return " (its names are not separated by commas)" if is_other else ""
 
 
-def _check_columns(table: TextTable, required: tuple[str, ...], findings: Findings) -> bool:
+def check_columns(table: TextTable, required: tuple[str, ...], findings: Findings) -> bool:
+    """Report the required columns that a table lacks; gives whether it has any of them."""
     missing = [name for name in required if not table.has(name)]
     extra = [name for name in table.columns if name not in required]
     accepted = ",".join(required)

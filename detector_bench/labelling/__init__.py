@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from detector_bench.labelling.assignment import Assignment, Shares
 from detector_bench.labelling.questions import DeskSettings, Question, Task
 from detector_bench.labelling.records import (
     Answer,
@@ -25,6 +26,7 @@ from detector_bench.labelling.store import LabelStore
 __all__ = [
     "Answer",
     "AnswerConflictError",
+    "Assignment",
     "Calibration",
     "Change",
     "ChangeKind",
@@ -38,6 +40,7 @@ __all__ = [
     "Question",
     "Recorded",
     "RefusedAnswerError",
+    "Shares",
     "StoreError",
     "StoredAnswer",
     "Task",

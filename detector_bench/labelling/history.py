@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from enum import StrEnum
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -177,10 +177,10 @@ class History:
             if entries:
                 yield entries[-1]
 
-    def last(self, annotator: str) -> Entry | None:
-        """The annotator's last entry that is not undone."""
-        timeline = self._timeline.get(annotator)
-        return timeline[-1] if timeline else None
+    def last(self, annotator: str, among: Container[str] | None = None) -> Entry | None:
+        """The annotator's last entry that is not undone; with `among`, that is about one of these items."""
+        entries = self.recent(annotator)
+        return next((entry for entry in entries if among is None or (entry.item_id or "") in among), None)
 
     def is_live(self, entry: Entry) -> bool:
         """Whether an answer or decision was not undone."""

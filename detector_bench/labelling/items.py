@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -55,17 +55,22 @@ def items_in(image_set: ImageSet, task: Task) -> list[DeskItem]:
 
 
 def new_items(
-    present: Sequence[DeskItem], known: Mapping[str, DeskItem], settings: DeskSettings
+    present: Sequence[DeskItem],
+    known: Mapping[str, DeskItem],
+    settings: DeskSettings,
+    *,
+    asked: Collection[str] | None = None,
 ) -> list[DeskItem]:
     """The items that the store does not know yet, as the batch that they become.
 
-    The calibration round is drawn from the first batch, by the seed alone, whatever the order of the files.
+    The calibration round is drawn from the first batch, by the seed alone, whatever the order of the files; where
+    only some items are asked for, among these.
     """
     added = [item for item in present if item.item_id not in known]
     batch = 1 + max((item.batch for item in known.values()), default=-1)
     chosen: set[str] = set()
     if batch == 0:
-        ids = sorted(item.item_id for item in added)
+        ids = sorted(item.item_id for item in added if asked is None or item.item_id in asked)
         drawn = _permutation(len(ids), f"{settings.seed}|calibration")[: settings.calibration_size(len(ids))]
         chosen = {ids[index] for index in drawn.tolist()}
     return [DeskItem(item.item_id, item.images, batch, item.item_id in chosen) for item in added]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -156,8 +156,12 @@ def open_file(
     read_only: bool,
     accept_changes: bool,
     progress: Callable[[int, int], None] | None,
+    asked: Collection[str] | None = None,
 ) -> Opened:
-    """Open a store's file, or make it; arguments and errors as in `LabelStore.open`."""
+    """Open a store's file, or make it; arguments and errors as in `LabelStore.open`.
+
+    The calibration round of a store that is made here is drawn among the items that are `asked` for; None: all.
+    """
     if not path.exists():
         items_in(image_set, (settings or DeskSettings()).task)  # no file is made for what cannot be judged
     database = Database(path, read_only=read_only)
@@ -174,7 +178,7 @@ def open_file(
         marks.adopt(progress=progress)
         items = _items(database)
         if not read_only and (marks.unsaved() or any(item.item_id not in items for item in present)):
-            items = _register(database, present, stored, marks)
+            items = _register(database, present, stored, marks, asked)
     except BaseException:
         database.close()
         raise
@@ -252,14 +256,18 @@ def _check_image_set(database: Database, path: Path, image_set: ImageSet, marks:
 
 
 def _register(
-    database: Database, present: list[DeskItem], settings: DeskSettings, marks: ImageMarks
+    database: Database,
+    present: list[DeskItem],
+    settings: DeskSettings,
+    marks: ImageMarks,
+    asked: Collection[str] | None,
 ) -> dict[str, DeskItem]:
     learned = marks.unsaved()
     with database.writing() as connection:
         rows = [
             (item.item_id, images_text(item), item.batch, item.in_calibration)
             # Read again: another process may have registered them meanwhile.
-            for item in new_items(present, _items(database), settings)
+            for item in new_items(present, _items(database), settings, asked=asked)
         ]
         connection.executemany("INSERT INTO items VALUES (?, ?, ?, ?)", rows)
         save_marks(connection, learned)

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import islice
 from statistics import median
 
 import numpy as np
 from numpy.typing import NDArray
 
+from detector_bench.dataset.consensus import ADJUDICATOR
 from detector_bench.labelling.history import Entry, History
 from detector_bench.labelling.image_marks import ImageMarks
 from detector_bench.labelling.items import DeskItem
 from detector_bench.labelling.records import Item, Progress
 
 OPEN, SKIPPED, DONE, CHANGED = range(4)
+NOT_ASKED = -1
+"""In place of a position: the item is not asked of the annotator, who may have judged it before."""
+
 _PACE_ITEMS = 50
 _PACE_ENTRIES = 200
 
@@ -25,6 +29,20 @@ def is_on_other_content(entry: Entry, item: DeskItem, marks: ImageMarks) -> bool
     return judged.keys() != {image_id for _, image_id in item.images} or not all(
         marks.shows(image_id, sha256) for image_id, sha256 in judged.items()
     )
+
+
+def done_items(
+    items: Mapping[str, DeskItem], questions: Sequence[str], *, history: History, marks: ImageMarks
+) -> dict[str, list[str]]:
+    """By annotator, the items of which all questions are answered, on the images as they are now."""
+
+    def is_done(entry: Entry) -> bool:
+        item = items.get(entry.item_id or "")
+        is_answered = set(questions) <= entry.content.get("answers", {}).keys()
+        return item is not None and is_answered and not is_on_other_content(entry, item, marks)
+
+    names = [name for name in history.annotators() if name != ADJUDICATOR]
+    return {name: [entry.item_id or "" for entry in history.counting(name) if is_done(entry)] for name in names}
 
 
 class Worklist:
@@ -58,9 +76,8 @@ class Worklist:
         for entry in history.counting(annotator):
             self.update(entry.item_id or "")
 
-    def position(self, item_id: str) -> int:
-        """Where an item of the image set stands."""
-        return self._position[item_id]
+    def __contains__(self, item_id: object) -> bool:
+        return item_id in self._position
 
     def update(self, item_id: str) -> None:
         """Look again at what the history says of an item."""
@@ -70,7 +87,12 @@ class Worklist:
 
     def item(self, position: int) -> Item:
         """The item at a position, as its annotator may see it."""
-        item, state = self.order[position], int(self._state[position])
+        return self.look_at(self.order[position])
+
+    def look_at(self, item: DeskItem) -> Item:
+        """Any item, as its annotator may see it; its position is `NOT_ASKED` if it is not on the list."""
+        position = self._position.get(item.item_id, NOT_ASKED)
+        state = self._state_of(item) if position == NOT_ASKED else int(self._state[position])
         entry = self._history.newest(self._annotator, (item.item_id,))
         faults = (self._marks.fault(image_id) for _, image_id in item.images)
         return Item(

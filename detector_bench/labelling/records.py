@@ -83,7 +83,7 @@ class Item:
 
     Attributes:
         item_id: the image's id; of a pair, the edited image's id.
-        position: 0 is the first.
+        position: 0 is the first; -1: it is not asked of this annotator.
         images: (role, image_id): role `image`, or `seed` and `edited`.
         answer: this annotator's own newest answer or skip; None if there is none.
         in_calibration: whether it belongs to the calibration round.

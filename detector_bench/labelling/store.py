@@ -12,6 +12,7 @@ import pandas as pd
 
 from detector_bench.dataset import ImageSet
 from detector_bench.dataset.consensus import ADJUDICATOR
+from detector_bench.labelling.assignment import Assignment
 from detector_bench.labelling.history import Entry
 from detector_bench.labelling.image_marks import changes
 from detector_bench.labelling.items import DeskItem, order_for
@@ -24,7 +25,7 @@ from detector_bench.labelling.label_table import (
     label_table,
 )
 from detector_bench.labelling.opening import Ledger, Opened, open_file
-from detector_bench.labelling.progress import Worklist, is_on_other_content
+from detector_bench.labelling.progress import Worklist, done_items, is_on_other_content
 from detector_bench.labelling.questions import DeskSettings, Question
 from detector_bench.labelling.records import (
     Answer,
@@ -53,9 +54,10 @@ class LabelStore:
         path: the SQLite file.
         settings: the settings that the store was made with.
         image_set: the image set.
+        shares: which items each annotator is asked for. Answers to other items are kept and count all the same.
     """
 
-    def __init__(self, path: Path, image_set: ImageSet, opened: Opened) -> None:
+    def __init__(self, path: Path, image_set: ImageSet, opened: Opened, asked: Assignment) -> None:
         self.path = path
         self.image_set = image_set
         self.settings = opened.settings
@@ -68,6 +70,8 @@ class LabelStore:
         self._ledger = Ledger(opened.database, self._marks, on_change=self._update_worklist)
         self._writer = Writer(self._ledger, self._present, self.questions, self._marks)
         self._ledger.follow()
+        done = done_items(self._present, self.settings.attributes, history=self._ledger.history, marks=self._marks)
+        self.shares = asked.deal(opened.present, done)
 
     @classmethod
     def open(
@@ -79,6 +83,7 @@ class LabelStore:
         read_only: bool = False,
         accept_changes: bool = False,
         progress: Callable[[int, int], None] | None = None,
+        assignment: Assignment | None = None,
     ) -> LabelStore:
         """Open a store, or make it.
 
@@ -89,10 +94,13 @@ class LabelStore:
             read_only: nothing is written, not even that images were added.
             accept_changes: open even if most images are gone or have other content.
             progress: called with (done, total) while images whose files were touched are read again.
+            assignment: which items are asked for, and of whom; None: all of everybody. The calibration round of a
+                new store is drawn among them.
 
         Raises:
             StoreError: a read-only, damaged or foreign file, a newer version, another image set.
-            ConfigError: other settings than those that the store was made with, or no pairs to judge.
+            ConfigError: other settings than those that the store was made with, no pairs to judge, or none of what
+                is asked for.
         """
         path = Path(path)
         opened = open_file(
@@ -102,9 +110,10 @@ class LabelStore:
             read_only=read_only,
             accept_changes=accept_changes,
             progress=progress,
+            asked=None if assignment is None else assignment.item_ids,
         )
         try:
-            return cls(path, image_set, opened)
+            return cls(path, image_set, opened, assignment or Assignment())
         except BaseException:
             opened.database.close()
             raise
@@ -124,20 +133,17 @@ class LabelStore:
         """
         with self._lock:
             worklist = self._worklist(annotator)
-            return [
-                worklist.item(position)
-                for position in range(len(worklist.order))[max(first, 0) :][: max(count, 0)]
-            ]
+            positions = range(len(worklist.order))[max(first, 0) :][: max(count, 0)]
+            return [worklist.item(position) for position in positions]
 
     def item(self, annotator: str, item_id: str) -> Item:
-        """One item by its id.
+        """One item by its id, also one that the annotator is not asked for.
 
         Raises:
             RefusedAnswerError: there is no such item.
         """
         with self._lock:
-            worklist = self._worklist(annotator)
-            return worklist.item(worklist.position(self._writer.item(item_id).item_id))
+            return self._worklist(annotator).look_at(self._writer.item(item_id))
 
     def item_at(self, annotator: str, position: int) -> Item:
         """One item by its position.
@@ -177,6 +183,8 @@ class LabelStore:
     def undo(self, annotator: str, undo_id: str, *, answer_id: str | None = None) -> Undone:
         """Take back the annotator's last answer or skip that is not undone yet; the one before it counts again.
 
+        Of answers to items that the annotator is no longer asked for, and does not see, none is the last.
+
         Args:
             annotator: whose.
             undo_id: made by the client, unique: sending it again changes nothing.
@@ -188,7 +196,7 @@ class LabelStore:
         """
         name = annotator_name(annotator)
         with self._lock:
-            repeated, undone = self._writer.undo(name, undo_id, answer_id)
+            repeated, undone = self._writer.undo(name, undo_id, answer_id, among=self._worklist(name))
             item_id = None if undone is None else undone.item_id
             item = self.item(name, item_id) if item_id in self._present else None
             return Undone(item, repeated, self.progress(name))
@@ -264,7 +272,8 @@ class LabelStore:
         with self._lock:
             names = self.annotators()
             done = {name: self._worklist(name).calibration_done() for name in names}
-            total = sum(item.in_calibration for item in self._opened.present)
+            asked = self.shares.of_everybody
+            total = sum(item.in_calibration and item.item_id in asked for item in self._opened.present)
             return Calibration(total, done, self._ledger.history.closed)
 
     def close_calibration(self, event_id: str) -> Calibration:
@@ -369,9 +378,10 @@ class LabelStore:
             self._worklists.clear()
         if name not in self._worklists:
             order = order_for(name, list(self._opened.items.values()), seed=self.settings.seed)
+            asked = self.shares.asked(name)
             self._worklists[name] = Worklist(
                 name,
-                [self._present[item.item_id] for item in order if item.item_id in self._present],
+                [self._present[item.item_id] for item in order if item.item_id in asked],
                 attributes=self.settings.attributes,
                 history=self._ledger.history,
                 marks=self._marks,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import unicodedata
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from typing import Any
 
 from detector_bench.dataset.consensus import ADJUDICATOR, RESERVED_ANNOTATORS
@@ -169,13 +169,23 @@ class Writer:
         """Add annotators' answers, all or none; for each, whether it was there before."""
         return self._ledger.add([self._answer(annotator, answer) for annotator, answer in given])
 
-    def undo(self, annotator: str, undo_id: str, answer_id: str | None) -> tuple[bool, Entry | None]:
-        """Take an answer back: whether that was done before, and which answer it was."""
+    def undo(
+        self,
+        annotator: str,
+        undo_id: str,
+        answer_id: str | None,
+        *,
+        among: Container[str] | None = None,
+    ) -> tuple[bool, Entry | None]:
+        """Take an answer back: whether that was done before, and which answer it was.
+
+        Without an `answer_id` the last one; with `among` the last one about any of these items.
+        """
         check_id(undo_id)
         history = self._ledger.history
 
         def settle() -> Mapping[str, Any]:
-            entry = history.last(annotator) if answer_id is None else history.by_id.get(answer_id)
+            entry = history.last(annotator, among) if answer_id is None else history.by_id.get(answer_id)
             if answer_id is not None and not (entry and entry.annotator == annotator and history.is_live(entry)):
                 raise RefusedAnswerError(f"{annotator} has no answer {answer_id!r} that could be undone")
             if entry is not None and (item := self._items.get(entry.item_id or "")) is not None:

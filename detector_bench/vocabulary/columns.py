@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from enum import StrEnum
 
 import pyarrow as pa
 
@@ -38,6 +39,27 @@ LABEL_COLUMNS = ("image_id", "annotator", "attribute", "label", "reason")
 
 VALUE_COLUMN = "value"
 """Optional column of the labels, and one of the predictions: a number beside a class, in the attribute's unit."""
+
+SAMPLE_COLUMNS = (
+    *("image_id", "stratum", "probability", "cell_probability"),
+    *("design", "seed", "drawn_from"),
+)
+"""One row per image that was drawn to be labelled. `stratum` is what most detectors say of it, empty where no
+detector was asked; `probability` is the chance that the image was drawn, given that its T2I model's prompt got a
+label at all, and `cell_probability` the chance of that; `drawn_from` is the sha256 of the images that it was
+drawn from."""
+
+
+class SampleDesign(StrEnum):
+    """How the images to be labelled are drawn among those of one T2I model and prompt."""
+
+    EQUAL = "equal"
+    """Every image is as likely as any other."""
+    VERDICTS = "verdicts"
+    """Every image is as likely as any other, and each pattern of the detectors' verdicts has its share."""
+    DISAGREEMENT = "disagreement"
+    """Images that detectors differ on are more likely."""
+
 
 PREDICTIONS = pa.schema(
     [

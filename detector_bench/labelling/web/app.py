@@ -24,6 +24,7 @@ from detector_bench.labelling.web import review, routes
 from detector_bench.labelling.web.desk import STATIC, Desk
 from detector_bench.labelling.web.pictures import Pictures
 from detector_bench.labelling.web.security import Guard, error_body, is_page, message_page
+from detector_bench.labelling.worth import Worth
 
 _STATUSES: dict[type[Exception], HTTPStatus] = {
     RefusedAnswerError: HTTPStatus.UNPROCESSABLE_ENTITY,
@@ -33,19 +34,20 @@ _STATUSES: dict[type[Exception], HTTPStatus] = {
 }
 
 
-def make_app(store: LabelStore, desk: Desk) -> FastAPI:
+def make_app(store: LabelStore, desk: Desk, *, worth: Worth | None = None) -> FastAPI:
     """Make the web app.
 
     Args:
         store: open for writing; the caller closes it.
         desk: who labels, and who may come in.
+        worth: says what the labels so far are worth, on the coordinator's page; None: nothing is said.
     """
     # No generated documentation: its pages load scripts from other sites.
     app = FastAPI(title="Labelling desk", docs_url=None, redoc_url=None, openapi_url=None)
     app.state.store = store
     app.state.desk = desk
     app.state.pictures = Pictures(store)
-    for router in (review.make_router(store, desk), routes.router):
+    for router in (review.make_router(store, desk, worth), routes.router):
         app.include_router(router)
     app.mount("/static", StaticFiles(directory=STATIC), name="static")
     for kind in _STATUSES:

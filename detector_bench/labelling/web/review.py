@@ -28,6 +28,8 @@ from detector_bench.labelling.web.agreement_view import AgreementQuery, RecentLa
 from detector_bench.labelling.web.desk import Desk, page
 from detector_bench.labelling.web.messages import MOST_ANSWERS, SentChoice, SentUndo, image_address
 from detector_bench.labelling.web.wording import label_texts, question_view, reason_views
+from detector_bench.labelling.web.worth_view import worth_view
+from detector_bench.labelling.worth import Worth, WorthSoFar
 from detector_bench.vocabulary import ATTRIBUTES, LOW_QUALITY, OTHERS
 
 _DIGITS = 9
@@ -160,18 +162,19 @@ def _choices(item_id: str, choices: Mapping[str, Choice], *, with_names: bool) -
     ]
 
 
-def make_router(store: LabelStore, desk: Desk) -> APIRouter:
+def make_router(store: LabelStore, desk: Desk, worth: Worth | None = None) -> APIRouter:
     """Make the routes of both pages and of the exports; who may use them is the guard's business."""
     router = APIRouter()
-    router.include_router(_agreement_router(store, desk))
+    router.include_router(_agreement_router(store, desk, worth))
     router.include_router(_adjudication_router(store, desk))
     router.include_router(_export_router(store))
     return router
 
 
-def _agreement_router(store: LabelStore, desk: Desk) -> APIRouter:
+def _agreement_router(store: LabelStore, desk: Desk, worth: Worth | None) -> APIRouter:
     router = APIRouter()
     labels = RecentLabels(store)
+    worth_so_far = None if worth is None else WorthSoFar(store, worth)
 
     @router.get("/agreement")
     def whole_page() -> HTMLResponse:
@@ -179,7 +182,10 @@ def _agreement_router(store: LabelStore, desk: Desk) -> APIRouter:
 
     @router.get("/api/agreement")
     def agreement(query: Annotated[AgreementQuery, Query()]) -> dict[str, Any]:
-        return agreement_view(store, labels, query, annotators=desk.annotators)
+        view = agreement_view(store, labels, query, annotators=desk.annotators)
+        # Here and nowhere else: annotators who see the score that their labels make are led by it.
+        shown = None if worth_so_far is None else worth_view(worth_so_far.now(), attribute=view["question"])
+        return {**view, "worth": shown}
 
     @router.post("/api/agreement/calibration")
     def calibration(sent: SentCalibration) -> dict[str, Any]:

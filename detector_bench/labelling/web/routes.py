@@ -11,6 +11,7 @@ from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse, Resp
 from starlette.exceptions import HTTPException
 
 from detector_bench.labelling import AnswerConflictError, LabelStore, RefusedAnswerError
+from detector_bench.labelling.progress import NOT_ASKED
 from detector_bench.labelling.web.desk import Desk, Person, page, page_of
 from detector_bench.labelling.web.messages import (
     SentAnswer,
@@ -170,4 +171,7 @@ def _recorded(store: LabelStore, annotator: str, sent: SentAnswer) -> dict[str, 
     except (RefusedAnswerError, AnswerConflictError) as error:
         return {"answer_id": sent.answer_id, "status": "refused", "message": str(error), "item": None}
     status = "repeated" if recorded.repeated else "saved"
-    return {"answer_id": sent.answer_id, "status": status, "message": "", "item": item_view(recorded.item)}
+    # What a page sends that was open before the desk's sample changed is kept; the page of now has no place for
+    # it.
+    item = None if recorded.item.position == NOT_ASKED else item_view(recorded.item)
+    return {"answer_id": sent.answer_id, "status": status, "message": "", "item": item}

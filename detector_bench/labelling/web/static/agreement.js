@@ -53,6 +53,7 @@ function show(view) {
   part("filters", [view.questions, view.question, view.parts, view.part, view.pairs.map(pairName), view.compared], () => showFilters(view));
   part("verdict", [view.verdict, view.agreement], () => showVerdict(view));
   part("annotators", view.annotators, () => showAnnotators(view.annotators));
+  part("worth", view.worth, () => showWorth(view.worth));
   part("calibration", [view.calibration, view.rounds, view.annotators], () => showCalibration(view));
   part("confusion", [view.confusion, view.t2i_models, view.categories, view.compared], () => showConfusion(view));
   part("scopes", view.scopes, () => byId("scopes").replaceChildren(scopesTable(view)));
@@ -112,6 +113,14 @@ function showAnnotators(annotators) {
         element("span", { class: "number muted" }, `${count(done)} of ${count(total)}`)),
       element("progress", { value: done, max: Math.max(1, total), "aria-labelledby": id }));
   }));
+}
+
+function showWorth(worth) {
+  byId("worth").hidden = worth === null;
+  if (worth === null) return;
+  byId("worth-lines").replaceChildren(...worth.lines.map((line) => element("li", {}, line)));
+  byId("worth-problem").textContent = worth.problem;
+  byId("worth-problem").hidden = worth.problem === "";
 }
 
 function showCalibration({ calibration, rounds, annotators }) {

@@ -1,0 +1,104 @@
+"""`sample`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from detector_bench.cli import options
+from detector_bench.cli.console import command, output
+from detector_bench.errors import ConfigError
+from detector_bench.vocabulary.columns import SampleDesign
+
+if TYPE_CHECKING:
+    from detector_bench.dataset import ImageSet
+    from detector_bench.dataset.sample_file import LabelSample
+
+
+@command
+def sample(
+    image_set: options.ImageSetFolder,
+    *,
+    labels: Annotated[int, typer.Option("--labels", metavar="N", min=1, help="How many images to draw.")],
+    design: Annotated[
+        SampleDesign | None,
+        typer.Option(
+            "--design",
+            help="How to draw among a prompt's images; the last two need --results. By default equal, or as in "
+            "--add-to.",
+        ),
+    ] = None,
+    results: options.Verdicts = None,
+    attribute: options.Attribute = "gender",
+    t2i_model: Annotated[
+        list[str] | None,
+        typer.Option("--t2i-model", metavar="NAME", help="Only images of this T2I model; may be repeated."),
+    ] = None,
+    seed: options.Seed = 0,
+    add_to: Annotated[
+        Path | None,
+        typer.Option("--add-to", metavar="FILE", help="Draw N more images for this sample, which keeps its own."),
+    ] = None,
+    out: options.OptionalOut = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", "--force", help="Replace what exists.")] = False,
+) -> None:
+    """Draw the images to be labelled, at random and with known probabilities, so that few labels speak for all.
+
+    Labels are spread equally over T2I models and prompts. Among the images of a prompt, `equal` takes any,
+    `verdicts` gives each pattern of the detectors' verdicts its share, and `disagreement` prefers images that
+    detectors differ on. The sample lies in the image set, where `label` finds it. Once it turns out to be too
+    small, --add-to draws further images, so that no label is lost; a sample by disagreement cannot grow.
+
+    Examples: `detector-bench sample my_images --labels 200`,
+    `detector-bench sample my_images --labels 200 --design verdicts --results results/one`,
+    `detector-bench sample my_images --labels 117 --add-to my_images/sample.csv`
+    """
+    from detector_bench.dataset import ImageSet
+    from detector_bench.dataset.sample_file import SAMPLE_FILE, read_sample, write_sample
+    from detector_bench.evaluation.label_sample import ToBeLabelled
+    from detector_bench.runner.prediction_store import read_predictions
+    from detector_bench.vocabulary import attribute_named
+
+    images = ImageSet.load(image_set, require_labels=False)
+    attribute_named(attribute)
+    file = add_to or image_set / SAMPLE_FILE
+    if out is not None:
+        file = options.file_in(out, SAMPLE_FILE)
+    if file.exists() and not overwrite and file != add_to:
+        raise ConfigError(
+            f"{str(file)!r} exists, and people may have labelled a part of it; add images with --add-to {file}, "
+            "name another file with --out, or replace it with --overwrite"
+        )
+    before = None if add_to is None else read_sample(add_to, images)
+    drawn = ToBeLabelled(images, attribute, {} if results is None else read_predictions(results)).sample(
+        labels, design=design, seed=seed, t2i_models=t2i_model or (), growing=before
+    )
+    write_sample(file, drawn, images)
+    _print_spread(drawn, images)
+    grew = "" if before is None else f", {len(before.rows):,} of them drawn before"
+    output.say(f"{file}: {len(drawn.rows):,} images{grew}; design {drawn.design.value}, seed {seed}")
+    named = "" if file == image_set / SAMPLE_FILE else f" --sample {file}"
+    output.say(f"Next: detector-bench label {image_set}{named} --annotator NAME")
+
+
+def _print_spread(drawn: LabelSample, images: ImageSet) -> None:
+    """How many images of each T2I model, and of each of its prompts, are in the sample."""
+    made = images.images[images.images["t2i_model"] != ""]
+    chosen = made["image_id"].isin(drawn.image_ids)
+    for name, of_model in made.groupby("t2i_model", sort=False):
+        by_prompt = chosen[of_model.index].groupby(of_model["prompt_id"]).sum()
+        least, most, number = int(by_prompt.min()), int(by_prompt.max()), int(by_prompt.sum())
+        each = f"{least:,}" if least == most else f"{least:,} to {most:,}"
+        output.row(
+            f"{name}: {number:,} of {len(of_model):,} images, {each} of each of {len(by_prompt):,} prompts",
+            table="sample",
+            t2i_model=name,
+            labels=number,
+            images=len(of_model),
+            prompts=len(by_prompt),
+            prompts_drawn=int((by_prompt > 0).sum()),
+            fewest_of_a_prompt=least,
+            most_of_a_prompt=most,
+        )

@@ -1,0 +1,157 @@
+"""`sample.csv`: the images of a set that were drawn to be labelled, with the probability of each."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from detector_bench.atomic_files import write_text
+from detector_bench.dataset.image_set import ImageSet
+from detector_bench.dataset.table_reading import check_columns, read_any_table
+from detector_bench.dataset.text_table import Findings, TextTable, shorten
+from detector_bench.errors import ConfigError, Problem
+from detector_bench.vocabulary.columns import SAMPLE_COLUMNS, SampleDesign
+
+SAMPLE_FILE = "sample.csv"
+"""Its name in an image set's folder, where it is found by itself."""
+
+_PROBABILITIES = ("probability", "cell_probability")
+_PROBABILITY = "a number above 0, at most 1"
+_VERSION_COLUMNS = ("image_id", "t2i_model", "prompt_id")
+
+
+@dataclass(frozen=True, eq=False)
+class LabelSample:
+    """Images that were drawn to be labelled.
+
+    Attributes:
+        rows: one for each image, with the columns `image_id, stratum, probability, cell_probability, seed`; see
+            `vocabulary.columns.SAMPLE_COLUMNS`.
+        design: how they were drawn.
+    """
+
+    rows: pd.DataFrame
+    design: SampleDesign
+
+    @property
+    def image_ids(self) -> list[str]:
+        """The images, in the order of the rows."""
+        return [str(name) for name in self.rows["image_id"]]
+
+    def positions(self, image_set: ImageSet) -> NDArray[np.int64]:
+        """Where each row's image stands in the image set."""
+        ids = pd.Index(image_set.images["image_id"])
+        found: NDArray[np.int64] = ids.get_indexer(pd.Index(self.rows["image_id"])).astype(np.int64)
+        return found
+
+
+def drawn_from(image_set: ImageSet) -> str:
+    """What a sample was drawn from: the sha256 over id, T2I model and prompt of all images, whatever their
+    order."""
+    images = image_set.images.sort_values("image_id")
+    digest = hashlib.sha256()
+    for name in _VERSION_COLUMNS:
+        for cell in images[name]:
+            text = str(cell).encode()
+            # Lengths before the text: no cell can be mistaken for two.
+            digest.update(b"%d:" % len(text) + text)
+    return digest.hexdigest()
+
+
+def write_sample(path: Path, sample: LabelSample, image_set: ImageSet) -> None:
+    """Write a sample, whole or not at all; the same sample gives the same bytes.
+
+    Raises:
+        DetectorBenchError: the disk is full, read-only or the like.
+    """
+    rows = sample.rows.assign(design=sample.design.value, drawn_from=drawn_from(image_set))
+    write_text(path, rows[list(SAMPLE_COLUMNS)].to_csv(index=False, lineterminator="\n"))
+
+
+def found_sample(image_set: Path) -> Path | None:
+    """The sample that lies in an image set's folder; None: there is none."""
+    path = image_set / SAMPLE_FILE
+    return path if path.exists() else None
+
+
+def read_sample(path: Path, image_set: ImageSet) -> LabelSample:
+    """Read a sample that was drawn from this image set.
+
+    Raises:
+        DataError: with all mistakes at once: unknown, repeated or seed images, a probability that is no number in
+            (0, 1], an unknown design, or several, or a sample that was drawn from another version of the set.
+        ConfigError: there is no such file.
+    """
+    if not path.exists():
+        raise ConfigError(f"there is no sample {str(path)!r}; `detector-bench sample {image_set.root}` draws one")
+    findings = Findings()
+    table = read_any_table(path, findings, wanted=SAMPLE_COLUMNS, numbers=_PROBABILITIES)
+    if table is not None:
+        check_columns(table, SAMPLE_COLUMNS, findings)
+    findings.raise_if_any()
+    assert table is not None  # noqa: S101 - a table that cannot be read is a mistake
+    if not len(table):
+        findings.add(Problem(table.file, "no image is listed", accepted="a row for each image that was drawn"))
+    _check_images(table, image_set, findings)
+    for name in _PROBABILITIES:
+        numbers = _numbers(table, name)
+        wrong = np.flatnonzero(~((numbers > 0) & (numbers <= 1)))
+        findings.add_rows(table, name, wrong, message="no probability", accepted=_PROBABILITY)
+    seeds = table.records_with("seed", lambda text: not text.isdecimal())
+    findings.add_rows(table, "seed", seeds, message="no seed", accepted="a whole number, 0 or more")
+    _check_design(table, findings)
+    _check_version(table, image_set, findings)
+    findings.raise_if_any()
+    columns = {name: table.column(name).to_pylist() for name in ("image_id", "stratum")}
+    rows = pd.DataFrame(columns, dtype="str").assign(
+        **{name: _numbers(table, name) for name in _PROBABILITIES},
+        seed=[int(text) for text in table.column("seed").to_pylist()],
+    )
+    return LabelSample(rows, SampleDesign(table.cell("design", 0)))
+
+
+def _check_images(table: TextTable, image_set: ImageSet, findings: Findings) -> None:
+    ids = pd.Series(table.column("image_id").to_pylist(), dtype="str")
+    model = dict(zip(image_set.images["image_id"], image_set.images["t2i_model"], strict=True))
+    unknown = np.flatnonzero(~ids.isin(model.keys()))
+    findings.add_rows(
+        table, "image_id", unknown, message="unknown image", accepted="an image_id that images.csv lists"
+    )
+    repeated = np.flatnonzero(ids.duplicated())
+    findings.add_rows(table, "image_id", repeated, message="image listed twice", accepted="each image once")
+    of_no_model = np.flatnonzero([model.get(image_id) == "" for image_id in ids])
+    message = "no T2I model made this image"
+    findings.add_rows(table, "image_id", of_no_model, message=message, accepted="an image with a t2i_model")
+
+
+def _check_design(table: TextTable, findings: Findings) -> None:
+    accepted = ", ".join(SampleDesign)
+    unknown = table.records_with("design", lambda text: text not in list(SampleDesign))
+    findings.add_rows(table, "design", unknown, message="unknown design", accepted=accepted)
+    if len(table) and not len(unknown):
+        first = table.cell("design", 0)
+        others = table.records_with("design", lambda text: text != first)
+        findings.add_rows(table, "design", others, message="a second design", accepted=f"{first}, as in row 2")
+
+
+def _check_version(table: TextTable, image_set: ImageSet, findings: Findings) -> None:
+    now = drawn_from(image_set)
+    others = table.records_with("drawn_from", lambda text: text != now)
+    if len(others):
+        first = int(others[0])
+        message = (
+            "drawn from another version of the image set: images, T2I models or prompts have changed since; draw "
+            f"anew with `detector-bench sample {image_set.root} --labels {len(table)} --overwrite`"
+        )
+        value = shorten(table.cell("drawn_from", first))
+        findings.add(Problem(table.file, message, table.row(first), "drawn_from", value, now))
+
+
+def _numbers(table: TextTable, name: str) -> NDArray[np.float64]:
+    found = pd.to_numeric(pd.Series(table.column(name).to_pylist(), dtype="str"), errors="coerce")
+    return found.to_numpy(dtype=np.float64)
