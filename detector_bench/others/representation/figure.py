@@ -41,11 +41,11 @@ _BAND = "#BDBDBD"
 
 
 def draw(study: FinishedStudy, *, width: Width) -> Drawing:
-    """Draw a panel for each class with a row for each prompt (of each T2I model): share, reference, expected range.
+    """Draw a panel for each class with a row for each prompt and T2I model: share, reference, expected range.
 
     Of the study's attribute, against the stated shares where there are some, else equal ones; by the human labels
-    where there are some, else by the first detector. An attribute of two classes has one panel. Prompts that do not
-    fit on a page are those that differ least surely.
+    where there are some, else by the first detector. An attribute of two classes has one panel, as the second
+    one's shares are the rest. Prompts that do not fit on a page are those that differ least surely.
 
     Raises:
         ConfigError: the study has no representation scores of any attribute.
@@ -54,7 +54,7 @@ def draw(study: FinishedStudy, *, width: Width) -> Drawing:
     attribute, variant = str(shares["attribute"].iloc[0]), str(shares["variant"].iloc[0])
     judge = str(shares["detector"].iloc[0])
     classes = list(dict.fromkeys(shares["class"]))
-    panels = classes[:1] if len(classes) == 2 else classes  # noqa: PLR2004 - the second one's shares are the rest
+    panels = classes[:1] if len(classes) == 2 else classes
     across = min(_MOST_PANELS[width], len(panels))
     down = -(-len(panels) // across)
     room = int(((MAX_HEIGHT - _FOOT) / down - _HEAD) / _ROW)
@@ -69,7 +69,10 @@ def draw(study: FinishedStudy, *, width: Width) -> Drawing:
         label = panels[number]
         _draw_class(axes, shares[shares["class"] == label], places)
         room_of_title = (INCHES[width] - _NAMES[width]) / across - 0.04
-        axes.set_title(shortened(_in_words(label), inches=room_of_title), size=SMALL_TEXT_SIZE)
+        title = [
+            shortened(line, inches=room_of_title) for line in _in_words(label).replace(" x ", " x\n").split("\n")
+        ]
+        axes.set_title("\n".join(title), size=SMALL_TEXT_SIZE)
         axes.set_yticks(range(len(places)), names)
         axes.tick_params(axis="y", length=0, labelleft=number % across == 0)
         # A column whose last panel lies above an empty place keeps its numbers.
@@ -92,11 +95,12 @@ def _chosen(study: FinishedStudy) -> pd.DataFrame:
     variants = list(dict.fromkeys(table["variant"]))
     table = table[table["variant"] == variants[-1]]
     judges = list(dict.fromkeys(table["detector"]))
-    return table[table["detector"] == (GROUND_TRUTH if GROUND_TRUTH in judges else judges[0])]
+    chosen: pd.DataFrame = table[table["detector"] == (GROUND_TRUTH if GROUND_TRUTH in judges else judges[0])]
+    return chosen
 
 
 def _places(shares: pd.DataFrame, *, most: int, first: str) -> tuple[list[tuple[str, str]], int]:
-    """T2I model and prompt of each row, by the share of the first class; and how many rows there is no room for."""
+    """T2I model and prompt of each row, by the share of the first class; and how many rows have no room."""
     rows = shares[(shares["class"] == first) & (shares["n"] > 0)]
     kept = rows.sort_values("p_value", kind="stable").head(most)
     kept = kept.sort_values(["share", "prompt_id"], ascending=[False, True], kind="stable")
@@ -143,11 +147,11 @@ def _caption(
         f"Shares of the classes of perceived {_in_words(attribute)} among the clear images of each prompt, by {by}"
         f" ({counted(float(n.sum()), 'clear image')}, {counted(len(places), 'row')})."
         + (f" Shown: {_in_words(panels[0])}." if len(panels) == 1 else ""),
-        f"Line: {reference}. Grey: where 95 % of the shares of a T2I model lie that shows exactly the reference in as "
-        "many images.",
+        f"Line: {reference}. Grey: where 95 % of the shares of a T2I model lie that shows exactly the reference "
+        "in as many images.",
         f"Diamonds: prompts that differ from the reference beyond chance (false discovery rate "
-        f"{100 * FALSE_DISCOVERY_RATE:g} % over all prompts, attributes and references); circles: prompts of which "
-        "that cannot be said.",
+        f"{100 * FALSE_DISCOVERY_RATE:g} % over all prompts, attributes and references); circles: prompts of "
+        "which that cannot be said.",
         f"Without room, those that differ least surely: {counted(left, 'row')}." if left else "",
         f"Left out, no clear image: {counted(empty, 'prompt')}." if empty else "",
         attribute=attribute,

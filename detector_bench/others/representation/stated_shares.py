@@ -99,7 +99,8 @@ def read_stated_shares(path: Path, classes: Mapping[str, Sequence[str]], prompts
     if rounded:
         totals = " to ".join(dict.fromkeys(f"{each:g}" for each in (min(rounded), max(rounded))))
         notes.append(
-            f"{path.name}: {len(rounded)} of {len(sums)} sets of shares add up to {totals}; each was divided by its sum."
+            f"{path.name}: {len(rounded)} of {len(sums)} sets of shares add up to {totals}; each was divided by "
+            "its sum."
         )
     return StatedShares(_by_prompt(read.shares, classes, prompts), tuple(notes))
 
