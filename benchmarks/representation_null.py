@@ -2,11 +2,11 @@
 
     python benchmarks/representation_null.py --studies 2000
 
-A study is one judge's: gender, race and gender x race of 12 to 200 prompts with 5 to 50 clear images each, against
-equal shares or against shares as rounded statistics state them (rare classes and a class of 0 included). To reach: at
-most 5 % of studies have any prompt that is said to differ. Beside it: how often any of nine judges says so (the human
-labels and eight detectors with symmetric errors, whose tests are families of their own); and how many of the prompts are
-seen that show another share of men, when half of the prompts do so.
+A study has gender, race and gender x race of 12 to 200 prompts with 5 to 50 clear images each, against equal
+shares or against shares as rounded statistics state them (rare classes and a class of 0 included), by the human
+labels alone, or by them and eight detectors with symmetric errors. To reach: at most 5 % of studies have any prompt
+that is said to differ. Beside it: how many prompts are seen that show another share of men, when half of the prompts
+do so.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def verdicts(
         labels, classes = of_judges[name], shares.shape[1]
         counts = (labels[..., np.newaxis] == np.arange(classes)).sum(axis=-2)
         found.append(p_value(counts, shares)[:, np.newaxis])
-    return np.concatenate(adjusted_p_values(found), axis=1) <= FALSE_DISCOVERY_RATE
+    return np.concatenate(adjusted_p_values(found, has_truth=True), axis=1) <= FALSE_DISCOVERY_RATE
 
 
 def main() -> None:
@@ -70,7 +70,7 @@ def main() -> None:
             for study in range(studies):
                 reference = references(kind, prompts, rng)
                 said[study] = verdicts(reference, reference["gender x race"], images, judges, rng).any(axis=(1, 2))
-            nine = f", any of nine judges {100 * said.any(axis=1).mean():.1f}" if judges > 1 else ""
+            nine = f", or by any of nine judges {100 * said.any(axis=1).mean():.1f}" if judges > 1 else ""
             truth = f"{100 * said[:, 0].mean():.1f}"
             print(
                 f"  {kind:6} {prompts:3} prompts x {images:2} images, {studies} studies: {truth}{nine}", flush=True

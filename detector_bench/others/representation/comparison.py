@@ -75,9 +75,11 @@ class Comparison:
 
     def distances(self, intervals: Intervals) -> pd.DataFrame:
         """The distances with their intervals, and the detectors' deviations."""
-        return score_rows(
-            self.judgements, self.features, self._distances, variant=self.variant, intervals=intervals
-        )
+        # Around what is infinite there is no interval.
+        with np.errstate(invalid="ignore"):
+            return score_rows(
+                self.judgements, self.features, self._distances, variant=self.variant, intervals=intervals
+            )
 
     def p_values(self) -> FloatArray:
         """Of each prompt, not adjusted, `[judge, t2i_model, prompt]`; NaN for judges that do not judge."""
@@ -189,13 +191,24 @@ class Comparison:
             yield Computed(self.compared.name, CLEAR_SHARE, score, of_prompts=of_prompts, is_share=True)
 
 
-def adjusted_p_values(p_values: list[FloatArray]) -> list[FloatArray]:
-    """Benjamini and Hochberg's adjustment over all that one judge says: `[judge, ...]` each."""
-    judges = [np.concatenate([each[judge].ravel() for each in p_values]) for judge in range(len(p_values[0]))]
-    adjusted = np.stack([_benjamini_hochberg(each) for each in judges])
-    ends = np.cumsum([each[0].size for each in p_values])[:-1]
-    parts = np.split(adjusted, ends, axis=1)
-    return [part.reshape(each.shape) for part, each in zip(parts, p_values, strict=True)]
+def adjusted_p_values(p_values: list[FloatArray], *, has_truth: bool) -> list[FloatArray]:
+    """Benjamini and Hochberg's adjustment, `[judge, ...]` each: over all that the human labels say, and over all
+    that the detectors say together.
+
+    So what the human labels say does not depend on which detectors a study has.
+
+    Args:
+        p_values: of prompts, an array for each comparison.
+        has_truth: whether the first judge is the human labels.
+    """
+    families = [slice(0, 1), slice(1, None)] if has_truth else [slice(None)]
+    adjusted = [np.empty_like(each) for each in p_values]
+    for judges in families:
+        flat = _benjamini_hochberg(np.concatenate([each[judges].ravel() for each in p_values]))
+        ends = np.cumsum([each[judges].size for each in p_values])[:-1]
+        for place, part in zip(adjusted, np.split(flat, ends), strict=True):
+            place[judges] = part.reshape(place[judges].shape)
+    return adjusted
 
 
 def _benjamini_hochberg(values: FloatArray) -> FloatArray:

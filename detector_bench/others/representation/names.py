@@ -16,8 +16,8 @@ CLEAR_SHARE = "representation_clear_share"
 SHARES_FILE = "representation_shares.csv"
 
 FALSE_DISCOVERY_RATE = 0.05
-"""Of the prompts of one judge that are said to differ from the reference, at most so large a part does not, on
-average; and any is said to in at most this part of the studies in which nothing differs."""
+"""Of the prompts that the human labels, or the detectors, say to differ from the reference, at most so large a
+part does not, on average; and any is said to in at most this part of the studies in which nothing differs."""
 
 
 def if_reference(metric: str) -> str:
@@ -90,10 +90,11 @@ register_metrics(
     ),
     _distance(
         name=P_VALUE,
-        meaning="probability of shares as far from the reference in any class by chance, adjusted for all prompts "
-        "of the judge",
+        meaning="probability of shares as far from the reference in any class by chance, adjusted for all "
+        "prompts of the study",
         definition="exact binomial tests of the classes, Bonferroni over classes, then Benjamini and Hochberg's "
-        "adjustment over all prompts, T2I models, attributes and references",
+        "adjustment over all prompts, T2I models, attributes and references, of the human labels or of all "
+        "detectors",
         counted="images",
         left_out="images that are not clear",
         no_interval="a probability by chance alone",

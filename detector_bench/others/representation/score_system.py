@@ -86,7 +86,7 @@ class Representation(ScoreSystem):
             DataError: the table of stated shares is wrong.
         """
         comparisons = list(self.comparisons(judgements))
-        adjusted = adjusted_p_values([each.p_values() for each in comparisons])
+        adjusted = adjusted_p_values([each.p_values() for each in comparisons], has_truth=judgements.has_truth)
         blocks = [
             block
             for each, p_values in zip(comparisons, adjusted, strict=True)
@@ -117,7 +117,7 @@ class Representation(ScoreSystem):
     def files(self, judgements: Judgements, intervals: Intervals) -> dict[str, pd.DataFrame]:  # noqa: ARG002
         """The shares behind the distances: shown, in the reference, and what chance allows."""
         comparisons = list(self.comparisons(judgements))
-        adjusted = adjusted_p_values([each.p_values() for each in comparisons])
+        adjusted = adjusted_p_values([each.p_values() for each in comparisons], has_truth=judgements.has_truth)
         tables = [each.shares(p_values) for each, p_values in zip(comparisons, adjusted, strict=True)]
         return {SHARES_FILE: pd.concat(tables, ignore_index=True)}
 

@@ -100,7 +100,7 @@ def _of_models(
             f"Shares of the classes among clear images, against {_REFERENCES.get(variant, variant)}. By chance: "
             "what a T2I model that shows exactly these shares would give on average with as many clear images. "
             "Prompts that differ: beyond chance, with a false discovery rate of "
-            f"{100 * FALSE_DISCOVERY_RATE:g} % over everything that one judge says."
+            f"{100 * FALSE_DISCOVERY_RATE:g} % over all that the human labels say, and all that detectors say."
         ),
         attribute=attributes_in_words([_in_words(name) for name in attributes]),
         columns=tuple(columns),
