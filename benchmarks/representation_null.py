@@ -4,9 +4,9 @@
 
 A study has gender, race and gender x race of 12 to 200 prompts with 5 to 50 clear images each, against equal
 shares or against shares as rounded statistics state them (rare classes and a class of 0 included), by the human
-labels alone, or by them and eight detectors with symmetric errors. To reach: at most 5 % of studies have any prompt
-that is said to differ. Beside it: how many prompts are seen that show another share of men, when half of the prompts
-do so.
+labels alone, or by them and eight detectors with symmetric errors. To reach: at most 5 % of studies have any
+prompt that is said to differ. Beside it: how many prompts are seen that show another share of men, when half of
+the prompts do so.
 """
 
 from __future__ import annotations
