@@ -74,7 +74,7 @@ class Comparison:
         return has
 
     def distances(self, intervals: Intervals) -> pd.DataFrame:
-        """The distances with their intervals, and the detectors' deviations."""
+        """The distances and shares of clear images with their intervals, and the detectors' deviations."""
         # Around what is infinite there is no interval.
         with np.errstate(invalid="ignore"):
             return score_rows(
@@ -87,8 +87,7 @@ class Comparison:
         return np.where(judged[:, np.newaxis, np.newaxis], p_value(self.shown, self.reference), np.nan)
 
     def chance(self, p_values: FloatArray) -> pd.DataFrame:
-        """What needs no resamples: expected distances, adjusted p-values `[judge, t2i_model, prompt]`, shares of
-        clear images."""
+        """What has no interval: expected distances, and adjusted p-values `[judge, t2i_model, prompt]`."""
         rows, name, clear = MetricRows(self.judgements, variant=self.variant), self.compared.name, self._clear
         computed = [
             each
@@ -100,7 +99,6 @@ class Comparison:
         computed.append(Computed(name, P_VALUE, of_prompts, of_prompts=True))
         differs = np.where(np.isnan(p_values), np.nan, p_values <= FALSE_DISCOVERY_RATE)
         computed.append(Computed(name, DIFFERING, self._mean(differs)))
-        computed += self._clear_share()
         for each in computed:
             rows.add(each, None, level=None)
         return rows.table()
@@ -133,7 +131,9 @@ class Comparison:
                 value = np.where(np.isinf(value), np.nan, value)
             deviates = metric == TOTAL_VARIATION
             computed += self._of_prompts_and_mean(metric, value, clear, deviates=deviates)
-        return [*computed, Computed(self.compared.name, POOLED, self._pooled(sums))]
+        computed.append(Computed(self.compared.name, POOLED, self._pooled(sums)))
+        # Wilson's interval needs no resamples.
+        return computed if is_resample else [*computed, *self._clear_share()]
 
     def _of_prompts_and_mean(
         self, metric: str, value: FloatArray, clear: CountArray, *, deviates: bool = False
