@@ -158,7 +158,7 @@ BENCHMARKS: Registry[Benchmark] = Registry(
     entry_point_group="detector_bench.score_systems",
     adapt=_registered,
 )
-BUILTIN = ("biaspainter", "bigbench", "imagebite", "lyu2025")
+BUILTIN = ("biaspainter", "bigbench", "imagebite", "lyu2025", "representation")
 for _name in BUILTIN:
     BENCHMARKS.register(_name, f"detector_bench.others.{_name}:BENCHMARK")
 

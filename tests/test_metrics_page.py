@@ -86,6 +86,7 @@ def write_study(folder: Path) -> Study:
                     "attribute_weights": weights,
                 },
                 {"system": "imagebite", "requirements": folder / "input.json"},
+                {"system": "representation"},
             ),
         }
     )
