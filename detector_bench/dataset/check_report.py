@@ -135,7 +135,7 @@ class CheckReport:
 def check(
     folder: Path | str,
     *,
-    require_labels: bool = True,
+    require_labels: bool = False,
     workers: int | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> CheckReport:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -43,6 +44,12 @@ class ScoreTable(NamedTuple):
         """The same metrics in some cells only; `place` indexes all axes but the last."""
         names, *arrays = self
         return ScoreTable(names, *(array[place] for array in arrays))
+
+    def of_metrics(self, names: Sequence[str]) -> ScoreTable:
+        """The same cells with some of the metrics only, in their order here."""
+        kept = [place for place, name in enumerate(self.metrics) if name in names]
+        _, *arrays = self
+        return ScoreTable(tuple(self.metrics[place] for place in kept), *(array[..., kept] for array in arrays))
 
     def beside(self, other: ScoreTable) -> ScoreTable:
         """These metrics, then those of a table of the same detectors and cells."""

@@ -78,7 +78,7 @@ class Judgements:
             ConfigError: a detector that bears a reserved name.
             DataError: predictions that contradict the image set or the attribute's classes.
         """
-        check_names(image_set, predictions, attributes=[])
+        check_names(predictions)
         index = ImageIndex.of(image_set)
         images = image_set.images
         has_truth = any(name in image_set.attributes for name in attributes)
@@ -88,7 +88,7 @@ class Judgements:
         for name in attributes:
             try:
                 found = ImageVerdicts.read(
-                    image_set, predictions, attribute=name, index=index, allow_incomplete=True, needs_labels=False
+                    image_set, predictions, attribute=name, index=index, allow_incomplete=True
                 )
             except DataError as error:
                 problems += error.problems

@@ -20,7 +20,6 @@ from detector_bench.others.score_system import ScoreSystem
 from detector_bench.results.metric_lookup import DEFAULT_MAX_ERROR_SHARE
 from detector_bench.tables.table import Table
 from detector_bench.vocabulary import GROUND_TRUTH
-from detector_bench.vocabulary.columns import METRIC_COLUMNS
 
 if TYPE_CHECKING:
     from detector_bench.dataset import ImageSet
@@ -118,20 +117,6 @@ class ScoredStudy:
             files={name: pd.concat(parts, ignore_index=True) for name, parts in files.items()},
             notes=notes,
         )
-
-
-def with_rows(metrics: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:
-    """A metric table with further rows; words stay categoricals."""
-    columns = {}
-    for name in METRIC_COLUMNS:
-        if isinstance(metrics[name].dtype, pd.CategoricalDtype):
-            known = metrics[name].cat.categories
-            new = [word for word in rows[name].dropna().unique() if word not in known]
-            words = pd.CategoricalDtype(known.append(pd.Index(new, dtype=known.dtype)))
-            columns[name] = pd.concat([metrics[name].astype(words), rows[name].astype(words)], ignore_index=True)
-        else:
-            columns[name] = pd.concat([metrics[name], rows[name].astype(metrics[name].dtype)], ignore_index=True)
-    return pd.DataFrame(columns)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

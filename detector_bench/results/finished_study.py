@@ -35,11 +35,13 @@ from detector_bench.results.metric_lookup import (
     LabelDoubtLookup,
     MetricLookup,
     Number,
+    no_labels,
     number_of,
     rows_of_attribute,
 )
 from detector_bench.runner.prediction_store import read_predictions
 from detector_bench.vocabulary import ALL, GROUND_TRUTH, attributes_of
+from detector_bench.vocabulary.columns import ESTIMATES
 
 STUDY_FILE = "study.yaml"
 
@@ -302,6 +304,15 @@ class FinishedStudy:
         """Category and id of every prompt, in the order of the metric table."""
         return self.lookup.prompts
 
+    def need_labels(self) -> None:
+        """Check that images have a human label of the attribute.
+
+        Raises:
+            ConfigError: none has.
+        """
+        if not self.lookup.has_labels:
+            raise ConfigError(no_labels(self.attribute))
+
     def need_signed_scores(self) -> None:
         """Check that the attribute's prompt bias scores have a sign.
 
@@ -342,6 +353,7 @@ class FinishedStudy:
     ) -> Number:
         """The metric's row as it stands in the metric table; see `Results.number`."""
         asked = {"detector": detector, "t2i_model": t2i_model, "category": category, "prompt_id": prompt_id}
+        estimate = variant if variant in ESTIMATES else None
         rows = self.metrics
         for column, name in {"metric": metric, **asked}.items():
             known = dict.fromkeys(str(each) for each in pd.unique(self.metrics[column]))
@@ -349,6 +361,8 @@ class FinishedStudy:
             if name not in known:
                 raise ConfigError(f"no {column} {name!r} in this study: {nearest_hint(name, known)}")
             rows = rows[rows[column] == name]
+        if estimate is None:  # numbers of labelled images and estimates for all are never taken for each other
+            rows = rows[~rows["variant"].isin(ESTIMATES)]
         variants = rows["variant"].astype(object).fillna("")
         known = dict.fromkeys(variants)
         if variant is None and len(known) > 1:

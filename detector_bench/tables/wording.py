@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from detector_bench.metrics import MetricInfo, metric_info
 from detector_bench.metrics.catalogue import Kind
-from detector_bench.results.metric_lookup import NOT_EVALUATED, Number
+from detector_bench.results.metric_lookup import NOT_EVALUATED, MetricLookup, Number
 from detector_bench.tables.table import DASH, Arrow, Cell, Column, MetricColumn
 from detector_bench.vocabulary import ATTRIBUTES, LOW_QUALITY
 
@@ -108,6 +108,16 @@ def with_interval(cell: Cell, low: float, high: float, *, per_cent: bool = False
 def whole(value: float) -> str:
     """A count as it stands inside a sentence."""
     return fixed(value, decimals=0)
+
+
+def labels_notes(lookup: MetricLookup) -> tuple[str, ...]:
+    """Below a table that compares with the humans: over how many images it is, where not all have a label."""
+    if not lookup.images_unlabelled:
+        return ()
+    labelled = lookup.images_labelled
+    everything = labelled + lookup.images_unlabelled
+    words = attribute_in_words(lookup.attribute)
+    return (f"Over the {labelled:,.0f} of {everything:,.0f} images that have a human label of {words}.",)
 
 
 def attribute_in_words(attribute: str) -> str:
