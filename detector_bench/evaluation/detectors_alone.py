@@ -53,9 +53,9 @@ def add_detectors_alone(rows: RowBlocks, found: ImageVerdicts, *, intervals: Int
         return
     scopes, single = (_stacked(each) for each in zip(*said, strict=True))
     pooled, not_run = pool(everything.verdicts, scopes=everything.scopes), everything.not_run
-    scopes = ScoreTable.of_scores(
-        verdict_numbers(pooled, everything.scopes.sums(not_run, prompt_axis=-1))
-    ).beside(scopes)
+    scopes = ScoreTable.of_scores(verdict_numbers(pooled, everything.scopes.sums(not_run, prompt_axis=-1))).beside(
+        scopes
+    )
     single = ScoreTable.of_scores(verdict_numbers(everything.verdicts[:, *at], not_run[:, *at])).beside(single)
     about = {"attribute": attribute, "variant": DETECTOR_ONLY}
     for cells in levels:

@@ -19,13 +19,12 @@ from detector_bench.evaluation.intervals import Intervals, IntervalScores
 from detector_bench.evaluation.measured_values import MeasuredValues
 from detector_bench.evaluation.row_blocks import Cells, RowBlocks, scope_levels
 from detector_bench.evaluation.scores import (
-    ScoreTable,
     detector_prompt_scores,
     detector_scope_scores,
     human_prompt_scores,
     human_scope_scores,
 )
-from detector_bench.metrics import METRICS, NClear, pool
+from detector_bench.metrics import NClear, pool
 from detector_bench.vocabulary import ALL, ATTRIBUTES, GROUND_TRUTH, Status, attribute_named
 from detector_bench.vocabulary.columns import CONFUSION_COLUMNS, METRIC_COLUMNS
 

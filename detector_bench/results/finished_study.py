@@ -37,11 +37,11 @@ from detector_bench.results.metric_lookup import (
     Number,
     no_labels,
     number_of,
+    of_labelled_images,
     rows_of_attribute,
 )
 from detector_bench.runner.prediction_store import read_predictions
 from detector_bench.vocabulary import ALL, GROUND_TRUTH, attributes_of
-from detector_bench.vocabulary.columns import ESTIMATES
 
 STUDY_FILE = "study.yaml"
 
@@ -353,7 +353,6 @@ class FinishedStudy:
     ) -> Number:
         """The metric's row as it stands in the metric table; see `Results.number`."""
         asked = {"detector": detector, "t2i_model": t2i_model, "category": category, "prompt_id": prompt_id}
-        estimate = variant if variant in ESTIMATES else None
         rows = self.metrics
         for column, name in {"metric": metric, **asked}.items():
             known = dict.fromkeys(str(each) for each in pd.unique(self.metrics[column]))
@@ -361,8 +360,8 @@ class FinishedStudy:
             if name not in known:
                 raise ConfigError(f"no {column} {name!r} in this study: {nearest_hint(name, known)}")
             rows = rows[rows[column] == name]
-        if estimate is None:  # numbers of labelled images and estimates for all are never taken for each other
-            rows = rows[~rows["variant"].isin(ESTIMATES)]
+        if variant is None:  # a number of labelled images and an estimate for all are never taken for each other
+            rows = of_labelled_images(rows)
         variants = rows["variant"].astype(object).fillna("")
         known = dict.fromkeys(variants)
         if variant is None and len(known) > 1:

@@ -15,7 +15,7 @@ from detector_bench.errors import ConfigError, nearest_hint
 from detector_bench.metrics import NClear, metric_info
 from detector_bench.metrics.catalogue import Better
 from detector_bench.vocabulary import ALL, ATTRIBUTES, GROUND_TRUTH, LOW_QUALITY, OTHERS
-from detector_bench.vocabulary.columns import ESTIMATES, METRIC_COLUMNS
+from detector_bench.vocabulary.columns import DETECTOR_ONLY, ESTIMATES, METRIC_COLUMNS, OF_DETECTORS_ALONE
 
 DEFAULT_MAX_ERROR_SHARE = 0.1
 """A detector that fails on a larger share of a T2I model's images counts as unable to run on it."""
@@ -300,9 +300,24 @@ class LabelDoubtLookup:
         return Band(min(values), max(values)) if values else Band(math.nan, math.nan)
 
 
+def of_labelled_images(metrics: pd.DataFrame) -> pd.DataFrame:
+    """The rows of a metric table that rest on labelled images: those of no estimate for all images."""
+    words = [each for each in pd.unique(metrics["variant"].dropna()) if each.endswith(OF_DETECTORS_ALONE)]
+    return metrics[~metrics["variant"].isin([*ESTIMATES, *words])]
+
+
+def of_detectors_alone(metrics: pd.DataFrame) -> pd.DataFrame:
+    """The rows of a metric table by detectors alone, over all images; their variants are those of the rows that
+    compare detectors with the humans, so that the same tables can be made of them."""
+    variants = metrics["variant"].astype(object)
+    alone = variants.fillna("").str.endswith(DETECTOR_ONLY)
+    said = variants[alone].str.removesuffix(DETECTOR_ONLY).str.removesuffix(", ")
+    return metrics[alone].assign(variant=said.where(said != "", None))
+
+
 def _of_variant(rows: pd.DataFrame, variant: str) -> pd.DataFrame:
     """The rows of an estimate; empty: all that are none, scores of other benchmarks included."""
-    return rows[rows["variant"] == variant] if variant else rows[~rows["variant"].isin(ESTIMATES)]
+    return rows[rows["variant"] == variant] if variant else of_labelled_images(rows)
 
 
 def _by_key(rows: pd.DataFrame, key: Sequence[str]) -> dict[_Key, Number]:

@@ -84,6 +84,9 @@ error, or prompts or classes without a score.
 DETECTOR_ONLY = "detector_only"
 """Variant of numbers by a detector's verdicts alone, over all images that T2I models made, labelled or not."""
 
+OF_DETECTORS_ALONE = f", {DETECTOR_ONLY}"
+"""Ends the variant of another benchmark's score by the same: `as_published, detector_only`."""
+
 ESTIMATES = (DETECTOR_ONLY, "misclassification", "labels_only", "prediction_powered")
 """Variants of the same metrics over all images, where only some have a human label. The plain rows rest on the
 labelled ones alone."""
