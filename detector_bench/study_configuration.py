@@ -43,8 +43,8 @@ class StudyConfiguration(BaseModel):
 
     name: str = "study"
     image_set: Path
-    """Folder with images.csv, prompts.csv and, if there are any, labels.csv; in a study file, relative to that file.
-    Its `attributes/*.yaml` say what may be judged besides the built-in attributes."""
+    """Folder with images.csv, prompts.csv and, if there are any, labels.csv; in a study file, relative to that
+    file. Its `attributes/*.yaml` say what may be judged besides the built-in attributes."""
     detectors: tuple[DetectorEntry, ...]
     attributes: tuple[str, ...] = ("gender",)
     """What is evaluated. Detectors may judge more; that is stored, too."""

@@ -142,8 +142,8 @@ class StudyNumbers:
             category: of prompts; "all": over all of them.
             prompt_id: "all": over all of them.
             attribute: None: the study's first.
-            variant: which definition of a score, needed where there are several; or how a number of all images was come
-                by where not all have a label, such as "detector_only".
+            variant: which definition of a score, needed where there are several; or whose numbers of all images,
+                where not all have a label, such as "detector_only".
 
         Returns:
             Its value is NaN where it is undefined, or where the metric has no row of this detector or place.

@@ -1,7 +1,8 @@
 """What detectors say about all images that T2I models made, labelled or not: rows of the variant `detector_only`.
 
-The numbers are those of the human labels (`human_scope_scores`), with a detector's verdicts in the labels' place: a
-class, `low_quality` where it filtered, and no label where it has no verdict. So nothing is counted in a second way.
+The numbers are those of the human labels (`human_scope_scores`), with a detector's verdicts in the labels' place:
+a class, `low_quality` where it filtered, and no label where it has no verdict. So nothing is counted in a second
+way.
 """
 
 from __future__ import annotations

@@ -82,18 +82,18 @@ def evaluate_with_confusion(
 
     The human labels stand in the table as the detector `ground_truth`. Images without a human label for the
     attribute are in no comparison with the humans, and counted in the metric `images_unlabelled`. Where there are
-    any, each detector also has rows of the variant `detector_only`: its scores over all images that T2I models made
-    (see `detectors_alone`). An attribute without any label has these rows, and the counts of its images. Numbers that cover several prompts or T2I
-    models pool the images (filtering, accuracy, counts), or average over all pairs of T2I model and prompt (bias
-    scores). Detectors that do not judge an attribute have no rows for it. Balanced and alignment accuracy and the
-    precision of each class have no rows for single prompts. Errors of measured values, such as ages in years, have
-    rows where the image set has measured values of the attribute.
+    any, each detector also has rows of the variant `detector_only`: its scores over all images that T2I models
+    made (see `detectors_alone`). An attribute without any label has these rows, and the counts of its images.
+    Numbers that cover several prompts or T2I models pool the images (filtering, accuracy, counts), or average over
+    all pairs of T2I model and prompt (bias scores). Detectors that do not judge an attribute have no rows for it.
+    Balanced and alignment accuracy and the precision of each class have no rows for single prompts. Errors of
+    measured values, such as ages in years, have rows where the image set has measured values of the attribute.
 
     Rows come by attribute; then by level: everything, each T2I model, each category, each T2I model and
     category, each T2I model and prompt; then by detector (ground truth first, then as in `predictions`); then by
     T2I model (order of first appearance in `images`), category (of first appearance in `prompts`) and prompt (as
-    in `prompts`); then by metric. Those of the variant `detector_only` follow, in the same order. Where there is no image, there is no row. The order of the rows in a detector's
-    predictions does not matter.
+    in `prompts`); then by metric. Those of the variant `detector_only` follow, in the same order. Where there is
+    no image, there is no row. The order of the rows in a detector's predictions does not matter.
 
     Args:
         image_set: images, prompts and human labels.
@@ -108,8 +108,9 @@ def evaluate_with_confusion(
 
     Returns:
         The metric table: words are categoricals; n_clear is missing for the metrics that it does not alter,
-        variant for all that rest on labelled images; value is NaN where a denominator is empty, ci_low and ci_high where there is no interval.
-        And the confusion matrices of every attribute, detector, T2I model and category, in the same order.
+        variant for all that rest on labelled images; value is NaN where a denominator is empty, ci_low and ci_high
+        where there is no interval. And the confusion matrices of every attribute, detector, T2I model and
+        category, in the same order.
 
     Raises:
         ConfigError: an attribute that nobody has labelled and no detector judges, a reserved detector name, or an

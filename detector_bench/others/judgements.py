@@ -128,8 +128,8 @@ class Judgements:
         )
 
     def asked(self, attribute: str) -> NDArray[np.bool_]:
-        """`[image]`: which images count for an attribute, by any judge: all; where only labelled ones do, those with
-        a human label, unless no image has one."""
+        """`[image]`: which images count for an attribute, by any judge: all; where only labelled ones do, those
+        with a human label, unless no image has one."""
         if not self.labelled_only or not self.has_truth or not self.judged[attribute][0]:
             return np.ones(len(self.image_ids), dtype=bool)
         return np.asarray(self.labels[attribute][0] != NO_VERDICT)

@@ -142,7 +142,7 @@ def _tables_of_systems(sources: TableSources) -> dict[str, Table]:
 
 
 def _over_labelled_images(metrics: pd.DataFrame) -> tuple[str, ...]:
-    """Below scores that compare detectors with the humans: over how many images, as far as the study counts them."""
+    """Over how many images detectors are compared with the humans, as far as the study counts them."""
     counted = metrics.loc[metrics["metric"] == "images_unlabelled", "attribute"]
     lookups = [MetricLookup.of_table(metrics, attribute=str(name)) for name in pd.unique(counted)]
     return tuple(note for lookup in lookups for note in labels_notes(lookup))

@@ -42,6 +42,7 @@ from detector_bench.results.metric_lookup import (
 )
 from detector_bench.runner.prediction_store import read_predictions
 from detector_bench.vocabulary import ALL, GROUND_TRUTH, attributes_of
+from detector_bench.vocabulary.columns import DETECTOR_ONLY
 
 STUDY_FILE = "study.yaml"
 
@@ -211,10 +212,12 @@ class FinishedStudy:
     Attributes:
         results: the result folder.
         attribute: one of the study's, such as gender.
+        variant: which of `vocabulary.columns.ESTIMATES` its numbers are; empty: those that rest on labelled images.
     """
 
     results: ResultFolder
     attribute: str
+    variant: str = ""
 
     @classmethod
     def load(
@@ -270,7 +273,14 @@ class FinishedStudy:
     @cached_property
     def lookup(self) -> MetricLookup:
         """The rows that cover whole T2I models."""
-        return MetricLookup.of_table(self.metrics, attribute=self.attribute, max_error_share=self.max_error_share)
+        return MetricLookup.of_table(
+            self.metrics, attribute=self.attribute, max_error_share=self.max_error_share, variant=self.variant
+        )
+
+    def by_detectors_alone(self) -> FinishedStudy:
+        """The same attribute with what detectors say about all images; of a study whose images all have a label
+        there are no such numbers."""
+        return replace(self, variant=DETECTOR_ONLY)
 
     @cached_property
     def label_doubt(self) -> LabelDoubtLookup:

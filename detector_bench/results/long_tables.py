@@ -214,7 +214,8 @@ def further_tables(
         names: which tables; others that come along are given, too.
 
     Returns:
-        By name as in `LONG_TABLES`, without rows of attributes that no image has a label of; and by attribute, why its detectors are not comparable.
+        By name as in `LONG_TABLES`, without rows of attributes that no image has a label of; and by attribute, why
+        its detectors are not comparable.
     """
     tables = {name: no_rows(name) for name in names}
     not_comparable: dict[str, str] = {}

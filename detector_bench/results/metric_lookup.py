@@ -150,6 +150,12 @@ class MetricLookup:
         return self.number("images", detector=GROUND_TRUTH).value
 
     @property
+    def images(self) -> float:
+        """How many images the numbers rest on: those with a human label; of detectors alone, all of them."""
+        judges = self.detectors if self.variant else (GROUND_TRUTH,)
+        return max((self._count("images", judge, ALL) for judge in judges), default=0.0)
+
+    @property
     def images_unlabelled(self) -> float:
         """How many images that T2I models made have none; 0 without rows of the ground truth."""
         return self._count("images_unlabelled", GROUND_TRUTH, ALL)

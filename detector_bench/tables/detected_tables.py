@@ -1,4 +1,4 @@
-"""Tables of what detectors report by themselves, over all images: for studies in which not all have a human label."""
+"""Tables of what detectors report by themselves, over all images, where not all have a human label."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ def _of_labels(_: TableNumbers) -> Sequence[MetricColumn]:
 _SCORES = TableLayout(
     name="detected_bias_scores",
     caption="Model bias scores of perceived {attribute} as each detector reports them, over all images, whether "
-    "they have a human label or not; how right the detectors are is not asked here. As published: of these images. "
-    "Corrected: without what chance adds. If fair: what a T2I model without bias would show on average with as many "
-    "clear images.",
+    "they have a human label or not; how right the detectors are is not asked here. As published: of these "
+    "images. Corrected: without what chance adds. If fair: what a T2I model without bias would show on average "
+    "with as many clear images.",
     columns=(
         Column.of("model_bias_score", heading="As published"),
         Column.of("model_bias_score_corrected", heading="Corrected"),

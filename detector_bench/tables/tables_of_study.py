@@ -83,8 +83,8 @@ def study_tables(
 
     A table that a study has no numbers for is left out: errors of measured values, confusion matrices, numbers by
     other labels than the consensus, tables by category of prompt or by T2I model where there is only one. The
-    meanings of the model bias scores come with the intervals. Where no image has a human label of an attribute, only
-    what detectors report by themselves is left; where some have none, that stands beside the rest.
+    meanings of the model bias scores come with the intervals. Where no image has a human label of an attribute,
+    only what detectors report by themselves is left; where some have none, that stands beside the rest.
 
     The first attribute's tables bear their plain names; those of further attributes get a suffix, such as
     `filtering_and_accuracy_age`.
