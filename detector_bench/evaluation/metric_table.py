@@ -132,7 +132,10 @@ def evaluate_with_confusion(
         )
         counts = Counts.of(verdicts)
         measured = MeasuredValues.of_verdicts(image_set, verdicts, intervals=intervals)
-        _add_attribute(rows, counts, measured, n_clear=n_clear, intervals=intervals)
+        if counts.joint.images or not detectors_alone:
+            _add_attribute(rows, counts, measured, n_clear=n_clear, intervals=intervals)
+        else:
+            _add_counts(rows, counts)
         if detectors_alone and counts.unlabelled.any():
             add_detectors_alone(rows, verdicts, intervals=intervals)
         confusion.append(confusion_table(counts))
@@ -165,17 +168,6 @@ def _add_attribute(
     images = counts.human.sum(axis=-1) + counts.unlabelled
     t2i_model, prompt = np.nonzero(images)
     at = (t2i_model, prompt)
-    levels = scope_levels(counts.scopes.sums(images, prompt_axis=-1))
-    prompts = Cells(1 + t2i_model, 1 + counts.scopes.category_of_prompt[prompt], 1 + prompt)
-    if not counts.joint.images:
-        # There is nothing to compare, and no truth: what was not asked is not 0.
-        human = human_scope_scores(counts).of_metrics(_COUNTS)
-        for cells in levels:
-            chosen = (slice(None), cells.t2i_model, cells.category)
-            rows.add(human.at(chosen), cells, attribute=attribute, detectors=[GROUND_TRUTH])
-        of_prompts = human_prompt_scores(counts, at=at).of_metrics(_COUNTS)
-        rows.add(of_prompts, prompts, attribute=attribute, detectors=[GROUND_TRUTH])
-        return
     with ThreadPoolExecutor(1) as beside:
         drawing = beside.submit(IntervalScores.of_counts, counts, intervals, n_clear=n_clear)
         human = human_scope_scores(counts, n_clear=n_clear)
@@ -186,16 +178,28 @@ def _add_attribute(
     human, detectors = doubt.of_human(human), doubt.of_detectors(detectors)
     if measured is not None:
         detectors = detectors.beside(measured.scope_scores())
-    for cells in levels:
+    for cells in scope_levels(counts.scopes.sums(images, prompt_axis=-1)):
         chosen = (slice(None), cells.t2i_model, cells.category)
         rows.add(human.at(chosen), cells, attribute=attribute, detectors=[GROUND_TRUTH])
         rows.add(detectors.at(chosen), cells, attribute=attribute, detectors=counts.detectors)
+    cells = Cells(1 + t2i_model, 1 + counts.scopes.category_of_prompt[prompt], 1 + prompt)
     human_prompts = doubt.of_human_prompts(human_prompts, at=at)
     detector_prompts = doubt.of_detector_prompts(detector_prompts, at=at)
     if measured is not None:
         detector_prompts = detector_prompts.beside(measured.prompt_scores(at=at))
-    rows.add(human_prompts, prompts, attribute=attribute, detectors=[GROUND_TRUTH])
-    rows.add(detector_prompts, prompts, attribute=attribute, detectors=counts.detectors)
+    rows.add(human_prompts, cells, attribute=attribute, detectors=[GROUND_TRUTH])
+    rows.add(detector_prompts, cells, attribute=attribute, detectors=counts.detectors)
+
+
+def _add_counts(rows: RowBlocks, counts: Counts) -> None:
+    """Of an attribute without any label how many images there are: nothing is compared, and nothing is the truth."""
+    t2i_model, prompt = np.nonzero(counts.unlabelled)
+    about = {"attribute": counts.attribute.name, "detectors": [GROUND_TRUTH]}
+    human = human_scope_scores(counts).of_metrics(_COUNTS)
+    for cells in scope_levels(counts.scopes.sums(counts.unlabelled, prompt_axis=-1)):
+        rows.add(human.at((slice(None), cells.t2i_model, cells.category)), cells, **about)
+    cells = Cells(1 + t2i_model, 1 + counts.scopes.category_of_prompt[prompt], 1 + prompt)
+    rows.add(human_prompt_scores(counts, at=(t2i_model, prompt)).of_metrics(_COUNTS), cells, **about)
 
 
 def with_rows(metrics: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:
