@@ -165,8 +165,12 @@ class StudyNumbers:
 
         Args:
             attribute: None: the study's first.
+
+        Raises:
+            ConfigError: no image has a human label of the attribute.
         """
         part = self.of_attribute(attribute)
+        part.need_labels()
         table = filtering_and_accuracy(
             self.metrics, attribute=part.attribute, max_error_share=part.max_error_share, intervals=True
         )

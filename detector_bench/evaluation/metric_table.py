@@ -192,14 +192,16 @@ def _add_attribute(
 
 
 def _add_counts(rows: RowBlocks, counts: Counts) -> None:
-    """Of an attribute without any label how many images there are: nothing is compared, and nothing is the truth."""
+    """How many images there are of an attribute without a label: nothing is compared, and nothing is the truth."""
+    attribute, detectors = counts.attribute.name, [GROUND_TRUTH]
     t2i_model, prompt = np.nonzero(counts.unlabelled)
-    about = {"attribute": counts.attribute.name, "detectors": [GROUND_TRUTH]}
     human = human_scope_scores(counts).of_metrics(_COUNTS)
     for cells in scope_levels(counts.scopes.sums(counts.unlabelled, prompt_axis=-1)):
-        rows.add(human.at((slice(None), cells.t2i_model, cells.category)), cells, **about)
+        place = (slice(None), cells.t2i_model, cells.category)
+        rows.add(human.at(place), cells, attribute=attribute, detectors=detectors)
     cells = Cells(1 + t2i_model, 1 + counts.scopes.category_of_prompt[prompt], 1 + prompt)
-    rows.add(human_prompt_scores(counts, at=(t2i_model, prompt)).of_metrics(_COUNTS), cells, **about)
+    human = human_prompt_scores(counts, at=(t2i_model, prompt)).of_metrics(_COUNTS)
+    rows.add(human, cells, attribute=attribute, detectors=detectors)
 
 
 def with_rows(metrics: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:

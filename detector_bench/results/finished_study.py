@@ -212,7 +212,7 @@ class FinishedStudy:
     Attributes:
         results: the result folder.
         attribute: one of the study's, such as gender.
-        variant: which of `vocabulary.columns.ESTIMATES` its numbers are; empty: those that rest on labelled images.
+        variant: which of `vocabulary.columns.ESTIMATES` its numbers are; empty: they rest on labelled images.
     """
 
     results: ResultFolder
