@@ -256,5 +256,5 @@ def test_from_a_folder_of_images_to_numbers_by_labels_that_come_later(command: C
     assert counted["test-colour", ""] == 7
     assert counted["test-colour", DETECTOR_ONLY] == COUNT
     table = (out / "tables" / "filtering_and_accuracy.md").read_text()
-    assert "Over the 7 of 12 images that have a human label of gender." in table
+    assert "Over the 7 of 12 images that have a human label of gender (m0 4 of 6, m1 3 of 6)." in table
     assert json.loads((out / "results.json").read_text())["image_set"]["images"] == COUNT
