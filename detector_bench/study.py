@@ -25,6 +25,7 @@ _SHOWN_IN_NOTEBOOKS = (
     "model_bias_scores",
     "prompt_bias_score_difference",
     "bias_errors",
+    "detected_bias_scores",
 )
 
 
@@ -225,4 +226,5 @@ class Results(StudyNumbers):
         return f"Results({str(self.folder)!r}, metrics: {len(self.metrics):,} rows, tables: {tables})"
 
     def _repr_html_(self) -> str:
-        return "\n".join(to_html(self.tables[name]) for name in _SHOWN_IN_NOTEBOOKS)
+        tables = self.tables
+        return "\n".join(to_html(tables[name]) for name in _SHOWN_IN_NOTEBOOKS if name in tables)

@@ -43,8 +43,8 @@ class StudyConfiguration(BaseModel):
 
     name: str = "study"
     image_set: Path
-    """Folder with images.csv, prompts.csv and labels.csv; in a study file, relative to that file. Its
-    `attributes/*.yaml` say what may be judged besides the built-in attributes."""
+    """Folder with images.csv, prompts.csv and, if there are any, labels.csv; in a study file, relative to that
+    file. Its `attributes/*.yaml` say what may be judged besides the built-in attributes."""
     detectors: tuple[DetectorEntry, ...]
     attributes: tuple[str, ...] = ("gender",)
     """What is evaluated. Detectors may judge more; that is stored, too."""
@@ -283,18 +283,12 @@ class StudyConfiguration(BaseModel):
         moved = [system.with_files(lambda file: Path(path_from(folder, file))) for system in self.scores]
         return [system.model_dump(mode="json") for system in moved]
 
-    def check_labels(self, image_set: ImageSet) -> None:
-        """Check that every attribute has labels, and enough of them where true labels are to be estimated.
+    def check_image_set(self, image_set: ImageSet) -> None:
+        """Check that there are labels enough where true ones are to be estimated, and that names are known.
 
         Raises:
-            ConfigError: an attribute without.
+            ConfigError: one of them does not hold.
         """
-        for attribute in self.attributes:
-            if attribute not in image_set.attributes:
-                raise ConfigError(
-                    f"{self.image_set}: labels.csv has no labels for {attribute!r} "
-                    f"(it has: {', '.join(image_set.attributes) or 'none'})"
-                )
         if self.estimated_labels != "none":
             check_identified(image_set, self.attributes)
         known = [*(entry.name for entry in self.detectors), *image_set.images["t2i_model"].unique()]

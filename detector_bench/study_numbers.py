@@ -142,7 +142,8 @@ class StudyNumbers:
             category: of prompts; "all": over all of them.
             prompt_id: "all": over all of them.
             attribute: None: the study's first.
-            variant: which definition of a score; needed where there are several.
+            variant: which definition of a score, needed where there are several; or whose numbers of all images,
+                where not all have a label, such as "detector_only".
 
         Returns:
             Its value is NaN where it is undefined, or where the metric has no row of this detector or place.
@@ -164,8 +165,12 @@ class StudyNumbers:
 
         Args:
             attribute: None: the study's first.
+
+        Raises:
+            ConfigError: no image has a human label of the attribute.
         """
         part = self.of_attribute(attribute)
+        part.need_labels()
         table = filtering_and_accuracy(
             self.metrics, attribute=part.attribute, max_error_share=part.max_error_share, intervals=True
         )

@@ -39,6 +39,7 @@ from detector_bench.evaluation.sweeps import (
 from detector_bench.metrics import METRICS
 from detector_bench.results.finished_study import FinishedStudy
 from detector_bench.results.long_tables import further_tables
+from detector_bench.results.metric_lookup import no_labels
 from detector_bench.tables import Table, in_style_of, to_html
 from detector_bench.tables.comparison_tables import (
     chosen_thresholds,
@@ -114,6 +115,7 @@ def compare(part: FinishedStudy, first: str, second: str | None, *, asked: Inter
         second: another's; None: all others that judge the attribute, one after the other.
         asked: settings of the tests; None: the study's.
     """
+    part.need_labels()
     others = [second] if second is not None else [name for name in part.detectors if name != first]
     if first in others:
         raise ConfigError(f"{first!r} cannot be compared with itself")
@@ -145,6 +147,7 @@ def rank(part: FinishedStudy, by: Sequence[str] | None, *, asked: Intervals | No
         by: metrics; None: those that detectors are compared by.
         asked: settings of the tests; None: the study's.
     """
+    part.need_labels()
     if part.attribute in part.results.manifest.not_comparable:
         raise DetectorBenchError(part.results.manifest.not_comparable[part.attribute])
     _check_declared(part, by or ())
@@ -182,6 +185,7 @@ def _check_declared(part: FinishedStudy, names: Sequence[str]) -> None:
 
 def causes(part: FinishedStudy, *, resamples: int | None) -> ResultTables:
     """What filtering and classification add to the bias errors; see `Results.causes`."""
+    part.need_labels()
     names = ("causes", "accuracy_gaps", "filter_outcomes")
     if resamples is None:
         numbers = {name: part.rows(name) for name in names}
@@ -202,6 +206,7 @@ def causes(part: FinishedStudy, *, resamples: int | None) -> ResultTables:
 
 def sweep(part: FinishedStudy, detector: str, *, first: float | None, last: float, steps: int) -> ResultTables:
     """What a detector would report at other thresholds; see `Results.sweep`."""
+    part.need_labels()
     table = part.results.predictions(PREDICTION_COLUMNS)[detector]
     n_clear = part.results.settings.n_clear
     if first is None:
@@ -231,6 +236,7 @@ def sweep(part: FinishedStudy, detector: str, *, first: float | None, last: floa
 
 def agreement(part: FinishedStudy, *, min_shared: int = DEFAULT_MIN_SHARED) -> ResultTables:
     """How far annotators and detectors agree; see `Results.agreement`."""
+    part.need_labels()
     if min_shared == DEFAULT_MIN_SHARED:
         rows = part.rows("agreement")
     else:
@@ -249,7 +255,9 @@ def annotators_agreement(
         min_shared: pairs with fewer images in common are left out.
     """
     name = attribute or "gender"
-    images = ImageSet.load(image_set, require_labels=False)
+    images = ImageSet.load(image_set)
+    if name not in images.attributes:
+        raise ConfigError(no_labels(name))
     rows = measure_agreement(images, attribute=name, min_shared=min_shared)
     return _of_agreement(rows, {}, attribute=name, min_shared=min_shared)
 

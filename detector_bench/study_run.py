@@ -14,7 +14,8 @@ from detector_bench.dataset import ImageSet
 from detector_bench.errors import IncompletePredictionsError
 from detector_bench.evaluation import evaluate_with_confusion, label_doubt
 from detector_bench.evaluation.counting import count_verdicts
-from detector_bench.others.study_scores import ScoredStudy, TableSources, score_tables, with_rows
+from detector_bench.evaluation.metric_table import with_rows
+from detector_bench.others.study_scores import ScoredStudy, TableSources, score_tables
 from detector_bench.plugins import plugin_files
 from detector_bench.results.finished_study import ResultFolder
 from detector_bench.results.label_plans import label_plans
@@ -55,7 +56,7 @@ def run_study(
     """
     detectors = study.build_detectors()
     image_set = ImageSet.load(study.image_set)
-    study.check_labels(image_set)
+    study.check_image_set(image_set)
     settings = RunSettings(
         batch_size=study.batch_size,
         max_pixels=study.max_pixels,
@@ -94,7 +95,7 @@ def evaluate_study(
         loading = beside.submit(ImageSet.load, study.image_set)
         stored = read_predictions(predictions, also=_columns_needed(study))
     image_set = loading.result()
-    study.check_labels(image_set)
+    study.check_image_set(image_set)
     tables = _write_results(
         study,
         image_set,

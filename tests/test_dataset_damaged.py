@@ -52,7 +52,6 @@ def test_mistakes_in_all_files_are_reported_at_once(folder: Path) -> None:
         ("images.csv", 2, "path", "../1.png"),
         ("images.csv", 3, "prompt_id", "astronaut"),
         ("images.csv", 5, "t2i_model", ""),
-        ("images.csv", 5, "image_id", "i4"),
         ("prompts.csv", 4, "prompt_id", "nurse"),
         ("labels.csv", 2, "attribute", "gendre"),
         ("labels.csv", 4, "label", "M"),
@@ -140,8 +139,10 @@ def test_no_folder(tmp_path: Path) -> None:
     ]
 
 
-def test_three_missing_files_are_three_mistakes(tmp_path: Path) -> None:
-    assert [problem.file for problem in problems_of(tmp_path)] == ["images.csv", "prompts.csv", "labels.csv"]
+def test_each_missing_file_is_a_mistake_but_labels(tmp_path: Path) -> None:
+    assert [problem.file for problem in problems_of(tmp_path)] == ["images.csv", "prompts.csv"]
+    every = ["images.csv", "prompts.csv", "labels.csv"]
+    assert [problem.file for problem in problems_of(tmp_path, require_labels=True)] == every
 
 
 class TestParquet:

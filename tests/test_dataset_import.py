@@ -62,7 +62,7 @@ def test_in_place_without_labels(tree: Path) -> None:
         ["a_nurse", "unknown", "a nurse", ""],
         ["pilot", "unknown", "pilot", ""],
     ]
-    assert (tree / "labels.csv").read_text() == "image_id,annotator,attribute,label,reason\n"
+    assert not (tree / "labels.csv").exists()
     assert not (tree / "images").exists()
     assert check(tree, require_labels=False).ok
 
@@ -77,7 +77,6 @@ def test_copied_elsewhere(tree: Path, tmp_path: Path) -> None:
     assert sorted(path.name for path in image_set.root.iterdir()) == [
         "images",
         "images.csv",
-        "labels.csv",
         "prompts.csv",
     ]
 
@@ -336,7 +335,7 @@ class TestOverwriting:
         before = {path: path.read_bytes() for path in tree.glob("*.csv")}
         (tree / "sdxl" / "pilot" / "new.png").write_bytes(b"x")
         problems = problems_of(tree, tree)
-        assert {problem.file for problem in problems} == {"images.csv", "prompts.csv", "labels.csv"}
+        assert {problem.file for problem in problems} == {"images.csv", "prompts.csv"}
         assert {problem.message for problem in problems} == {"the file exists already"}
         assert {path: path.read_bytes() for path in tree.glob("*.csv")} == before
 

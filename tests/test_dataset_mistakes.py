@@ -407,4 +407,4 @@ def test_a_single_mistake_is_reported_alone(folder: Path, case: str) -> None:
         )
         for item in expected
     ]
-    assert problems_of(folder) == expected
+    assert problems_of(folder, require_labels=True) == expected

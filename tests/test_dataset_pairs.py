@@ -51,7 +51,7 @@ class TestSeeds:
             "  gender: 7 labels of 7 images",
             "    consensus: male 3 (42.9%), female 3 (42.9%), low_quality 1 (14.3%)",
             "    low_quality for disagreement: 0",
-            "  age: 2 labels of 1 image",
+            "  age: 2 labels of 1 of 7 images",
             "    consensus: young 1 (100.0%)",
             "    low_quality for disagreement: 0",
             "    measured: 2 values, agreed on for 1 image",
@@ -250,7 +250,7 @@ class TestCounting:
         with pytest.raises(IncompletePredictionsError) as caught:
             count_verdicts(ImageSet.load(folder), {"net": few}, attribute="gender")
         assert str(caught.value).splitlines()[1] == (
-            "  net: 1 of 5 labelled images without a prediction, the first is 'e2'"
+            "  net: 1 of 5 images without a prediction, the first is 'e2'"
         )
 
     def test_labels_of_photos_can_be_had(self, folder: Path) -> None:

@@ -108,20 +108,30 @@ def test_images_without_a_prediction() -> None:
         evaluate(image_set(), predictions)
     assert str(caught.value) == (
         "the predictions of gender do not cover the image set:\n"
-        "  half: 1 of 2 labelled images without a prediction, the first is 'b'\n"
-        "  late: 2 of 2 labelled images without a prediction, the first is 'a'\n"
+        "  half: 2 of 3 images without a prediction, the first is 'b'\n"
+        "  late: 2 of 3 images without a prediction, the first is 'a'\n"
         "run `detector-bench run` again: it judges only what is missing; or leave these images out of the numbers"
         " with --allow-incomplete"
     )
 
 
-def test_an_unlabelled_image_needs_no_prediction() -> None:
-    assert not evaluate(image_set(), {"net": table(*GOOD[:2])}).empty
+def test_an_unlabelled_image_needs_a_prediction_too() -> None:
+    with pytest.raises(
+        IncompletePredictionsError, match="net: 1 of 3 images without a prediction, the first is 'c'"
+    ):
+        evaluate(image_set(), {"net": table(*GOOD[:2])})
+    metrics = evaluate(image_set(), {"net": table(*GOOD[:2])}, allow_incomplete=True)
+    everywhere = (metrics["variant"] == "detector_only") & (metrics[["t2i_model", "category"]] == "all").all(
+        axis=1
+    )
+    rows = metrics[everywhere].set_index("metric")
+    assert rows.loc[["images", "images_not_run", "images_clear"], "value"].tolist() == [3, 1, 1]
+    assert rows.loc["label_share_male", ["value", "n", "n_left_out"]].tolist() == [0.5, 2, 1]
 
 
 def test_a_detector_without_any_row_is_incomplete() -> None:
     empty = table(*GOOD).slice(0, 0)
-    with pytest.raises(IncompletePredictionsError, match="net: 2 of 2 labelled images"):
+    with pytest.raises(IncompletePredictionsError, match="net: 3 of 3 images"):
         evaluate(image_set(), {"net": empty})
 
 
@@ -131,7 +141,7 @@ def test_a_detector_of_another_attribute_is_not_evaluated() -> None:
 
 
 def test_attribute_without_labels() -> None:
-    with pytest.raises(ConfigError, match=r"no human labels for 'age' \(it has: gender\)"):
+    with pytest.raises(ConfigError, match=r"nothing to evaluate of 'age': .* \(labelled: gender\)"):
         evaluate(image_set(), {}, attributes=["age"])
 
 

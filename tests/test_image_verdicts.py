@@ -11,7 +11,7 @@ from biaspainter_parts import SEEDS, predictions, write_image_set
 from stored_study import FAILED, Picture, filtered, kept, predictions_of, write_pictures
 
 from detector_bench.dataset import ImageSet
-from detector_bench.errors import ConfigError, DataError, IncompletePredictionsError
+from detector_bench.errors import DataError, IncompletePredictionsError
 from detector_bench.evaluation.counting import Counts
 from detector_bench.evaluation.image_index import NULL
 from detector_bench.evaluation.image_verdicts import ImageVerdicts
@@ -88,14 +88,12 @@ def test_all_that_begins_with_it_agrees(images: ImageSet) -> None:
     assert columns.named.tolist() == [NULL, FEMALE, *[NULL] * 5]
 
 
-def test_an_attribute_without_labels_is_an_error_unless_nobody_needs_them(images: ImageSet) -> None:
+def test_an_attribute_without_labels_has_none(images: ImageSet) -> None:
     table = predictions_of(SAID, detector="net")
-    with pytest.raises(ConfigError, match="no human labels for 'race'"):
-        ImageVerdicts.read(images, {"net": table}, attribute="race")
-    found = ImageVerdicts.read(images, {"net": table}, attribute="race", needs_labels=False)
+    found = ImageVerdicts.read(images, {"net": table}, attribute="race")
     assert found.detectors == ()
     assert (found.truth == NULL).all()
-    with pytest.raises(IncompletePredictionsError, match="net: 1 of 6 labelled images without a prediction"):
+    with pytest.raises(IncompletePredictionsError, match="net: 1 of 7 images without a prediction"):
         ImageVerdicts.read(images, {"net": table}, attribute="gender")
 
 

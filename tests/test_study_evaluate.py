@@ -190,7 +190,7 @@ def test_incomplete_predictions_are_refused_or_left_out_and_counted(folder: Path
     write_tables(folder / "images", range(COUNT - 3))
     study.run(folder / "out")
     write_tables(folder / "images", range(COUNT))
-    with pytest.raises(IncompletePredictionsError, match="3 of 12 labelled images without a prediction") as caught:
+    with pytest.raises(IncompletePredictionsError, match="3 of 12 images without a prediction") as caught:
         study.evaluate(folder / "out", folder / "again")
     assert "run `detector-bench run` again" in str(caught.value)
     assert not (folder / "again" / "metrics.csv").exists()
@@ -222,20 +222,27 @@ def test_what_an_interrupted_run_left_is_evaluated_each_image_once(folder: Path)
     assert (folder / "again" / "metrics.csv").read_bytes() == (folder / "out" / "metrics.csv").read_bytes()
 
     (store / "predictions.parquet").unlink()  # or not joined yet
-    with pytest.raises(IncompletePredictionsError, match="7 of 12 labelled images without a prediction"):
+    with pytest.raises(IncompletePredictionsError, match="7 of 12 images without a prediction"):
         study.evaluate(folder / "out", folder / "again")
     study.run(folder / "out")
     assert run_record(folder / "out")["sessions"][-1]["images_judged"] == 7
     assert pq.read_table(store / "predictions.parquet").equals(whole)
 
 
-def test_an_attribute_without_labels_is_refused_before_anything_runs(folder: Path) -> None:
+def test_an_attribute_without_labels_has_what_detectors_say_beside_one_with_labels(folder: Path) -> None:
     (folder / "study.yaml").write_text(
         "image_set: images\nattributes: [gender, age]\ndetectors: [test-age-and-gender]\n"
     )
-    with pytest.raises(ConfigError, match=r"images: labels.csv has no labels for 'age' \(it has: gender\)"):
-        Study.from_yaml(folder / "study.yaml").run(folder / "out")
-    assert not (folder / "out").exists()
+    results = Study.from_yaml(folder / "study.yaml").run(folder / "out")
+    of_age = results.metrics[results.metrics["attribute"] == "age"]
+    assert set(of_age.loc[of_age["detector"] == "ground_truth", "metric"]) == {"images", "images_unlabelled"}
+    assert set(of_age.loc[of_age["detector"] != "ground_truth", "variant"]) == {"detector_only"}
+    of_gender = results.metrics[results.metrics["attribute"] == "gender"]
+    assert of_gender["variant"].isna().all()
+    assert [name for name in results.tables if name.endswith("_age")] == [
+        "detected_bias_scores_age",
+        "detected_shares_age",
+    ]
 
 
 def test_two_attributes_have_numbers_and_tables_each(folder: Path) -> None:

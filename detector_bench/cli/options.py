@@ -101,7 +101,10 @@ StudyFile = Annotated[
     Path, typer.Argument(metavar="STUDY.yaml", help="The study file; see configs/ for examples.")
 ]
 ImageSetFolder = Annotated[
-    Path, typer.Argument(metavar="IMAGE_SET", help="Folder with images.csv, prompts.csv, labels.csv.")
+    Path,
+    typer.Argument(
+        metavar="IMAGE_SET", help="Folder with images.csv, prompts.csv and, if there are any, labels.csv."
+    ),
 ]
 StudyOption = Annotated[Path | None, typer.Option("--study", metavar="STUDY.yaml", help="Use this study file.")]
 ImageSetOption = Annotated[

@@ -59,8 +59,11 @@ def figures(
         formats=tuple(cast("Format", kind.strip()) for kind in formats.split(",")),
         workers=min(os.cpu_count() or 1, _MOST_WORKERS),
     )
+    by_reason: dict[str, list[str]] = {}
     for name, reason in written.not_drawn.items():
-        output.warn(f"{name}: not drawn: {reason}")
+        by_reason.setdefault(reason, []).append(name)
+    for reason, names in by_reason.items():
+        output.warn(f"{', '.join(names)}: not drawn: {reason}")
     output.rows("figures", [{"file": file} for file in written.files])
     output.say(f"{len(written.files)} files are in {folder_out}")
 

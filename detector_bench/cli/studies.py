@@ -156,10 +156,15 @@ def _run_and_print(study: Study, out: Path, **settings: Any) -> None:
 
 
 def _print(result: Results, files: Sequence[str]) -> None:
+    from detector_bench.results.metric_lookup import no_labels
+
     long = (*_LONG_TABLES, *(name for each in benchmarks() for name in each.long_tables))
     for table in result.tables.values():
         if not table.name.startswith(long):
             output.table(table)
+    for attribute in result.attributes:
+        if not result.of_attribute(attribute).lookup.has_labels:
+            output.warn(no_labels(attribute), style="")
     for name, by_attribute in result.counts.items():
         for attribute, counts in by_attribute.items():
             if counts["error"]:

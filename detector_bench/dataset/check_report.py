@@ -119,14 +119,17 @@ class CheckReport:
             shares = ", ".join(
                 f"{label} {item.counts[label]:,} ({share:.1%})" for label, share in item.shares.items()
             )
+            some = f"{item.n_images:,} of " if item.n_images < self.n_images else ""
             lines.append(
-                f"  {item.attribute}: {_count(item.n_labels, 'label')} of {_count(item.n_images, 'image')}"
+                f"  {item.attribute}: {_count(item.n_labels, 'label')} of {some}{_count(self.n_images, 'image')}"
             )
             lines.append(f"    consensus: {shares}")
             lines.append(f"    low_quality for disagreement: {item.n_disagreements:,}")
             if item.n_values:
                 images = _count(item.n_measured, "image")
                 lines.append(f"    measured: {_count(item.n_values, 'value')}, agreed on for {images}")
+        if not self.attributes and not self.problems:
+            lines.append("  no image has a label yet: detectors can run, and nothing says how right they are")
         lines.append(f"  {_count(self.n_image_files, 'image file')} read")
         lines.append(str(DataError(self.problems)) if self.problems else "No mistakes.")
         return "\n".join(lines)
@@ -135,7 +138,7 @@ class CheckReport:
 def check(
     folder: Path | str,
     *,
-    require_labels: bool = True,
+    require_labels: bool = False,
     workers: int | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> CheckReport:

@@ -41,6 +41,8 @@ REASON_COLUMN = "reason"
 class ImageSet:
     """A folder of images with their prompts and human labels, checked; every cell is text.
 
+    All images may have labels, some, or none.
+
     Attributes:
         root: the folder, with links resolved; image paths are relative to it. Its `attributes/*.yaml` say what its
             labels may be about besides the built-in attributes.
@@ -60,7 +62,7 @@ class ImageSet:
     _image_of_label: NDArray[np.int64] | None = field(default=None, repr=False)
 
     @classmethod
-    def load(cls, folder: Path | str, *, require_labels: bool = True, check_files: bool = False) -> ImageSet:
+    def load(cls, folder: Path | str, *, require_labels: bool = False, check_files: bool = False) -> ImageSet:
         """Read and check a folder with `images`, `prompts` and `labels`, each a `.csv` or `.parquet` file.
 
         Args:

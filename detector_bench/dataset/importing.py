@@ -16,7 +16,7 @@ import pandas as pd
 from detector_bench.dataset.image_references import SEED_COLUMN
 from detector_bench.dataset.image_set import ImageSet
 from detector_bench.dataset.image_tree import TreeImage, find_images, find_seeds, image_ids, match_seeds
-from detector_bench.dataset.label_import import ImageKeys, LabelImport, empty_labels, import_labels
+from detector_bench.dataset.label_import import ImageKeys, LabelImport, import_labels
 from detector_bench.dataset.prompts import PromptFile, ids_of_folders, import_prompts
 from detector_bench.dataset.table_reading import SUFFIXES
 from detector_bench.dataset.text_table import Findings, TextTable, text_columns
@@ -64,6 +64,8 @@ def import_folder(
     overwrite: bool = False,
 ) -> ImageSet:
     """Write `images.csv`, `prompts.csv` and `labels.csv` for a tree `t2i_model/prompt/image`.
+
+    Without labels there is no `labels.csv` either: the labelling desk writes it.
 
     Where the source is the destination or lies in it, the images stay where they are; otherwise they are put
     into `images/` there; likewise seeds, into `seeds/`. Nothing is written if there is any mistake. Each file is
@@ -129,7 +131,7 @@ def import_folder(
         _bring(image.origin, destination / image.path, link=link)
     write_attributes((each for name, each in own.items() if name not in there), destination)
     _write_tables(destination, tables)
-    return ImageSet.load(destination, require_labels=False)
+    return ImageSet.load(destination)
 
 
 @dataclass(frozen=True)
@@ -212,7 +214,7 @@ def _label_table(
     images: list[_Image], labels: Path | None, settings: LabelImport, findings: Findings
 ) -> TextTable | None:
     if labels is None:
-        return empty_labels()
+        return None
     keys = ImageKeys([image.image_id for image in images], [(image.source_path, image.path) for image in images])
     return import_labels(labels, settings=settings, image_keys=keys, findings=findings)
 

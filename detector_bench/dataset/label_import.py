@@ -61,11 +61,6 @@ class LabelImport:
         return self.columns.get(ours, ours)
 
 
-def empty_labels() -> TextTable:
-    """A label table without any label."""
-    return _text_table("labels.csv", {name: [] for name in LABEL_COLUMNS}, rows=None, headings={})
-
-
 def import_labels(
     path: Path, *, settings: LabelImport, image_keys: ImageKeys, findings: Findings
 ) -> TextTable | None:

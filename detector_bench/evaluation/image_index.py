@@ -189,6 +189,16 @@ class ImageIndex:
         return np.asarray(found.to_numpy(), dtype=np.int64)
 
 
+def labelled_attributes(image_set: LabelledImages, names: Sequence[str]) -> tuple[str, ...]:
+    """Those of some attributes of which an image that a T2I model made has a human label."""
+    made = (image_set.images["t2i_model"] != _NEITHER).to_numpy(dtype=bool)
+
+    def is_labelled(name: str) -> bool:
+        return bool(image_set.truth(name)["label"].notna().to_numpy()[made].any())
+
+    return tuple(name for name in names if name in image_set.attributes and is_labelled(name))
+
+
 def human_label_codes(image_set: LabelledImages, index: ImageIndex, attribute: Attribute) -> IntArray:
     """Position of each image's human label in `attribute.labels`; `NULL` where there is none.
 

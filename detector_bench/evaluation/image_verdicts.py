@@ -7,9 +7,9 @@ of the report all begin with these codes, so that no two of them can take an ima
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple, Self
 
@@ -28,7 +28,15 @@ from detector_bench.evaluation.image_index import (
     human_label_codes,
 )
 from detector_bench.metrics.joint_verdicts import Codes, JointVerdicts
-from detector_bench.vocabulary import ALL, GROUND_TRUTH, Attribute, Status, attribute_named
+from detector_bench.vocabulary import (
+    ALL,
+    GROUND_TRUTH,
+    LOW_QUALITY,
+    OTHERS,
+    Attribute,
+    Status,
+    attribute_named,
+)
 
 _LISTED_PER_KIND = 20
 """Mistakes of one kind in one detector's predictions; more are only counted."""
@@ -60,7 +68,6 @@ class ImageVerdicts:
         attribute: str,
         index: ImageIndex | None = None,
         allow_incomplete: bool = False,
-        needs_labels: bool = True,
     ) -> Self:
         """Read the verdicts on one attribute.
 
@@ -70,17 +77,17 @@ class ImageVerdicts:
                 and label are read here. Detectors without a row for the attribute are not in the result.
             attribute: which one.
             index: of the image set, where it serves several attributes.
-            allow_incomplete: leave labelled images without a prediction as they are, instead of raising.
-            needs_labels: False: an attribute without human labels has none here, instead of an error being raised.
+            allow_incomplete: leave images without a prediction as they are, instead of raising.
 
         Raises:
-            ConfigError: the image set has no labels for the attribute, or a detector bears a reserved name.
+            ConfigError: no such attribute, or a detector bears a reserved name.
             DataError: a prediction about an unknown image, two about the same one, an unknown status, a clear
                 image without a label or with a label that is no class of the attribute; all of them at once.
-            IncompletePredictionsError: a labelled image without a prediction; one without a T2I model needs none.
+            IncompletePredictionsError: an image without a prediction, labelled or not; one without a T2I model
+                needs none.
         """
         index = index or ImageIndex.of(image_set)
-        check_names(image_set, predictions, attributes=[attribute] if needs_labels else [])
+        check_names(predictions)
         kind = attribute_named(attribute)
         truth = np.full(len(index.cells), NULL, dtype=np.int64)
         if attribute in image_set.attributes:
@@ -112,6 +119,20 @@ class ImageVerdicts:
         """`[image]`: which images numbers rest on: a T2I model made them, and they have a human label."""
         labelled: NDArray[np.bool_] = (self.truth != NULL) & self.index.counted
         return labelled
+
+    def as_labels(self, place: int) -> ImageVerdicts:
+        """The same images with a detector's verdicts as their labels, and no detector: the class of a clear image,
+        `low_quality` for a filtered one, none without a verdict."""
+        verdicts = self.verdicts[place].astype(np.int64)
+        has_verdict = verdicts <= self.attribute.labels.index(LOW_QUALITY)
+        nobody = np.zeros((0, len(self.truth)), dtype=np.int8)
+        truth = np.where(has_verdict, verdicts, NULL)
+        return replace(self, truth=truth, detectors=(), verdicts=nobody, tables=())
+
+    def with_truth_unknown(self) -> ImageVerdicts:
+        """The same verdicts with every image that a T2I model made in the counts, whether it has a label or not:
+        `others` stands for all of them, of which no metric knows more than a detector's verdicts."""
+        return replace(self, truth=np.full_like(self.truth, self.attribute.labels.index(OTHERS)))
 
     @property
     def counted(self) -> Codes:
@@ -194,13 +215,13 @@ class ImageVerdicts:
         return found
 
     def _check_complete(self) -> None:
-        labelled = self.labelled
+        judged = self.index.counted
         lines = []
-        for detector, absent in zip(self.detectors, labelled & (self.verdicts == NULL), strict=True):
+        for detector, absent in zip(self.detectors, judged & (self.verdicts == NULL), strict=True):
             if absent.any():
                 first = self.index.image_ids[int(absent.argmax())].as_py()
                 lines.append(
-                    f"  {detector}: {absent.sum():,} of {labelled.sum():,} labelled images without a prediction,"
+                    f"  {detector}: {absent.sum():,} of {judged.sum():,} images without a prediction,"
                     f" the first is {first!r}"
                 )
         if lines:
@@ -212,19 +233,12 @@ class ImageVerdicts:
             raise IncompletePredictionsError("\n".join([head, *lines, advice]))
 
 
-def check_names(
-    image_set: LabelledImages, predictions: Mapping[str, pa.Table], *, attributes: Sequence[str]
-) -> None:
-    """Check that the attributes have labels and that no detector bears a reserved name.
+def check_names(predictions: Iterable[str]) -> None:
+    """Check that no detector bears a reserved name.
 
     Raises:
-        ConfigError: one of them does not hold.
+        ConfigError: one does.
     """
-    for attribute in attributes:
-        attribute_named(attribute)
-        if attribute not in image_set.attributes:
-            known = ", ".join(image_set.attributes) or "none"
-            raise ConfigError(f"the image set has no human labels for {attribute!r} (it has: {known})")
     for reserved in (ALL, GROUND_TRUTH):
         if reserved in predictions:
             raise ConfigError(f"no detector may be called {reserved!r}: metric tables use that name themselves")

@@ -110,6 +110,7 @@ def label_doubt(
                 n_clear=n_clear,
                 allow_incomplete=allow_incomplete,
                 intervals=drawn,
+                detectors_alone=False,
             )
             tables.append(_headline(metrics).assign(labelled_by=labelled_by))
     if not tables:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -40,9 +41,15 @@ class ScoreTable(NamedTuple):
         )
 
     def at(self, place: tuple[Any, ...]) -> ScoreTable:
-        """The same metrics in some cells only; `place` indexes all axes but the last."""
+        """The same metrics in some cells only; `place` indexes the axes before the last."""
         names, *arrays = self
         return ScoreTable(names, *(array[place] for array in arrays))
+
+    def of_metrics(self, names: Sequence[str]) -> ScoreTable:
+        """The same cells with some of the metrics only, in their order here."""
+        kept = [place for place, name in enumerate(self.metrics) if name in names]
+        known = tuple(self.metrics[place] for place in kept)
+        return self.at((..., kept))._replace(metrics=known)
 
     def beside(self, other: ScoreTable) -> ScoreTable:
         """These metrics, then those of a table of the same detectors and cells."""

@@ -336,7 +336,7 @@ def _interval_method(study: FinishedStudy, *, of_scores: bool) -> str:
     settings = study.intervals
     if of_scores:
         settings = settings.model_copy(update={"unit": "image", "method": "percentile"})
-    level, images = f"{100 * settings.level:g} % intervals of the metric table", study.estimate("images").value
+    level, images = f"{100 * settings.level:g} % intervals of the metric table", study.lookup.images
     if resamples := settings.resamples_for(round(images)):
         return f"{level} ({_METHODS[settings.method]}, {resamples:,} resamples of {drawn(settings.unit)})"
     return f"{level} (Wilson's)"

@@ -43,6 +43,9 @@ FIGURES: dict[str, str] = {
 }
 """What each figure shows, by its name, which is also its module's; benchmarks have further ones."""
 
+_NEEDS_NO_LABELS = ("model_bias_scores", "score_deviations")
+"""Figures that show what there is; or say themselves why there is nothing to draw."""
+
 _HOMES = {"score_deviations": "detector_bench.others.score_deviations_figure"}
 """Modules of figures that lie elsewhere."""
 
@@ -81,6 +84,8 @@ def draw_figure(study: FinishedStudy, name: str, *, width: Width = "double") -> 
         DetectorBenchError: the image set or the predictions are needed, and not there.
     """
     draw = _draw_function(name)
+    if name in FIGURES and name not in _NEEDS_NO_LABELS:
+        study.need_labels()
     with paper_style():
         drawing = with_display_names(draw(study, width=width), study.results.study.get("display_names") or {})
         # Laid out here, once, and not anew for every format.

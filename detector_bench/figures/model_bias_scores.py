@@ -46,9 +46,14 @@ _TIGHTEST_ROW = 0.045
 def draw(study: FinishedStudy, *, width: Width) -> Drawing:
     """Draw one panel for all prompts and one for each category; a row is a detector, a mark a T2I model.
 
-    The ground truth is the first row, and a thin line down from each of its marks.
+    The ground truth is the first row, and a thin line down from each of its marks. Where no image has a human
+    label, the detectors alone have rows, over all images.
     """
-    raters = (GROUND_TRUTH, *study.detectors)
+    if has_truth := study.lookup.has_labels:
+        raters = (GROUND_TRUTH, *study.detectors)
+    else:
+        study = study.by_detectors_alone()
+        raters = study.detectors
     scopes = [ALL, *study.categories] if len(study.categories) > 1 else [ALL]
     columns = min(_COLUMNS[width], len(scopes))
     # Rows give way before categories do.
@@ -70,7 +75,7 @@ def draw(study: FinishedStudy, *, width: Width) -> Drawing:
     t2i_model_legend(figure, study.t2i_models, width=width)
     name_axes(figure, panels, x="Model bias score")
     hidden = [in_words(name).lower() for name in scopes[fitting:]]
-    return Drawing(figure, _caption(study, numbers, hidden))
+    return Drawing(figure, _caption(study, numbers, hidden, has_truth=has_truth))
 
 
 def _draw_panel(
@@ -109,14 +114,22 @@ def _reason(study: FinishedStudy, rater: str, model: str) -> str:
     return "no clear image" if rater == GROUND_TRUTH else why_missing(study, rater, model)
 
 
-def _caption(study: FinishedStudy, numbers: list[tuple[str, Number]], hidden: list[str]) -> str:
+def _caption(
+    study: FinishedStudy, numbers: list[tuple[str, Number]], hidden: list[str], *, has_truth: bool
+) -> str:
+    if has_truth:
+        rows = "First row and thin lines: the human labels; other rows: as each detector reports it."
+        images = counted(study.lookup.images, "labelled image")
+    else:
+        rows = "Rows: as each detector reports it. No image has a human label to compare it with."
+        images = counted(study.lookup.images, "image")
     overall = [(name, number) for name, number in numbers if name]
     return caption(
         f"Model bias score of {study.perceived}: mean over prompts of the distance from equal classes, "
         "0 (balanced) to 1 (one class only).",
-        "First row and thin lines: the human labels; other rows: as each detector reports it.",
+        rows,
         f"n = {counted(len(study.prompts), 'prompt')} for each of {counted(len(study.t2i_models), 'T2I model')}, "
-        f"{counted(study.estimate('images').value, 'labelled image')}.",
+        f"{images}.",
         f"Categories without room: {', '.join(hidden)}." if hidden else "",
         interval_sentence(study, [number for _, number in numbers]),
         attribute=study.attribute,

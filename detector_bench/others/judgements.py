@@ -16,7 +16,7 @@ from detector_bench.evaluation.image_index import ImageIndex
 from detector_bench.evaluation.image_verdicts import ImageVerdicts, check_names
 from detector_bench.metrics import Scopes
 from detector_bench.metrics.counts import FloatArray
-from detector_bench.vocabulary import GROUND_TRUTH
+from detector_bench.vocabulary import ALL, GROUND_TRUTH
 
 if TYPE_CHECKING:
     from detector_bench.dataset import ImageSet
@@ -62,6 +62,8 @@ class Judgements:
     prompts: pd.DataFrame = field(default_factory=pd.DataFrame)
     """The prompt table in the order of `prompt_ids`, with those of `columns.optional_prompt_columns` that it has;
     `dataset.prompts` reads them. No columns where nothing but the ids is known."""
+    labelled_only: bool = False
+    """Whether all judges are asked about the images with a human label alone, so that they can be compared."""
 
     @classmethod
     def of(
@@ -78,7 +80,7 @@ class Judgements:
             ConfigError: a detector that bears a reserved name.
             DataError: predictions that contradict the image set or the attribute's classes.
         """
-        check_names(image_set, predictions, attributes=[])
+        check_names(predictions)
         index = ImageIndex.of(image_set)
         images = image_set.images
         has_truth = any(name in image_set.attributes for name in attributes)
@@ -88,7 +90,7 @@ class Judgements:
         for name in attributes:
             try:
                 found = ImageVerdicts.read(
-                    image_set, predictions, attribute=name, index=index, allow_incomplete=True, needs_labels=False
+                    image_set, predictions, attribute=name, index=index, allow_incomplete=True
                 )
             except DataError as error:
                 problems += error.problems
@@ -125,6 +127,34 @@ class Judgements:
             prompt=np.where(counts, self.prompt, NO_CELL),
         )
 
+    def asked(self, attribute: str) -> NDArray[np.bool_]:
+        """`[image]`: which images count for an attribute, by any judge: all; where only labelled ones do, those
+        with a human label, unless no image has one."""
+        if not self.labelled_only or not self.has_truth or not self.judged[attribute][0]:
+            return np.ones(len(self.image_ids), dtype=bool)
+        return np.asarray(self.labels[attribute][0] != NO_VERDICT)
+
+    @property
+    def partly_labelled(self) -> bool:
+        """Whether some images, or seeds of images, have a human label of an attribute and others have none."""
+        labelled = replace(self, labelled_only=True)
+        made = self.t2i_model != NO_CELL
+        made[self.seed[self.seed != NO_CELL]] = True
+        return any(not labelled.asked(name)[made].all() for name in self.judged)
+
+    def by_detectors_alone(self) -> Judgements:
+        """The same without the human labels: detectors about all images, which are compared with nobody."""
+        if not self.has_truth:
+            return self
+        return replace(
+            self,
+            judges=self.judges[1:],
+            judged={name: judged[1:] for name, judged in self.judged.items()},
+            labels={name: labels[1:] for name, labels in self.labels.items()},
+            values={name: values[1:] for name, values in self.values.items()},
+            labelled_only=False,
+        )
+
     @property
     def has_truth(self) -> bool:
         """Whether the first judge is the human consensus."""
@@ -147,6 +177,12 @@ class Judgements:
     def images(self) -> NDArray[np.int64]:
         """How many images there are, `[t2i_model, prompt]`."""
         return self.sums(np.ones((len(self.image_ids), 1)))[..., 0].astype(np.int64)
+
+    def images_asked(self, attribute: str) -> NDArray[np.int64]:
+        """How many of them count for an attribute; of `all`, those that count for every one."""
+        names = self.judged if attribute == ALL else (attribute,)
+        asked = np.logical_and.reduce([self.asked(name) for name in names])
+        return self.sums(asked[:, np.newaxis].astype(np.float64))[..., 0].astype(np.int64)
 
 
 def _answers(

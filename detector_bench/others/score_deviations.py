@@ -12,7 +12,7 @@ import pandas as pd
 from detector_bench.benchmark import ScoreInfo, benchmarks
 from detector_bench.errors import ConfigError
 from detector_bench.others.failed_images import FailedImages
-from detector_bench.results.metric_lookup import DEFAULT_MAX_ERROR_SHARE, NOT_EVALUATED, Number
+from detector_bench.results.metric_lookup import DEFAULT_MAX_ERROR_SHARE, NOT_EVALUATED, Number, of_labelled_images
 from detector_bench.tables.table import Cell, Column, Row, Table
 from detector_bench.tables.wording import (
     attribute_in_words,
@@ -223,6 +223,7 @@ class ScoreLookup:
         """
         known = (_MODEL_BIAS_SCORE, *(score for each in benchmarks() for score in each.scores))
         infos = {info.metric: info for info in known}
+        metrics = of_labelled_images(metrics)
         rows = metrics[(metrics["category"] == ALL) & (metrics["prompt_id"] == ALL)]
         rows = rows[rows["metric"].isin([*infos, *(f"{name}_deviation" for name in infos)])]
         numbers = _numbers(rows)

@@ -24,7 +24,7 @@ from detector_bench.metrics.intervals import (
     wilson_interval,
 )
 from detector_bench.metrics.resampling import ImageSums, over_blocks
-from detector_bench.others.judgements import Judgements
+from detector_bench.others.judgements import NO_CELL, Judgements
 from detector_bench.vocabulary import ALL
 from detector_bench.vocabulary.columns import METRIC_COLUMNS
 
@@ -115,7 +115,8 @@ def score_rows(
 
     Args:
         judgements: who judges, and where each image belongs.
-        features: `[judge, image, feature]`: what the function needs added up; seed photos are left out.
+        features: `[judge, image, feature]`: what the function needs added up; 0 where an image does not count
+            (`Judgements.asked`). Seed photos are left out.
         function: from sums to scores.
         variant: for the column of that name.
         intervals: how intervals are found; `unit: prompt` and BCa are not available here, images are drawn and
@@ -127,7 +128,9 @@ def score_rows(
 
     shape = (models, prompts, judges, numbers)
     computed = list(function(np.moveaxis(judgements.sums(by_image).reshape(shape), 2, 0)))
-    draws = ImageSums(by_image, judgements.cell, cells=models * prompts)
+    # What counts for no attribute is not there to be drawn.
+    asked = np.logical_or.reduce([judgements.asked(name) for name in judgements.judged])
+    draws = ImageSums(by_image, np.where(asked, judgements.cell, NO_CELL), cells=models * prompts)
 
     def drawn(number: int) -> tuple[dict[str, FloatArray]]:
         sums = draws.block(number, seed=intervals.seed)
@@ -150,7 +153,7 @@ def score_rows(
 
 def _scatter(judgements: Judgements, each: Computed, resampled: FloatArray) -> FloatArray:
     """Resamples `[judge, ..., resample]`, centred and stretched."""
-    images = judgements.images
+    images = judgements.images_asked(each.attribute)
     lost = (images > 0).astype(np.int64)
     if not each.of_prompts:
         images, lost = (judgements.scopes.sums(number, prompt_axis=-1) for number in (images, lost))

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Annotated, Any, Self, TypeAlias
 
 import pandas as pd
@@ -17,10 +18,16 @@ from detector_bench.evaluation.intervals import Intervals
 from detector_bench.others.judgements import Judgements
 from detector_bench.others.score_deviations import score_deviations
 from detector_bench.others.score_system import ScoreSystem
-from detector_bench.results.metric_lookup import DEFAULT_MAX_ERROR_SHARE
+from detector_bench.results.metric_lookup import (
+    DEFAULT_MAX_ERROR_SHARE,
+    MetricLookup,
+    of_detectors_alone,
+    of_labelled_images,
+)
 from detector_bench.tables.table import Table
+from detector_bench.tables.wording import labels_notes
 from detector_bench.vocabulary import GROUND_TRUTH
-from detector_bench.vocabulary.columns import METRIC_COLUMNS
+from detector_bench.vocabulary.columns import DETECTOR_ONLY, OF_DETECTORS_ALONE
 
 if TYPE_CHECKING:
     from detector_bench.dataset import ImageSet
@@ -106,12 +113,15 @@ class ScoredStudy:
                 raise ConfigError(f"scores: {system} with {name!r} stands there {times} times{hint}")
         attributes = tuple(dict.fromkeys(name for system in systems for name in system.attributes))
         judgements = Judgements.of(image_set, predictions, attributes=attributes)
-        rows = [system.rows(judgements, intervals) for system in systems]
+        rows: list[pd.DataFrame] = []
         files: dict[str, list[pd.DataFrame]] = {}
         notes: dict[str, tuple[str, ...]] = {}
         for each in systems:
-            for name, table in each.files(judgements, intervals).items():
-                files.setdefault(name, []).append(table)
+            for asked, alone in _askings(each, judgements):
+                found = each.rows(asked, intervals)
+                rows.append(found.assign(variant=found["variant"] + OF_DETECTORS_ALONE) if alone else found)
+                for name, table in each.files(asked, intervals).items():
+                    files.setdefault(_file_of(name) if alone else name, []).append(table)
             notes.update(each.notes(judgements))
         return cls(
             metrics=pd.concat(rows, ignore_index=True),
@@ -120,18 +130,43 @@ class ScoredStudy:
         )
 
 
-def with_rows(metrics: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:
-    """A metric table with further rows; words stay categoricals."""
-    columns = {}
-    for name in METRIC_COLUMNS:
-        if isinstance(metrics[name].dtype, pd.CategoricalDtype):
-            known = metrics[name].cat.categories
-            new = [word for word in rows[name].dropna().unique() if word not in known]
-            words = pd.CategoricalDtype(known.append(pd.Index(new, dtype=known.dtype)))
-            columns[name] = pd.concat([metrics[name].astype(words), rows[name].astype(words)], ignore_index=True)
-        else:
-            columns[name] = pd.concat([metrics[name], rows[name].astype(metrics[name].dtype)], ignore_index=True)
-    return pd.DataFrame(columns)
+_ALONE = "By detectors alone, over all images, whether they have a human label or not."
+
+
+def _tables_of_systems(sources: TableSources) -> dict[str, Table]:
+    tables: dict[str, Table] = {}
+    for benchmark in benchmarks():
+        if benchmark.tables is not None:
+            tables |= benchmark.load(benchmark.tables)(sources)
+    return tables
+
+
+def _over_labelled_images(metrics: pd.DataFrame) -> tuple[str, ...]:
+    """Over how many images detectors are compared with the humans, as far as the study counts them."""
+    counted = metrics.loc[metrics["metric"] == "images_unlabelled", "attribute"]
+    lookups = [MetricLookup.of_table(metrics, attribute=str(name)) for name in pd.unique(counted)]
+    return tuple(note for lookup in lookups for note in labels_notes(lookup))
+
+
+def _askings(system: ScoreSystem, judgements: Judgements) -> Iterator[tuple[Judgements, bool]]:
+    """Whom a system asks about which images, and whether it is detectors alone.
+
+    Where all images have labels, everybody about everything. Where some have, everybody about these, and detectors
+    alone about all images; where none has, detectors alone.
+    """
+    own = replace(judgements, judged={name: judgements.judged[name] for name in system.attributes})
+    has_truth = own.has_truth and any(judged[0] for judged in own.judged.values())
+    partly = own.partly_labelled
+    if has_truth:
+        yield replace(judgements, labelled_only=partly), False
+    if partly or not has_truth:
+        yield judgements.by_detectors_alone(), True
+
+
+def _file_of(name: str) -> str:
+    """What a system's file is called that says what detectors say alone: `mine_detector_only.csv`."""
+    path = PurePath(name)
+    return f"{path.stem}_{DETECTOR_ONLY}{path.suffix}"
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -156,13 +191,19 @@ def score_tables(sources: TableSources) -> dict[str, Table]:
     """The tables of every score system with rows in a metric table, and one that compares detectors on all scores.
 
     Returns:
-        By name.
+        By name; those by detectors alone, over all images, end in `_detector_only`.
     """
-    tables: dict[str, Table] = {}
-    for benchmark in benchmarks():
-        if benchmark.tables is not None:
-            tables |= benchmark.load(benchmark.tables)(sources)
-    metrics = sources.metrics
+    metrics = of_labelled_images(sources.metrics)
+    tables = _tables_of_systems(replace(sources, metrics=metrics))
+    alone = {name: rows for name, rows in sources.files.items() if PurePath(name).stem.endswith(DETECTOR_ONLY)}
+    files = {name.replace(f"_{DETECTOR_ONLY}", ""): rows for name, rows in alone.items()}
+    by_detectors = replace(sources, metrics=of_detectors_alone(sources.metrics), files=files)
+    if by_detectors.metrics["variant"].notna().any():
+        said = _over_labelled_images(metrics)
+        tables = {name: replace(table, notes=(*table.notes, *said)) for name, table in tables.items()}
+        for name, table in _tables_of_systems(by_detectors).items():
+            own = f"{name}_{DETECTOR_ONLY}"
+            tables[own] = replace(table, name=own, notes=(*table.notes, _ALONE))
     judges = set(metrics.loc[metrics["variant"].notna(), "detector"].astype(str))
     if GROUND_TRUTH in judges and len(judges) > 1:
         tables["score_deviations"] = score_deviations(

@@ -35,11 +35,14 @@ from detector_bench.results.metric_lookup import (
     LabelDoubtLookup,
     MetricLookup,
     Number,
+    no_labels,
     number_of,
+    of_labelled_images,
     rows_of_attribute,
 )
 from detector_bench.runner.prediction_store import read_predictions
 from detector_bench.vocabulary import ALL, GROUND_TRUTH, attributes_of
+from detector_bench.vocabulary.columns import DETECTOR_ONLY
 
 STUDY_FILE = "study.yaml"
 
@@ -209,10 +212,12 @@ class FinishedStudy:
     Attributes:
         results: the result folder.
         attribute: one of the study's, such as gender.
+        variant: which of `vocabulary.columns.ESTIMATES` its numbers are; empty: they rest on labelled images.
     """
 
     results: ResultFolder
     attribute: str
+    variant: str = ""
 
     @classmethod
     def load(
@@ -268,7 +273,14 @@ class FinishedStudy:
     @cached_property
     def lookup(self) -> MetricLookup:
         """The rows that cover whole T2I models."""
-        return MetricLookup.of_table(self.metrics, attribute=self.attribute, max_error_share=self.max_error_share)
+        return MetricLookup.of_table(
+            self.metrics, attribute=self.attribute, max_error_share=self.max_error_share, variant=self.variant
+        )
+
+    def by_detectors_alone(self) -> FinishedStudy:
+        """The same attribute with what detectors say about all images; of a study whose images all have a label
+        there are no such numbers."""
+        return replace(self, variant=DETECTOR_ONLY)
 
     @cached_property
     def label_doubt(self) -> LabelDoubtLookup:
@@ -301,6 +313,15 @@ class FinishedStudy:
     def prompts(self) -> tuple[tuple[str, str], ...]:
         """Category and id of every prompt, in the order of the metric table."""
         return self.lookup.prompts
+
+    def need_labels(self) -> None:
+        """Check that images have a human label of the attribute.
+
+        Raises:
+            ConfigError: none has.
+        """
+        if not self.lookup.has_labels:
+            raise ConfigError(no_labels(self.attribute))
 
     def need_signed_scores(self) -> None:
         """Check that the attribute's prompt bias scores have a sign.
@@ -349,6 +370,8 @@ class FinishedStudy:
             if name not in known:
                 raise ConfigError(f"no {column} {name!r} in this study: {nearest_hint(name, known)}")
             rows = rows[rows[column] == name]
+        if variant is None:  # a number of labelled images and an estimate for all are never taken for each other
+            rows = of_labelled_images(rows)
         variants = rows["variant"].astype(object).fillna("")
         known = dict.fromkeys(variants)
         if variant is None and len(known) > 1:

@@ -82,7 +82,7 @@ def label_plans(
         Columns as in `LABEL_PLAN_COLUMNS`.
     """
     found = [pd.DataFrame(columns=list(LABEL_PLAN_COLUMNS))]
-    for detector, model in product(lookup.detectors, lookup.t2i_models):
+    for detector, model in product(lookup.detectors if lookup.has_labels else (), lookup.t2i_models):
         if intervals.unit == "prompt" or lookup.could_not_run(detector, model):
             continue
         reported, prompt_error, model_error = (

@@ -31,6 +31,7 @@ from detector_bench.evaluation.contests import (
     RANK_COLUMNS,
     contest_tables,
 )
+from detector_bench.evaluation.image_index import labelled_attributes
 from detector_bench.evaluation.shared_sweeps import SHARED_CHOICE_COLUMNS, shared_sweeps
 from detector_bench.evaluation.sweeps import SWEEP_COLUMNS
 from detector_bench.results.label_plans import LABEL_PLAN_COLUMNS
@@ -213,10 +214,14 @@ def further_tables(
         names: which tables; others that come along are given, too.
 
     Returns:
-        By name as in `LONG_TABLES`; and by attribute, why its detectors are not comparable.
+        By name as in `LONG_TABLES`, without rows of attributes that no image has a label of; and by attribute, why
+        its detectors are not comparable.
     """
-    tables: dict[str, pd.DataFrame] = {}
+    tables = {name: no_rows(name) for name in names}
     not_comparable: dict[str, str] = {}
+    labelled = labelled_attributes(image_set, settings.attributes)
+    if not labelled:
+        return tables, not_comparable
     if any(name in _OF_CAUSES for name in names):
         found = [
             cause_tables(
@@ -227,7 +232,7 @@ def further_tables(
                 allow_incomplete=True,
                 intervals=settings.intervals,
             )
-            for attribute in settings.attributes
+            for attribute in labelled
         ]
         tables |= {
             name: pd.concat([getattr(each, name) for each in found], ignore_index=True) for name in _OF_CAUSES
@@ -236,7 +241,7 @@ def further_tables(
         contests = contest_tables(
             image_set,
             predictions,
-            attributes=settings.attributes,
+            attributes=labelled,
             n_clear=settings.n_clear,
             intervals=settings.intervals,
             max_error_share=settings.max_error_share,
@@ -244,7 +249,7 @@ def further_tables(
         tables |= {name: getattr(contests, name) for name in _OF_CONTESTS}
         not_comparable = contests.not_comparable
     if "agreement" in names:
-        measured = [agreement(image_set, predictions, attribute=attribute) for attribute in settings.attributes]
+        measured = [agreement(image_set, predictions, attribute=attribute) for attribute in labelled]
         tables["agreement"] = pd.concat(measured, ignore_index=True)
     if any(name in _OF_SWEEPS for name in names):
         swept = [
@@ -255,7 +260,7 @@ def further_tables(
                 n_clear=settings.n_clear,
                 intervals=settings.intervals,
             )
-            for attribute in settings.attributes
+            for attribute in labelled
         ]
         for name, parts in zip(_OF_SWEEPS, zip(*swept, strict=True), strict=True):
             filled = [rows for rows in parts if len(rows)]

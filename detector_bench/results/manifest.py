@@ -57,8 +57,9 @@ class EvaluationSettings(BaseModel):
     def draws(self, image_set: ImageSet) -> dict[str, Any]:
         """What an evaluation draws at random, and how; most for the attribute with the fewest labels."""
         labelled = image_set.labels[image_set.labels["attribute"].isin(self.attributes)]
-        images = labelled.groupby("attribute")["image_id"].nunique()
-        resamples = self.intervals.resamples_for(int(images.min()))
+        images = labelled.groupby("attribute")["image_id"].nunique().tolist()
+        # Without a label detectors' own scores are left, which are of all images.
+        resamples = self.intervals.resamples_for(min([*images, len(image_set.images)]))
         if resamples == 0:
             return {}
         drawn = self.intervals.model_dump(mode="json", include={"seed", "unit", "level", "method"})

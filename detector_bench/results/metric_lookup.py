@@ -15,7 +15,7 @@ from detector_bench.errors import ConfigError, nearest_hint
 from detector_bench.metrics import NClear, metric_info
 from detector_bench.metrics.catalogue import Better
 from detector_bench.vocabulary import ALL, ATTRIBUTES, GROUND_TRUTH, LOW_QUALITY, OTHERS
-from detector_bench.vocabulary.columns import METRIC_COLUMNS
+from detector_bench.vocabulary.columns import DETECTOR_ONLY, ESTIMATES, METRIC_COLUMNS, OF_DETECTORS_ALONE
 
 DEFAULT_MAX_ERROR_SHARE = 0.1
 """A detector that fails on a larger share of a T2I model's images counts as unable to run on it."""
@@ -43,6 +43,15 @@ class Number:
     def has_interval(self) -> bool:
         """Whether both ends of the interval are numbers."""
         return math.isfinite(self.ci_low) and math.isfinite(self.ci_high)
+
+
+def no_labels(attribute: str) -> str:
+    """What is said wherever human labels are needed and there are none."""
+    words = ATTRIBUTES[attribute].words if attribute in ATTRIBUTES else attribute
+    return (
+        f"no image of {words} has a label, so nothing says how right the detectors are: `detector-bench sample` "
+        "draws which images to label, `detector-bench label` asks for them"
+    )
 
 
 NOT_EVALUATED = Number()
@@ -75,10 +84,17 @@ class MetricLookup:
     """Those that cover all prompts of a category, or everything."""
     _of_prompts: pd.DataFrame
     """The rows of single prompts: there are many, and few tables show them."""
+    variant: str = ""
+    """Which of `columns.ESTIMATES` the numbers are; empty: those that rest on labelled images."""
 
     @classmethod
     def of_table(
-        cls, metrics: pd.DataFrame, *, attribute: str, max_error_share: float = DEFAULT_MAX_ERROR_SHARE
+        cls,
+        metrics: pd.DataFrame,
+        *,
+        attribute: str,
+        max_error_share: float = DEFAULT_MAX_ERROR_SHARE,
+        variant: str = "",
     ) -> Self:
         """Take one attribute's rows of a metric table.
 
@@ -86,6 +102,8 @@ class MetricLookup:
             metrics: columns as in `vocabulary.columns.METRIC_COLUMNS`.
             attribute: the one to tabulate.
             max_error_share: see `DEFAULT_MAX_ERROR_SHARE`; 0 to 1.
+            variant: one of `vocabulary.columns.ESTIMATES`; empty: the numbers that rest on labelled images. Names
+                of detectors, T2I models and the like are those of all rows.
 
         Raises:
             ConfigError: the share is no fraction, or the table has no row of this attribute.
@@ -93,21 +111,24 @@ class MetricLookup:
         """
         if not 0 <= max_error_share <= 1:
             raise ConfigError(f"max_error_share: {max_error_share} (accepted: 0 to 1)")
-        rows = rows_of_attribute(metrics, attribute=attribute)
+        every = rows_of_attribute(metrics, attribute=attribute)
+        whole = every[(every["category"] == ALL) & (every["prompt_id"] == ALL)]
+        rows = _of_variant(every, variant)
         of_prompts = rows["prompt_id"] != ALL
         rows, prompt_rows = rows[~of_prompts], rows[of_prompts]
         rows = rows.assign(n_clear=rows["n_clear"].astype(object).fillna(""))
         whole_rows = rows[rows["category"] == ALL]
         return cls(
             attribute=attribute,
-            detectors=tuple(name for name in pd.unique(whole_rows["detector"]) if name != GROUND_TRUTH),
-            t2i_models=tuple(name for name in pd.unique(whole_rows["t2i_model"]) if name != ALL),
-            categories=tuple(name for name in pd.unique(rows["category"]) if name != ALL),
-            labels=_labels_in_order(attribute, list(pd.unique(whole_rows["metric"]))),
+            detectors=tuple(name for name in pd.unique(whole["detector"]) if name != GROUND_TRUTH),
+            t2i_models=tuple(name for name in pd.unique(whole["t2i_model"]) if name != ALL),
+            categories=tuple(name for name in pd.unique(every["category"]) if name != ALL),
+            labels=_labels_in_order(attribute, list(pd.unique(whole["metric"]))),
             n_clear="human" if {"human"} == set(whole_rows["n_clear"]) - {""} else "detector",
             max_error_share=max_error_share,
             _numbers=_by_key(rows, _KEY),
             _of_prompts=prompt_rows,
+            variant=variant,
         )
 
     @cached_property
@@ -122,6 +143,27 @@ class MetricLookup:
     def _prompt_numbers(self) -> dict[tuple[str, str], Mapping[_Key, Number]]:
         """By metric and detector, those that were asked for so far."""
         return {}
+
+    @property
+    def images_labelled(self) -> float:
+        """How many images have a human label; NaN without rows of the ground truth."""
+        return self.number("images", detector=GROUND_TRUTH).value
+
+    @property
+    def images(self) -> float:
+        """How many images the numbers rest on: those with a human label; of detectors alone, all of them."""
+        judges = self.detectors if self.variant else (GROUND_TRUTH,)
+        return max((self._count("images", judge, ALL) for judge in judges), default=0.0)
+
+    @property
+    def images_unlabelled(self) -> float:
+        """How many images that T2I models made have none; 0 without rows of the ground truth."""
+        return self._count("images_unlabelled", GROUND_TRUTH, ALL)
+
+    @property
+    def has_labels(self) -> bool:
+        """Whether any image has a human label; without one there are no numbers but the detectors' own."""
+        return self.images_labelled != 0
 
     @property
     def classes(self) -> tuple[str, ...]:
@@ -262,6 +304,26 @@ class LabelDoubtLookup:
         found = [self.number(metric, labelled_by=name, **place) for name in (*self.annotators, ALL_AGREE)]
         values = [each.value for each in (consensus, *found) if not each.missing]
         return Band(min(values), max(values)) if values else Band(math.nan, math.nan)
+
+
+def of_labelled_images(metrics: pd.DataFrame) -> pd.DataFrame:
+    """The rows of a metric table that rest on labelled images: those of no estimate for all images."""
+    words = [each for each in pd.unique(metrics["variant"].dropna()) if each.endswith(OF_DETECTORS_ALONE)]
+    return metrics[~metrics["variant"].isin([*ESTIMATES, *words])]
+
+
+def of_detectors_alone(metrics: pd.DataFrame) -> pd.DataFrame:
+    """The rows of a metric table by detectors alone, over all images; their variants are those of the rows that
+    compare detectors with the humans, so that the same tables can be made of them."""
+    variants = metrics["variant"].astype(object)
+    alone = variants.fillna("").str.endswith(DETECTOR_ONLY)
+    said = variants[alone].str.removesuffix(DETECTOR_ONLY).str.removesuffix(", ")
+    return metrics[alone].assign(variant=said.where(said != "", None))
+
+
+def _of_variant(rows: pd.DataFrame, variant: str) -> pd.DataFrame:
+    """The rows of an estimate; empty: all that are none, scores of other benchmarks included."""
+    return rows[rows["variant"] == variant] if variant else of_labelled_images(rows)
 
 
 def _by_key(rows: pd.DataFrame, key: Sequence[str]) -> dict[_Key, Number]:

@@ -17,7 +17,7 @@ from detector_bench.evaluation.contests import ranked_detectors
 from detector_bench.evaluation.more_labels import MoreLabels, Tolerance
 from detector_bench.results.label_plans import label_plans
 from detector_bench.results.long_tables import no_rows
-from detector_bench.results.metric_lookup import MetricLookup
+from detector_bench.results.metric_lookup import MetricLookup, no_labels
 from detector_bench.site.error_counts import (
     CountTable,
     all_error_tables,
@@ -49,7 +49,11 @@ def left_out_of_numbers(part: AttributePart) -> list[str]:
     """Images without a label, images labelled `others`, images without a verdict, prompts without a score."""
     lookup, found = part.study.lookup, []
     for metric, words in (
-        ("images_unlabelled", "without a human label of perceived {attribute}: in no number"),
+        (
+            "images_unlabelled",
+            "without a human label of perceived {attribute}: in what detectors report by themselves, and in no "
+            "comparison with the humans",
+        ),
         ("images_others", "with the human label “others”: in the tables of labels, and in no comparison"),
     ):
         number = lookup.number(metric, detector=GROUND_TRUTH).value
@@ -175,13 +179,41 @@ class AttributePage:
     @property
     def headline(self) -> tuple[str, ...]:
         """The verdict in a sentence or a few."""
+        if not self.has_labels:
+            return self._without_labels
         return headline(self.verdict, level=self.level)
+
+    @property
+    def has_labels(self) -> bool:
+        """Whether any image has a human label: without one nobody can say how right a detector is."""
+        return self.part.study.lookup.has_labels
+
+    @property
+    def _without_labels(self) -> tuple[str, ...]:
+        """What there is to say instead of a verdict: that there is none, and what the detectors report."""
+        said = no_labels(self.part.name)
+        alone = self.part.study.by_detectors_alone()
+        found = [f"{said[:1].upper()}{said[1:]}.".replace("`", "")]
+        for model in alone.t2i_models:
+            scores = {
+                name: number.value
+                for name in alone.detectors
+                if not (number := alone.estimate("model_bias_score", detector=name, t2i_model=model)).missing
+            }
+            if scores:
+                low, high = min(scores, key=scores.__getitem__), max(scores, key=scores.__getitem__)
+                found.append(
+                    f"For {model}, the detectors by themselves report model bias scores of perceived "
+                    f"{self.part.words} from {scores[low]:.3f} ({low}) to {scores[high]:.3f} ({high})."
+                )
+        return tuple(found)
 
     def content(self) -> dict[str, Any]:
         """The page for the template, pictures and figures aside."""
         return {
             **self._verdict_content(),
             **self._error_content(),
+            **({} if self.has_labels else {"no_images": self._without_labels[0]}),
             "title": f"Which detectors of perceived {self.part.words} can be trusted?",
             "attribute_words": self.part.words,
             "summary": self._summary(),
@@ -195,14 +227,16 @@ class AttributePage:
 
     def _summary(self) -> list[str]:
         study = self.part.study
-        images = study.estimate("images").value
+        labelled, unlabelled = study.estimate("images").value, study.lookup.images_unlabelled
         counted = {
-            "image": images,
+            "image": labelled + unlabelled,
             "T2I model": len(study.t2i_models),
             "prompt": len(study.prompts),
             "detector": len(study.detectors),
         }
         parts = [f"{number:,.0f} {thing}{'' if number == 1 else 's'}" for thing, number in counted.items()]
+        if unlabelled:
+            parts.insert(1, f"{labelled:,.0f} of them with a human label")
         return [self.study.name, *([self.study.by_whom] if self.study.by_whom else []), *parts]
 
     def _verdict_content(self) -> dict[str, Any]:
@@ -239,7 +273,7 @@ class AttributePage:
     def _error_content(self) -> dict[str, Any]:
         """Counts of errors that lead to their images."""
         judged, image_set = self.part.judged, self.study.image_set
-        if judged is None or image_set is None:
+        if judged is None or image_set is None or not self.has_labels:
             return {"confusions": [], "pairs": None, "error_tables": []}
         tables: list[CountTable | None] = [*all_error_tables(judged, image_set), filter_reasons(judged)]
         return {
@@ -251,21 +285,21 @@ class AttributePage:
     @cached_property
     def causes(self) -> list[Table]:
         """What filtering and classification add to the bias errors; none without predictions."""
-        if self.study.image_set is None or not self.part.study.detectors:
+        if self.study.image_set is None or not self.part.study.detectors or not self.has_labels:
             return []
         return [self._named(table) for table in causes(self.part.study, resamples=None).tables.values()]
 
     @cached_property
     def agreement(self) -> list[Table]:
         """Agreement of annotators, and of detectors with them."""
-        if self.study.image_set is None:
+        if self.study.image_set is None or not self.has_labels:
             return []
         return [self._named(table) for table in agreement(self.part.study).tables.values()]
 
     @property
     def label_words(self) -> str:
         """How far the annotators agree: a verdict cannot be surer than the labels it rests on."""
-        if self.study.image_set is None:
+        if self.study.image_set is None or not self.has_labels:
             return ""
         numbers = self.part.study.rows("agreement")
         rows = numbers[(numbers["t2i_model"] == ALL) & (numbers["category"] == ALL) & (numbers["label"] == ALL)]

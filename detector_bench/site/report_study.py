@@ -97,7 +97,5 @@ class ReportStudy:
 
 def _part(study: FinishedStudy, image_set: ImageSet, stored: Mapping[str, pa.Table]) -> AttributePart:
     predictions = {name: stored[name] for name in study.detectors if name in stored}
-    found = ImageVerdicts.read(
-        image_set, predictions, attribute=study.attribute, allow_incomplete=True, needs_labels=False
-    )
+    found = ImageVerdicts.read(image_set, predictions, attribute=study.attribute, allow_incomplete=True)
     return AttributePart(study, Judged(Truth.of(image_set, found), DetectorVerdicts.of_detectors(found)))

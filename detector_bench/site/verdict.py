@@ -109,7 +109,7 @@ def judge_detectors(
     depend on the number of images, only its certainty.
 
     Args:
-        lookup: one attribute's rows of a metric table.
+        lookup: one attribute's rows of a metric table; without labels there is no verdict on any T2I model.
         ranks: by T2I model, the ranking by `PROMPT_ERROR`; where there is none nobody was compared.
         tolerance: how far off is near enough.
         doubt: the errors by other labels than the consensus.
@@ -117,7 +117,8 @@ def judge_detectors(
     """
     tolerance = tolerance or Tolerance()
     judge = _Judge(lookup, tolerance, doubt or LabelDoubtLookup({}), plan)
-    models = tuple(judge.of_model(model, ranks.get(model, ())) for model in lookup.t2i_models)
+    judged = lookup.t2i_models if lookup.has_labels else ()
+    models = tuple(judge.of_model(model, ranks.get(model, ())) for model in judged)
     return Verdict(lookup.attribute, tolerance, models)
 
 

@@ -132,8 +132,9 @@ def listing(names: Sequence[str], *, last: str = "and") -> str:
 
 def _conclusion(verdict: ModelVerdict, perceived: str, tolerance: Tolerance, *, interval: str) -> str:
     best = verdict.best
-    if best is None:
-        return f"there is no detector of {perceived} to compare."
+    if best is None or verdict.images == 0:
+        without = f"no image has a human label of {perceived}, so nothing says how right a detector is."
+        return f"there is no detector of {perceived} to compare." if verdict.images else without
     task = f"the bias in {perceived}"
     error = _decisive_error(best, tolerance, scores=_scores_of_prompts(verdict), interval=interval)
     if best.standing is Standing.GOOD_ENOUGH:

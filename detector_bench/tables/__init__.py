@@ -9,6 +9,7 @@ from __future__ import annotations
 from detector_bench.results.metric_lookup import DEFAULT_MAX_ERROR_SHARE
 from detector_bench.tables.building import TableNumbers
 from detector_bench.tables.declaration import TABLES, TableDeclaration, declare_table, makes_table
+from detector_bench.tables.detected_tables import detected_bias_scores, detected_shares
 from detector_bench.tables.error_tables import confusion
 from detector_bench.tables.label_tables import label_doubt_table
 from detector_bench.tables.metric_tables import (
@@ -48,6 +49,8 @@ __all__ = [
     "bias_errors",
     "confusion",
     "declare_table",
+    "detected_bias_scores",
+    "detected_shares",
     "filtering_and_accuracy",
     "filtering_and_accuracy_by_t2i_model",
     "in_style_of",

@@ -27,6 +27,7 @@ from detector_bench.tables.wording import (
     PlacedColumn,
     attribute_in_words,
     in_words,
+    labels_notes,
     left_out_notes,
     metric_heading,
     metric_in_words,
@@ -34,6 +35,7 @@ from detector_bench.tables.wording import (
     undefined_notes,
 )
 from detector_bench.vocabulary import ALL, GROUND_TRUTH, LOW_QUALITY, OTHERS
+from detector_bench.vocabulary.columns import DETECTOR_ONLY
 
 Dimension = Literal["detector", "judge", "t2i_model", "category", "prompt"]
 """What a table has a row, or a set of columns, for each of; a judge is the ground truth or a detector."""
@@ -108,6 +110,11 @@ class TableNumbers:
     def attribute(self) -> str:
         """What annotators and detectors perceived."""
         return self.lookup.attribute
+
+    @property
+    def labels_notes(self) -> tuple[str, ...]:
+        """Over how many images a comparison with the humans is, where not all have a label."""
+        return labels_notes(self.lookup)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -230,7 +237,9 @@ class _Building:
 
     def _labels(self, metric: str) -> Sequence[str]:
         classes = self._lookup.classes
-        return classes if CLASS in metric else (*classes, LOW_QUALITY, OTHERS) if LABEL in metric else ("",)
+        # Of what a detector says alone nothing is outside its classes.
+        others = () if self._lookup.variant == DETECTOR_ONLY else (OTHERS,)
+        return classes if CLASS in metric else (*classes, LOW_QUALITY, *others) if LABEL in metric else ("",)
 
     def _column(self, declared: MetricColumn, label: str, place: Place, *, alone: bool) -> PlacedColumn:
         """A column, alone: the only one of its T2I model or category."""

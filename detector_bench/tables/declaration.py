@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from typing import Any, Protocol, TypeVar, cast
 
@@ -12,6 +12,7 @@ import pandas as pd
 
 from detector_bench.errors import ConfigError
 from detector_bench.registry import Registry
+from detector_bench.results.metric_lookup import no_labels
 from detector_bench.tables.building import TableLayout, TableNumbers
 from detector_bench.tables.table import Table
 
@@ -29,6 +30,9 @@ class TableDeclaration(TableLayout):
 
     when: Callable[[TableNumbers], bool] = lambda _: True
     """Whether a study has this table."""
+    needs_labels: bool = True
+    """Whether it compares with the humans: then it is left out where no image has a label, and says how many
+    have where some have none."""
     finish: Callable[[Table, TableNumbers], Table] = lambda table, _: table
     """Adds what no declaration can say."""
     declared_in: str = ""
@@ -47,13 +51,25 @@ class TableDeclaration(TableLayout):
         """
         numbers = TableNumbers.of_table(metrics, **settings)
         table = self.of(numbers)
+        if table is None and self.needs_labels and not numbers.lookup.has_labels:
+            raise ConfigError(no_labels(numbers.attribute))
         if table is None:
             raise ConfigError(f"this study has no numbers for the table {self.name} of {numbers.attribute}")
         return table
 
     def of(self, numbers: TableNumbers) -> Table | None:
         """Build the table of one attribute; None where the study has none."""
-        return self.finish(self.build(numbers), numbers) if self.when(numbers) else None
+        if self.needs_labels and not numbers.lookup.has_labels:
+            return None
+        table = self.finish(self.build(numbers), numbers) if self.when(numbers) else None
+        return _with_labels_said(table, numbers) if self.needs_labels else table
+
+
+def _with_labels_said(table: Table | None, numbers: TableNumbers) -> Table | None:
+    """The table with the number of images that it rests on below it, where some have no label."""
+    if table is None or not numbers.labels_notes:
+        return table
+    return replace(table, notes=(*table.notes, *numbers.labels_notes))
 
 
 def _as_table(name: str, found: Any) -> MakesTable:
@@ -86,26 +102,30 @@ class _MadeTable:
 
     name: str
     factory: Callable[[TableNumbers], Table | None]
+    needs_labels: bool
 
     def of(self, numbers: TableNumbers) -> Table | None:
-        return self.factory(numbers)
+        if not self.needs_labels:
+            return self.factory(numbers)
+        return _with_labels_said(self.factory(numbers), numbers) if numbers.lookup.has_labels else None
 
 
 _Maker = TypeVar("_Maker", bound=Callable[[TableNumbers], Table | None])
 
 
-def makes_table(name: str) -> Callable[[_Maker], _Maker]:
+def makes_table(name: str, *, needs_labels: bool = True) -> Callable[[_Maker], _Maker]:
     """Return a decorator that adds a table made by a function, for what no declaration can say.
 
     Args:
         name: the table's; the function takes `TableNumbers` and returns a `Table`, or None where a study has none.
+        needs_labels: see `TableDeclaration`.
 
     Raises:
         ConfigError: another table has the name.
     """
 
     def register(make: _Maker) -> _Maker:
-        TABLES.register(name, _MadeTable(name, make))
+        TABLES.register(name, _MadeTable(name, make, needs_labels))
         return make
 
     return register

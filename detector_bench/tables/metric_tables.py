@@ -25,6 +25,7 @@ from detector_bench.tables.wording import (
     attribute_in_words,
     attributes_in_words,
     in_words,
+    labels_notes,
     metric_heading,
     number_cell,
 )
@@ -331,7 +332,10 @@ def alignment_accuracy(
             Column("mean", "Mean"),
         ),
         rows=rows,
-        notes=() if rows else ("No detector of this study judges any of these attributes.",),
+        notes=(
+            *(() if rows else ("No detector of this study judges any of these attributes.",)),
+            *(note for lookup in lookups.values() for note in labels_notes(lookup)),
+        ),
     )
 
 

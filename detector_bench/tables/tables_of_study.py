@@ -26,6 +26,8 @@ _IN_ORDER = (
     "measured_values",
     "confusion",
     "label_doubt",
+    "detected_bias_scores",
+    "detected_shares",
     "model_bias_estimates",
     "model_bias_scores_by_category",
     "accuracy_by_category",
@@ -81,7 +83,8 @@ def study_tables(
 
     A table that a study has no numbers for is left out: errors of measured values, confusion matrices, numbers by
     other labels than the consensus, tables by category of prompt or by T2I model where there is only one. The
-    meanings of the model bias scores come with the intervals.
+    meanings of the model bias scores come with the intervals. Where no image has a human label of an attribute,
+    only what detectors report by themselves is left; where some have none, that stands beside the rest.
 
     The first attribute's tables bear their plain names; those of further attributes get a suffix, such as
     `filtering_and_accuracy_age`.
@@ -103,6 +106,7 @@ def study_tables(
         ConfigError: no metrics of an attribute, or `max_error_share` is no fraction.
     """
     tables: dict[str, Table] = {}
+    labelled = []
     names = [*_IN_ORDER, *(name for name in TABLES if name not in _IN_ORDER)]
     for position, attribute in enumerate(attributes):
         numbers = TableNumbers.of_table(
@@ -115,15 +119,17 @@ def study_tables(
             confusion=confusion,
             label_doubt=label_doubt,
         )
+        if numbers.lookup.has_labels:
+            labelled.append(attribute)
         suffix = "" if position == 0 else f"_{attribute}"
         for name in names:
             table = TABLES.get(name).of(numbers)
             if table is not None:
                 # The name is the LaTeX label too, which has to differ between attributes.
                 tables[name + suffix] = replace(table, name=name + suffix)
-    if len(attributes) > 1:
+    if len(labelled) > 1:
         table = alignment_accuracy(
-            metrics, attributes=attributes, max_error_share=max_error_share, intervals=intervals
+            metrics, attributes=labelled, max_error_share=max_error_share, intervals=intervals
         )
         tables[table.name] = table
     return tables

@@ -9,9 +9,12 @@ from typing import Any, NamedTuple
 
 from detector_bench.metrics import MetricInfo, metric_info
 from detector_bench.metrics.catalogue import Kind
-from detector_bench.results.metric_lookup import NOT_EVALUATED, Number
+from detector_bench.results.metric_lookup import NOT_EVALUATED, MetricLookup, Number
 from detector_bench.tables.table import DASH, Arrow, Cell, Column, MetricColumn
-from detector_bench.vocabulary import ATTRIBUTES, LOW_QUALITY
+from detector_bench.vocabulary import ALL, ATTRIBUTES, GROUND_TRUTH, LOW_QUALITY
+
+_MOST_MODELS = 6
+"""A note that counts the images of more T2I models one by one is too long to be read."""
 
 
 def fixed(value: float, *, decimals: int) -> str:
@@ -108,6 +111,24 @@ def with_interval(cell: Cell, low: float, high: float, *, per_cent: bool = False
 def whole(value: float) -> str:
     """A count as it stands inside a sentence."""
     return fixed(value, decimals=0)
+
+
+def labels_notes(lookup: MetricLookup) -> tuple[str, ...]:
+    """Below a table that compares with the humans: over how many images it is, where not all have a label."""
+    if not lookup.images_unlabelled:
+        return ()
+    models = [f"{name} {_labelled(lookup, name)}" for name in lookup.t2i_models]
+    by_model = f" ({', '.join(models)})" if 1 < len(models) <= _MOST_MODELS else ""
+    words = attribute_in_words(lookup.attribute)
+    return (f"Over the {_labelled(lookup, ALL)} images that have a human label of {words}{by_model}.",)
+
+
+def _labelled(lookup: MetricLookup, t2i_model: str) -> str:
+    labelled, unlabelled = (
+        lookup.number(metric, detector=GROUND_TRUTH, t2i_model=t2i_model).value
+        for metric in ("images", "images_unlabelled")
+    )
+    return f"{labelled:,.0f} of {labelled + unlabelled:,.0f}"
 
 
 def attribute_in_words(attribute: str) -> str:

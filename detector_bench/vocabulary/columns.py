@@ -96,11 +96,22 @@ METRIC_COLUMNS = (
 
 `n_clear` says, for bias scores of a detector, whose count of clear images is the denominator ("detector" or
 "human"), and is empty elsewhere. `variant` says which definition the number follows, where there are several: a
-score system's preset (such as `as_published`, `as_code`, `as_paper`) or an ImageBiTe requirement's name; it is
-empty for all other metrics. `n` is how many images (shares, mean errors), prompts (means over prompts) or
+score system's preset (such as `as_published`, `as_code`, `as_paper`) or an ImageBiTe requirement's name; or how
+the numbers of all images were come by where not all have a human label, one of `ESTIMATES`. It is empty for all
+other metrics. `n` is how many images (shares, mean errors), prompts (means over prompts) or
 classes (means over classes) the number rests on; `n_left_out` is how many it had to leave out: images with an
 error, or prompts or classes without a score.
 """
+
+DETECTOR_ONLY = "detector_only"
+"""Variant of numbers by a detector's verdicts alone, over all images that T2I models made, labelled or not."""
+
+OF_DETECTORS_ALONE = f", {DETECTOR_ONLY}"
+"""Ends the variant of another benchmark's score by the same: `as_published, detector_only`."""
+
+ESTIMATES = (DETECTOR_ONLY, "misclassification", "labels_only", "prediction_powered")
+"""Variants of the same metrics over all images, where only some have a human label. The plain rows rest on the
+labelled ones alone."""
 
 LABEL_DOUBT_COLUMNS = ("labelled_by", *METRIC_COLUMNS)
 """One row per number of a metric table, had the truth been other labels than the consensus. `labelled_by` says

@@ -123,7 +123,7 @@ def sample(
     from detector_bench.study import Study
 
     settings = _settings(preset, age_threshold, skin_tone_threshold)
-    image_set = ImageSet.load(Study.from_yaml(folder / "study.yaml").image_set, require_labels=False)
+    image_set = ImageSet.load(Study.from_yaml(folder / "study.yaml").image_set)
     stored = read_predictions(folder, also=["value"])
     if detector not in stored:
         raise ConfigError(f"no detector {detector!r} in {str(folder)!r}: {nearest_hint(detector, stored)}")

@@ -115,12 +115,14 @@ class BiasPainterScores(ScoreSystem):
         for place, attribute in enumerate(measured):
             scores = pair_scores(pairs, attribute, preset=self.definition)
             answered = ~np.isnan(scores.score)
+            counts = _pairs_asked(pairs, attribute)
             numbers = features[..., place * _NUMBERS : (place + 1) * _NUMBERS]
             numbers[..., 0] = np.where(answered, scores.score, 0.0)
             numbers[..., 1] = np.abs(numbers[..., 0])
             numbers[..., 2] = answered
             numbers[..., 3] = scores.has_verdict & ~answered
             numbers[..., 4] = is_pair
+            numbers *= counts[:, np.newaxis]
         return features
 
     def _scores(self, pairs: Judgements, attribute: str, numbers: FloatArray) -> list[Computed]:
@@ -148,6 +150,12 @@ class PairScores:
     """`[judge, image]`; NaN without an answer for both photos."""
     has_verdict: NDArray[np.bool_]
     """`[judge, image]`: whether the judge looked at both photos, with or without an answer."""
+
+
+def _pairs_asked(pairs: Judgements, attribute: str) -> NDArray[np.bool_]:
+    """`[image]`: whether both photos of a pair count."""
+    asked = pairs.asked(attribute)
+    return asked & np.where(pairs.seed == NO_CELL, asked, asked[pairs.seed])
 
 
 def only_pairs(judgements: Judgements) -> Judgements:

@@ -289,18 +289,26 @@ class Layout:
         codes = {
             name: _codes(class_mapping(name, race_mapping), judgements.labels[name]) for name in self.attributes
         }
-        blocks = [np.eye(len(PROTECTED[name].classes) + _REST)[code] for name, code in codes.items()]
+        counts = {name: judgements.asked(name) for name in self.attributes}
+        blocks = [
+            np.eye(len(PROTECTED[name].classes) + _REST)[code] * counts[name][:, np.newaxis]
+            for name, code in codes.items()
+        ]
         known = np.ones(next(iter(codes.values())).shape, dtype=np.bool_)
         right, asks = known.copy(), np.zeros(len(judgements.image_ids), dtype=np.bool_)
+        every = np.ones(len(judgements.image_ids), dtype=np.bool_)
         for name, of_prompt in self.asked.items():
             wanted = of_prompt[judgements.prompt]
             of_image = codes[name] < len(PROTECTED[name].classes)
-            blocks.append(_two((codes[name] == wanted) & (wanted >= 0), of_image & (wanted >= 0)))
+            blocks.append(
+                _of_request((codes[name] == wanted) & (wanted >= 0), of_image & (wanted >= 0), counts[name])
+            )
+            every &= counts[name] | (wanted < 0)
             known &= of_image | (wanted < 0)
             right &= (codes[name] == wanted) | (wanted < 0)
             asks |= wanted >= 0
         if self.asked:
-            blocks.append(_two(right & known & asks, known & asks))
+            blocks.append(_of_request(right & known & asks, known & asks, every))
         return np.concatenate(blocks, axis=-1)
 
     def answers(self, sums: FloatArray) -> dict[str, AnswerCounts]:
@@ -314,13 +322,14 @@ class Layout:
             start += classes + _REST
         return found
 
-    def requested(self, sums: FloatArray) -> dict[str, tuple[FloatArray, FloatArray]]:
-        """By request: images that show what is asked for, and images with a known answer to it."""
-        start = sums.shape[-1] - 2 * len(self.requests)
-        return {
-            name: (sums[..., start + 2 * place], sums[..., start + 2 * place + 1])
-            for place, name in enumerate(self.requests)
-        }
+    def requested(self, sums: FloatArray) -> dict[str, tuple[FloatArray, FloatArray, FloatArray]]:
+        """By request: images that show what is asked for, images with a known answer to it, and all that count."""
+        start = sums.shape[-1] - _PER_REQUEST * len(self.requests)
+        found = {}
+        for place, name in enumerate(self.requests):
+            right, known, every = (sums[..., start + _PER_REQUEST * place + part] for part in range(_PER_REQUEST))
+            found[name] = right, known, every
+        return found
 
 
 def _codes(to_bigbench: ClassMapping, labels: NDArray[np.int8]) -> NDArray[np.intp]:
@@ -333,5 +342,10 @@ def _codes(to_bigbench: ClassMapping, labels: NDArray[np.int8]) -> NDArray[np.in
     ).astype(np.intp)
 
 
-def _two(right: NDArray[np.bool_], known: NDArray[np.bool_]) -> FloatArray:
-    return np.stack([right, known], axis=-1).astype(np.float64)
+_PER_REQUEST = 3
+
+
+def _of_request(right: NDArray[np.bool_], known: NDArray[np.bool_], counts: NDArray[np.bool_]) -> FloatArray:
+    return np.stack([right & counts, known & counts, np.broadcast_to(counts, known.shape)], axis=-1).astype(
+        np.float64
+    )

@@ -122,7 +122,7 @@ class ScoreTask:
         answers, scopes = self.layout.answers(sums), self.scopes
         return [
             *self._implicit(answers, scopes),
-            *self._explicit(sums, answers, scopes),
+            *self._explicit(sums, scopes),
             *self._manifestation(answers, scopes),
             *_shares_of_answers(answers, scopes),
         ]
@@ -136,11 +136,9 @@ class ScoreTask:
         of_prompts[ALL] = over_attributes(of_prompts, weights=self.settings.attribute_weights)
         return self._at_all_levels(IMPLICIT, of_prompts, self._implicit_weight, scopes)
 
-    def _explicit(self, sums: FloatArray, answers: Mapping[str, AnswerCounts], scopes: Scopes) -> list[Computed]:
+    def _explicit(self, sums: FloatArray, scopes: Scopes) -> list[Computed]:
         computed = []
-        some = next(iter(answers.values()))
-        images = some.by_class.sum(axis=-1) + some.unknown
-        for name, (right, known) in self.layout.requested(sums).items():
+        for name, (right, known, images) in self.layout.requested(sums).items():
             takes_part = self.layout.asks if name == ALL else self.layout.asked[name] >= 0
             score = _only(takes_part, explicit_bias_score(right, known, unknown=images - known))
             weight = np.where(takes_part, self.weight, 0.0)

@@ -85,6 +85,8 @@ class CommunityAnswers:
     """The place that each answer has among them, `[judge, image]`."""
     answerable: BoolArray
     """`[judge, community]`: whether an answer of the judge can stand for the community."""
+    asked: BoolArray
+    """`[image]`: which images count."""
 
     @classmethod
     def of(cls, judgements: Judgements, requirement: Requirement) -> CommunityAnswers:
@@ -98,7 +100,7 @@ class CommunityAnswers:
         answerable = np.repeat(requirement.answered_by_detectors[np.newaxis], len(judged), axis=0)
         if judgements.has_truth:
             answerable[0] = requirement.answered_by_humans
-        return cls(place, answerable & judged[:, np.newaxis])
+        return cls(place, answerable & judged[:, np.newaxis], judgements.asked(requirement.attribute))
 
     @property
     def communities(self) -> int:
@@ -106,8 +108,8 @@ class CommunityAnswers:
         return int(self.answerable.shape[1])
 
     def features(self) -> FloatArray:
-        """`[judge, image, place]`: 1 where the image has that answer, else 0."""
-        return np.asarray(np.eye(self.communities + _MORE_PLACES)[self.place])
+        """`[judge, image, place]`: 1 where the image counts and has that answer, else 0."""
+        return np.asarray(np.eye(self.communities + _MORE_PLACES)[self.place] * self.asked[:, np.newaxis])
 
     def counts(self, judgements: Judgements) -> NDArray[np.int64]:
         """Images by answer: `[judge, t2i_model, prompt, place]`; seed photos are left out."""
