@@ -12,7 +12,7 @@ arXiv 2309.16598), and a ridge penalty chosen on cells left out makes a useless 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -58,15 +58,22 @@ class CellMoments:
     others; on cells that the model has not seen. The sum can fall below 0 by chance."""
 
 
-def cell_moments(images: PartlyLabelled, *, use_detectors: bool = True) -> CellMoments:
+def cell_moments(
+    images: PartlyLabelled, *, use_detectors: bool = True, coefficients: FloatArray | None = None
+) -> CellMoments:
     """Estimate the share of each label in each cell.
 
     Args:
         images: some of them labelled.
         use_detectors: False: from the labels alone.
+        coefficients: of a working model that is known already, `[feature, label]`; features are, for each detector,
+            its verdicts (the classes, filtered), then the same times the evenness of the cell. None: fitted.
     """
     sample = _Sample.of(images)
-    if use_detectors and images.detectors and len(sample.place):
+    if coefficients is not None:
+        coefficients, explained = coefficients[np.newaxis], np.zeros(images.detectors)
+        sample = replace(sample, fold=np.zeros_like(sample.fold))
+    elif use_detectors and images.detectors and len(sample.place):
         coefficients, explained = _coefficients(images, sample)
     else:
         coefficients, explained = None, np.zeros(images.detectors)
