@@ -156,7 +156,11 @@ class _Scopes:
         own = np.where(spread > _LEAST_SPREAD, 0, variance)
         low, high = quadratic_limits(value, own, scaled, t.ppf((1 + confidence) / 2, freedom))
         return Estimate(
-            value, low, high, self._sums(self._moments.labels).astype(np.int64), self._left_out(images)
+            np.clip(value, 0, 1),
+            low,
+            high,
+            self._sums(self._moments.labels).astype(np.int64),
+            self._left_out(images),
         )
 
     def mean(self, share: BoundedShares, confidence: float) -> Estimate:
@@ -210,7 +214,13 @@ def _of_cells(share: BoundedShares, moments: CellMoments, confidence: float, sha
     known = moments.labels > 0
     low, high = (np.where(known, limit, np.nan).reshape(shape) for limit in (low, high))
     left_out = np.where(known, 0, moments.images)
-    return Estimate(share.value.reshape(shape), low, high, moments.labels.reshape(shape), left_out.reshape(shape))
+    return Estimate(
+        np.clip(share.value, 0, 1).reshape(shape),
+        low,
+        high,
+        moments.labels.reshape(shape),
+        left_out.reshape(shape),
+    )
 
 
 def _signed(share: Estimate) -> Estimate:
