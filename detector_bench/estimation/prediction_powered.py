@@ -19,6 +19,7 @@ from detector_bench.estimation.bounded_shares import (
     class_shares,
     label_share,
     quadratic_limits,
+    t_quantile,
 )
 from detector_bench.estimation.partly_labelled import PartlyLabelled
 from detector_bench.estimation.unevenness import unevenness
@@ -147,14 +148,12 @@ class _Scopes:
 
     def pooled(self, share: BoundedShares, confidence: float) -> Estimate:
         """Share among all images of each scope."""
-        from scipy.stats import t
-
         images = self._moments.images.astype(float)
         value, variance, freedom, binomial = self._mean(share, images)
         spread = value * (1 - value)
         scaled = np.where(spread > _LEAST_SPREAD, variance / np.maximum(spread, _LEAST_SPREAD), binomial)
         own = np.where(spread > _LEAST_SPREAD, 0, variance)
-        low, high = quadratic_limits(value, own, scaled, t.ppf((1 + confidence) / 2, freedom))
+        low, high = quadratic_limits(value, own, scaled, t_quantile(confidence, freedom))
         return Estimate(
             np.clip(value, 0, 1),
             low,
@@ -165,11 +164,9 @@ class _Scopes:
 
     def mean(self, share: BoundedShares, confidence: float) -> Estimate:
         """Mean over the cells of each scope."""
-        from scipy.stats import t
-
         one = self._filled.astype(float)
         value, variance, freedom, _ = self._mean(share, one)
-        half = t.ppf((1 + confidence) / 2, np.maximum(freedom, 1)) * np.sqrt(variance)
+        half = t_quantile(confidence, np.maximum(freedom, 1)) * np.sqrt(variance)
         used = self._sums((self._known & ~np.isnan(share.value)).astype(float)).astype(np.int64)
         return Estimate(
             np.clip(value, 0, 1),
@@ -181,8 +178,6 @@ class _Scopes:
 
     def unevenness(self, shares: list[BoundedShares], confidence: float, seed: int) -> Estimate:
         """The model bias score of each scope."""
-        from scipy.stats import t
-
         one = self._filled.astype(float)
         sampled = self._between(np.abs(shares[0].value - 1 / len(shares)), one * self._known)
         shape = sampled.shape
@@ -195,7 +190,7 @@ class _Scopes:
             found = unevenness(shares, chosen, seed=seed)
             value[model, category] = found.value
             error = np.hypot(found.standard_error, 2 * np.sqrt(sampled[model, category]))
-            half[model, category] = t.ppf((1 + confidence) / 2, max(found.freedom, 1)) * error
+            half[model, category] = t_quantile(confidence, np.maximum(found.freedom, 1)) * error
         used = self._sums((self._known & ~np.isnan(shares[0].value)).astype(float)).astype(np.int64)
         return Estimate(
             np.clip(value, 0, 1),
