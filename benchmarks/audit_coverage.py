@@ -64,10 +64,19 @@ def estimates_of(images: PartlyLabelled, about: About) -> dict[tuple[str, str], 
     """
     from detector_bench.estimation import estimate
 
-    return {
-        (each.variant, each.score): Estimates(each.value, each.low, each.high)
-        for each in estimate(images, about=about, confidence=LEVEL)
-    }
+    names = dict(enumerate([*map(str, range(images.classes)), "low_quality", "others"]))
+    found = {}
+    for variant in VARIANTS:
+        estimates = estimate(images, about=about, confidence=LEVEL, use_detectors=variant != "labels_only")
+        for metric, each in estimates.scopes.items():
+            name = metric
+            if metric.startswith("label_share_"):
+                name = f"share_{names[int(metric.removeprefix('label_share_'))]}"
+            found[variant, name] = Estimates(*(array[1:, 0] for array in each[:3]))
+        if "prompt_bias_score" in estimates.prompts:
+            of_prompts = estimates.prompts["prompt_bias_score"]
+            found[variant, "prompt_bias_score"] = Estimates(*(array.ravel() for array in of_prompts[:3]))
+    return found
 
 
 def partly_labelled(images: WorldImages, labels: float, random: np.random.Generator) -> PartlyLabelled:

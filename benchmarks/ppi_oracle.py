@@ -27,6 +27,10 @@ from audit_populations import Floats
 from audit_worlds import world_named
 from measuring import machine
 
+from detector_bench.estimation import PartlyLabelled
+from detector_bench.estimation.working_model import cell_moments
+from detector_bench.metrics import Scopes
+
 FIGURE_TO_REACH = 1e-9
 ORACLE = """
 import sys
@@ -91,20 +95,43 @@ def cases() -> list[Case]:
 
 
 def our_means(case: Case) -> Floats:
-    """Our estimate, `[outcome]`."""
-    from detector_bench.estimation.prediction_powered import difference_estimate, tuned_slope
-
+    """Our estimate, `[outcome]`, of one cell and one detector, with the slope of PPI++."""
     predicted_all = case.rest if case.weights is not None else np.concatenate([case.predicted, case.rest])
     images, labels = len(predicted_all), len(case.outcome)
     scale = 1.0 if case.weights is not None else images / (images - labels)
-    if case.slope is not None:
-        slope = np.asarray(case.slope * scale)
-    else:
-        slope = tuned_slope(
-            case.outcome, case.predicted, predicted_all, together=not case.each_its_own, highest=scale
-        )
-    weights = np.ones(labels) if case.weights is None else case.weights
-    return difference_estimate(case.outcome, slope * case.predicted, slope * predicted_all, weights=weights)
+    slope = tuned_slope(case, predicted_all, highest=scale) if case.slope is None else np.asarray(case.slope * scale)
+    # Of weighted labels the images stand twice: ours are all N, the labelled ones among them, and theirs apart.
+    weighted = case.weights is not None
+    kinds = case.outcome.shape[1]
+    classes = max(kinds - 1, 2)
+    rows = np.concatenate([case.predicted, predicted_all if weighted else case.rest])
+    verdicts = np.where(rows.any(axis=1), rows.argmax(axis=1), classes + 1)
+    truth = np.full(len(rows), -1)
+    truth[:labels] = np.where(case.outcome.any(axis=1), case.outcome.argmax(axis=1), classes + 1)
+    chance = np.full(len(rows), np.nan)
+    chance[:labels] = labels / images if case.weights is None else 1 / case.weights
+    coefficients = np.zeros((2 * (classes + 1), classes + 2))
+    place = np.arange(kinds)
+    coefficients[place, place] = slope
+    cell = np.zeros(len(rows), dtype=np.int64)
+    given = PartlyLabelled(
+        truth, verdicts[np.newaxis].astype(np.int8), cell, 1, Scopes.of_prompts(["one"]), classes, chance, np.ones(1)
+    )
+    found = cell_moments(given, coefficients=coefficients)
+    share = found.share[0, :kinds]
+    if weighted:  # our mean of predictions is over the labelled ones once more
+        share = share + slope * (predicted_all.mean(axis=0) - rows.mean(axis=0))
+    return np.asarray(share, dtype=np.float64)
+
+
+def tuned_slope(case: Case, predicted_all: Floats, *, highest: float) -> Floats:
+    """The slope of PPI++: covariance over the labelled images, variance over all, cut off at both ends."""
+    centred = case.outcome - case.outcome.mean(axis=0)
+    covariance = (centred * (case.predicted - case.predicted.mean(axis=0))).mean(axis=0)
+    variance = predicted_all.var(axis=0, ddof=1)
+    if not case.each_its_own:
+        covariance, variance = covariance.sum(keepdims=True), variance.sum(keepdims=True)
+    return np.clip(covariance / variance, 0, highest)
 
 
 def their_means(case: Case, python: str) -> Floats:

@@ -39,7 +39,6 @@ from detector_bench.evaluation.sweeps import (
 from detector_bench.metrics import METRICS
 from detector_bench.results.finished_study import FinishedStudy
 from detector_bench.results.long_tables import further_tables
-from detector_bench.results.metric_lookup import no_labels
 from detector_bench.tables import Table, in_style_of, to_html
 from detector_bench.tables.comparison_tables import (
     chosen_thresholds,
@@ -50,6 +49,7 @@ from detector_bench.tables.comparison_tables import (
 )
 from detector_bench.tables.error_tables import bias_error_causes, filter_errors
 from detector_bench.tables.label_tables import annotator_agreement, pair_agreement
+from detector_bench.tables.wording import labels_notes
 from detector_bench.vocabulary import ALL
 
 _OF_A_VERDICT = ("status", "label", "reason", "score", "value")
@@ -136,7 +136,7 @@ def compare(part: FinishedStudy, first: str, second: str | None, *, asked: Inter
         numbers["comparisons"].append(rows)
         numbers["images_judged_rightly"].append(images)
     joined = {name: pd.concat(each, ignore_index=True) for name, each in numbers.items()}
-    return ResultTables.of(part.results.study, *tables.values(), numbers=joined)
+    return _answer(part, *tables.values(), numbers=joined)
 
 
 def rank(part: FinishedStudy, by: Sequence[str] | None, *, asked: Intervals | None) -> ResultTables:
@@ -170,7 +170,7 @@ def rank(part: FinishedStudy, by: Sequence[str] | None, *, asked: Intervals | No
         )
         for metric, of_metric in rows.groupby("metric", sort=False)
     ]
-    return ResultTables.of(part.results.study, *tables, numbers={"ranks": rows})
+    return _answer(part, *tables, numbers={"ranks": rows})
 
 
 def _check_declared(part: FinishedStudy, names: Sequence[str]) -> None:
@@ -196,8 +196,8 @@ def causes(part: FinishedStudy, *, resamples: int | None) -> ResultTables:
         )
         numbers, _ = further_tables(part.image_set, part.predictions, settings, names=names)
     error, gaps, outcomes = (numbers[name] for name in names)
-    return ResultTables.of(
-        part.results.study,
+    return _answer(
+        part,
         bias_error_causes(error, attribute=part.attribute, gaps=gaps, max_error_share=part.max_error_share),
         filter_errors(outcomes, attribute=part.attribute),
         numbers=numbers,
@@ -225,8 +225,8 @@ def sweep(part: FinishedStudy, detector: str, *, first: float | None, last: floa
     chosen = choices.loc[choices["t2i_model"] == ALL, "threshold"]
     shown = nearest_thresholds(swept.thresholds.tolist(), always=chosen.dropna())
     images = "1 image" if swept.without_score == 1 else f"{swept.without_score:,} images"
-    return ResultTables.of(
-        part.results.study,
+    return _answer(
+        part,
         threshold_sweep(numbers, choices, thresholds=shown),
         chosen_thresholds(choices, level=intervals.level),
         numbers={"sweep": numbers, "sweep_chosen": choices},
@@ -256,8 +256,6 @@ def annotators_agreement(
     """
     name = attribute or "gender"
     images = ImageSet.load(image_set)
-    if name not in images.attributes:
-        raise ConfigError(no_labels(name))
     rows = measure_agreement(images, attribute=name, min_shared=min_shared)
     return _of_agreement(rows, {}, attribute=name, min_shared=min_shared)
 
@@ -288,6 +286,15 @@ def verdicts(part: FinishedStudy) -> pd.DataFrame:
             blocks.append(pd.concat([human.assign(detector=detector), said], axis=1))
     columns = ["attribute", "detector", *images.columns, "human_label", *_OF_A_VERDICT]
     return pd.concat(blocks, ignore_index=True)[columns] if blocks else pd.DataFrame(columns=columns)
+
+
+def _answer(
+    part: FinishedStudy, *tables: Table, numbers: Mapping[str, pd.DataFrame], notes: tuple[str, ...] = ()
+) -> ResultTables:
+    """Tables that compare with the humans; where not all images have a label, each says how many have."""
+    said = labels_notes(part.lookup)
+    counted = (replace(table, notes=(*table.notes, *said)) for table in tables)
+    return ResultTables.of(part.results.study, *counted, numbers=numbers, notes=notes)
 
 
 def _contest_rows(

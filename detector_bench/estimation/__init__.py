@@ -2,3 +2,10 @@
 functions."""
 
 from __future__ import annotations
+
+from detector_bench.estimation.bounded_shares import About as About
+from detector_bench.estimation.partly_labelled import UNLABELLED as UNLABELLED
+from detector_bench.estimation.partly_labelled import PartlyLabelled as PartlyLabelled
+from detector_bench.estimation.prediction_powered import Estimate as Estimate
+from detector_bench.estimation.prediction_powered import Estimates as Estimates
+from detector_bench.estimation.prediction_powered import estimate as estimate

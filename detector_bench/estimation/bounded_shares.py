@@ -71,13 +71,13 @@ class BoundedShares:
         from scipy.stats import t
 
         quantile = t.ppf((1 + confidence) / 2, self.freedom)
-        return _limits(self.value, self.own_part, self.binomial_part, quantile)
+        return quadratic_limits(self.value, self.own_part, self.binomial_part, quantile)
 
 
-def _limits(
+def quadratic_limits(
     value: FloatArray, own: FloatArray, binomial: FloatArray, quantile: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """Both p with (value - p)^2 = t^2 (own + binomial p (1 - p)), a quadratic equation; cut off at 0 and 1."""
+    """Limits of the true share: both p with (value - p)^2 = t^2 (own + binomial p (1 - p)), a quadratic equation; cut off at 0 and 1."""
     square = quantile**2
     first, second = 1 + square * binomial, value + square * binomial / 2
     third = value**2 - square * own

@@ -58,21 +58,25 @@ class CellMoments:
     others; on cells that the model has not seen. The sum can fall below 0 by chance."""
 
 
-def cell_moments(images: PartlyLabelled, *, use_detectors: bool = True) -> CellMoments:
+def cell_moments(
+    images: PartlyLabelled, *, use_detectors: bool = True, coefficients: FloatArray | None = None
+) -> CellMoments:
     """Estimate the share of each label in each cell.
 
     Args:
         images: some of them labelled.
         use_detectors: False: from the labels alone.
+        coefficients: of a working model that is known already, `[feature, label]`; features are, for each detector,
+            its verdicts (the classes, filtered), then the same times the evenness of the cell. None: fitted.
     """
     predictors = None
-    if use_detectors and images.detectors:
+    if coefficients is not None or (use_detectors and images.detectors):
         plain = _verdict_shares(images).reshape(images.cells, -1)
         predictors = Predictors.of(
             _features(images, images.labelled), plain, _evenness(images), images, detectors=images.detectors
         )
     outcome = np.eye(images.labels)[images.truth[images.labelled]]
-    moments = moments_of(images, outcome, predictors)
+    moments = moments_of(images, outcome, predictors, coefficients=coefficients)
     return moments if predictors else replace(moments, explained=np.zeros(images.detectors))
 
 
@@ -115,25 +119,34 @@ class Predictors:
         )
 
 
-def moments_of(images: PartlyLabelled, outcome: FloatArray, predictors: Predictors | None) -> CellMoments:
+def moments_of(
+    images: PartlyLabelled,
+    outcome: FloatArray,
+    predictors: Predictors | None,
+    *,
+    coefficients: FloatArray | None = None,
+) -> CellMoments:
     """Estimate the mean of any numbers in each cell, as `cell_moments` does those of the labels.
 
     Args:
         images: some of them labelled; `truth` says which, `verdicts` are not looked at.
         outcome: `[labelled image, column]`, in the order of `images.labelled`; columns stand in the labels' place.
         predictors: None: from the labels alone.
+        coefficients: of a working model that is known already, `[feature, column]`; None: fitted.
     """
     sample, columns = _Sample.of(images), outcome.shape[1]
     explained = np.zeros(0 if predictors is None else predictors.detectors)
     predicted, error = np.zeros((images.cells, columns)), outcome
-    if predictors is not None and len(sample.place):
-        coefficients, explained = _coefficients(sample, outcome, predictors)
-        error = outcome - np.einsum("if,ifl->il", predictors.of_labelled, coefficients[sample.fold])
+    if predictors is not None and (coefficients is not None or len(sample.place)):
+        if coefficients is None:
+            by_fold, explained = _coefficients(sample, outcome, predictors)
+        else:
+            by_fold, sample = coefficients[np.newaxis], replace(sample, fold=np.zeros_like(sample.fold))
+        error = outcome - np.einsum("if,ifl->il", predictors.of_labelled, by_fold[sample.fold])
         # Of a cell in several folds each model counts as the labels that it predicts.
-        share_of_fold = sample.mean_of_cell(np.eye(len(coefficients))[sample.fold])
-        share_of_fold[images.labels_of_cell == 0] = 1 / len(coefficients)
-        by_fold = np.einsum("cf,kfl->ckl", predictors.of_cells, coefficients)
-        predicted = np.einsum("ck,ckl->cl", share_of_fold, by_fold)
+        share_of_fold = sample.mean_of_cell(np.eye(len(by_fold))[sample.fold])
+        share_of_fold[images.labels_of_cell == 0] = 1 / len(by_fold)
+        predicted = np.einsum("ck,cf,kfl->cl", share_of_fold, predictors.of_cells, by_fold, optimize=True)
     share = predicted + sample.mean_of_cell(error)
     share[images.labels_of_cell == 0] = np.nan
     return CellMoments(

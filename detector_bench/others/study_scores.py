@@ -198,15 +198,15 @@ def score_tables(sources: TableSources) -> dict[str, Table]:
     alone = {name: rows for name, rows in sources.files.items() if PurePath(name).stem.endswith(DETECTOR_ONLY)}
     files = {name.replace(f"_{DETECTOR_ONLY}", ""): rows for name, rows in alone.items()}
     by_detectors = replace(sources, metrics=of_detectors_alone(sources.metrics), files=files)
+    said: tuple[str, ...] = ()
     if by_detectors.metrics["variant"].notna().any():
         said = _over_labelled_images(metrics)
         tables = {name: replace(table, notes=(*table.notes, *said)) for name, table in tables.items()}
         for name, table in _tables_of_systems(by_detectors).items():
             own = f"{name}_{DETECTOR_ONLY}"
-            tables[own] = replace(table, name=own, notes=(*table.notes, _ALONE))
+            tables[own] = replace(table, name=own, caption=f"{_ALONE} {table.caption}")
     judges = set(metrics.loc[metrics["variant"].notna(), "detector"].astype(str))
     if GROUND_TRUTH in judges and len(judges) > 1:
-        tables["score_deviations"] = score_deviations(
-            metrics, max_error_share=sources.max_error_share, intervals=sources.intervals
-        )
+        table = score_deviations(metrics, max_error_share=sources.max_error_share, intervals=sources.intervals)
+        tables[table.name] = replace(table, notes=(*table.notes, *said))
     return tables

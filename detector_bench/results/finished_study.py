@@ -377,7 +377,8 @@ class FinishedStudy:
         if variant is None and len(known) > 1:
             raise ConfigError(f"{metric} has several variants: name one of {', '.join(known)}")
         if variant is not None and known and variant not in known:
-            raise ConfigError(f"no variant {variant!r} of {metric}: {nearest_hint(variant, known)}")
+            hint = nearest_hint(variant, [each for each in known if each])
+            raise ConfigError(f"no variant {variant!r} of {metric}: {hint}")
         rows = rows if variant is None else rows[variants == variant]
         return number_of(rows.iloc[0]) if len(rows) else NOT_EVALUATED
 
