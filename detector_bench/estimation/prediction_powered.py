@@ -69,14 +69,17 @@ def estimate(
 ) -> Estimates:
     """Estimate shares of labels and bias scores of all images.
 
-    Args: images: some of them labelled, of any number of T2I models. about: `images`: what the labels of all these
-        images would say. `t2i_model`: what the T2I models would show with endlessly many images of the same
-        prompts; intervals are wider, and do not vanish as labels get many. confidence: of the intervals.
-        use_detectors: False: from the labels alone. seed: of the studies that are drawn for intervals of the model
-        bias score.
+    Args:
+        images: some of them labelled, of any number of T2I models.
+        about: `images`: what the labels of all these images would say. `t2i_model`: what the T2I models would show
+            with endlessly many images of the same prompts; intervals are wider, and stay so with more labels.
+        confidence: of the intervals.
+        use_detectors: False: from the labels alone.
+        seed: of the studies that are drawn for intervals of the model bias score.
 
-    Returns: Shares are those of all images of a scope (`label_share_...`), bias scores means over its prompts.
-        Values of shares can leave 0 to 1 by as much as they are uncertain; limits do not.
+    Returns:
+        Shares are those of all images of a scope (`label_share_...`), bias scores means over its prompts. An
+        estimate that chance carries beyond what a share can be is cut off there.
     """
     moments = cell_moments(images, use_detectors=use_detectors)
     of_classes = class_shares(moments, classes=images.classes, about=about, use_detectors=use_detectors)

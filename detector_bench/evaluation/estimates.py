@@ -78,12 +78,16 @@ def estimate_bias(
 ) -> EstimatedBias:
     """Estimate shares of labels and bias scores over all images of every T2I model.
 
-    Args: image_set: images, prompts and the human labels that there are. predictions: by detector, rows as in
-        `vocabulary.columns.PREDICTIONS`. attributes: those without a single label are left out, and those of which
-        every image has one. sample: the images that were drawn to be labelled, and how; None: labelled images are
-        taken as drawn at random within each prompt. settings: what the estimates are about. complete: also of
-        attributes of which every image has a label. detectors_alone: how intervals of the rows `detector_only` are
-        found; None: without these rows, which the evaluation makes by itself.
+    Args:
+        image_set: images, prompts and the human labels that there are.
+        predictions: by detector, rows as in `vocabulary.columns.PREDICTIONS`.
+        attributes: those without a single label are left out, and those of which every image has one.
+        sample: the images that were drawn to be labelled, and how; None: labelled images are taken as drawn at
+            random within each prompt.
+        settings: what the estimates are about.
+        complete: also of attributes of which every image has a label.
+        detectors_alone: how intervals of the rows `detector_only` are found; None: without these rows, which the
+            evaluation makes by itself.
     """
     index = ImageIndex.of(image_set)
     rows = RowBlocks(index, attributes=list(attributes), detectors=list(predictions), n_clear="detector")
