@@ -13,9 +13,9 @@ from detector_bench.estimation import (
     MisclassificationMatrix,
     PartlyLabelled,
     assumption_test,
-    misclassification,
-    misclassification_matrix,
 )
+from detector_bench.estimation.misclassification import misclassification
+from detector_bench.estimation.misclassification_matrix import misclassification_matrix
 from detector_bench.metrics import Scopes
 
 # Rows: male, female, not clear. Columns: male, female, filtered.
