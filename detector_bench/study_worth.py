@@ -90,7 +90,6 @@ class StudyWorth:
                 attribute=name,
                 index=index,
                 allow_incomplete=True,
-                needs_labels=False,
             )
             for name in self.attributes
         }

@@ -79,6 +79,16 @@ def found_sample(image_set: Path) -> Path | None:
     return path if path.exists() else None
 
 
+def sample_of(image_set: ImageSet) -> LabelSample | None:
+    """The sample in the image set's own folder; None: there is none.
+
+    Raises:
+        DataError: see `read_sample`.
+    """
+    path = found_sample(image_set.root)
+    return None if path is None else read_sample(path, image_set)
+
+
 def read_sample(path: Path, image_set: ImageSet) -> LabelSample:
     """Read a sample that was drawn from this image set.
 

@@ -86,7 +86,9 @@ def quadratic_limits(
     return np.clip(low, 0, 1), np.clip(high, 0, 1)
 
 
-def class_shares(moments: CellMoments, *, classes: int, about: About, use_detectors: bool = True) -> list[BoundedShares]:
+def class_shares(
+    moments: CellMoments, *, classes: int, about: About, use_detectors: bool = True
+) -> list[BoundedShares]:
     """Shares of each class among the clear images of each cell.
 
     The estimate is one step from a pilot: r = r0 + (share of the class - r0 share of clear) / c, with r0 and c drawn
@@ -107,8 +109,17 @@ def class_shares(moments: CellMoments, *, classes: int, about: About, use_detect
         value = pilot + (moments.share[:, index] - pilot * direct) / denominator
         forms = (kind - pilot[:, np.newaxis] * clear) / denominator[:, np.newaxis]
         found.append(
-            _shares(moments, value, pilot, forms, denominator, about=about, use_detectors=use_detectors,
-                    further=(value - pilot) ** 2 * doubt, times=second_order)
+            _shares(
+                moments,
+                value,
+                pilot,
+                forms,
+                denominator,
+                about=about,
+                use_detectors=use_detectors,
+                further=(value - pilot) ** 2 * doubt,
+                times=second_order,
+            )
         )
     return found
 
@@ -120,7 +131,13 @@ def label_share(moments: CellMoments, label: int, *, about: About, use_detectors
     pilot = np.clip(_drawn_together(moments, kind, value), 0, 1)
     one = np.ones(len(value))
     return _shares(
-        moments, value, pilot, np.broadcast_to(kind, moments.share.shape), one, about=about, use_detectors=use_detectors
+        moments,
+        value,
+        pilot,
+        np.broadcast_to(kind, moments.share.shape),
+        one,
+        about=about,
+        use_detectors=use_detectors,
     )
 
 
@@ -181,7 +198,9 @@ def _common_variance(
     constant = (one_sided @ of_prediction + _LABELS_OF_END * end) / (one_sided.sum() + _LABELS_OF_END)
     weight = freedom * spread
     above = float((weight * (residual - constant)).sum()) + _LABELS_OF_PRIOR * _TYPICAL_SPREAD**2 * slope
-    return float(constant), max(above / (float((weight * spread).sum()) + _LABELS_OF_PRIOR * _TYPICAL_SPREAD**2), 0.0)
+    return float(constant), max(
+        above / (float((weight * spread).sum()) + _LABELS_OF_PRIOR * _TYPICAL_SPREAD**2), 0.0
+    )
 
 
 def _drawn_together(moments: CellMoments, form: FloatArray, direct: FloatArray) -> FloatArray:

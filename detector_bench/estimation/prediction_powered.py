@@ -118,7 +118,9 @@ class _Scopes:
         filled: NDArray[np.bool_] = self._moments.images > 0
         return filled
 
-    def _mean(self, share: BoundedShares, weight: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
+    def _mean(
+        self, share: BoundedShares, weight: FloatArray
+    ) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
         """Weighted means of the cells with a label, their variances, degrees of freedom and binomial parts."""
         used = weight * self._known
         total = self._sums(used)
@@ -156,7 +158,9 @@ class _Scopes:
         scaled = np.where(spread > _LEAST_SPREAD, variance / np.maximum(spread, _LEAST_SPREAD), binomial)
         own = np.where(spread > _LEAST_SPREAD, 0, variance)
         low, high = quadratic_limits(value, own, scaled, t.ppf((1 + confidence) / 2, freedom))
-        return Estimate(value, low, high, self._sums(self._moments.labels).astype(np.int64), self._left_out(images))
+        return Estimate(
+            value, low, high, self._sums(self._moments.labels).astype(np.int64), self._left_out(images)
+        )
 
     def mean(self, share: BoundedShares, confidence: float) -> Estimate:
         """Mean over the cells of each scope."""
@@ -166,9 +170,7 @@ class _Scopes:
         value, variance, freedom, _ = self._mean(share, one)
         half = t.ppf((1 + confidence) / 2, np.maximum(freedom, 1)) * np.sqrt(variance)
         used = self._sums((self._known & ~np.isnan(share.value)).astype(float)).astype(np.int64)
-        return Estimate(
-            value, np.clip(value - half, 0, 1), np.clip(value + half, 0, 1), used, self._left_out(one)
-        )
+        return Estimate(value, np.clip(value - half, 0, 1), np.clip(value + half, 0, 1), used, self._left_out(one))
 
     def unevenness(self, shares: list[BoundedShares], confidence: float, seed: int) -> Estimate:
         """The model bias score of each scope."""
@@ -188,9 +190,7 @@ class _Scopes:
             error = np.hypot(found.standard_error, 2 * np.sqrt(sampled[model, category]))
             half[model, category] = t.ppf((1 + confidence) / 2, max(found.freedom, 1)) * error
         used = self._sums((self._known & ~np.isnan(shares[0].value)).astype(float)).astype(np.int64)
-        return Estimate(
-            value, np.clip(value - half, 0, 1), np.clip(value + half, 0, 1), used, self._left_out(one)
-        )
+        return Estimate(value, np.clip(value - half, 0, 1), np.clip(value + half, 0, 1), used, self._left_out(one))
 
     def _left_out(self, of_cell: FloatArray) -> IntArray:
         return self._sums(np.where(self._known | self._sampled, 0, of_cell)).astype(np.int64)

@@ -157,7 +157,9 @@ class _Sample:
     @property
     def spread(self) -> FloatArray:
         """What the square of a deviation from the group's mean counts for in the variance within its cell."""
-        return np.where(self.group_size > 1, self.variance_weight * self.group_size / np.maximum(self.group_size - 1, 1), 0)
+        return np.where(
+            self.group_size > 1, self.variance_weight * self.group_size / np.maximum(self.group_size - 1, 1), 0
+        )
 
     def mean_of_cell(self, values: FloatArray) -> FloatArray:
         """Weighted means of the labelled images, `[cell, value]`; 0 in a cell without one."""
@@ -237,7 +239,9 @@ def _coefficients(images: PartlyLabelled, sample: _Sample) -> tuple[FloatArray, 
     # On average an image counts as one, which the penalties rely on.
     spread = sample.spread * len(sample.place) / max(len(np.unique(sample.cell)), 1)
     weighted = deviation * spread[:, np.newaxis]
-    products = np.stack([weighted[sample.fold == fold].T @ deviation[sample.fold == fold] for fold in range(folds)])
+    products = np.stack(
+        [weighted[sample.fold == fold].T @ deviation[sample.fold == fold] for fold in range(folds)]
+    )
     targets = np.stack([weighted[sample.fold == fold].T @ target[sample.fold == fold] for fold in range(folds)])
     products, targets = products.sum(axis=0) - products, targets.sum(axis=0) - targets
     features = products.shape[-1]
@@ -252,7 +256,9 @@ def _coefficients(images: PartlyLabelled, sample: _Sample) -> tuple[FloatArray, 
             variance = float((spread[:, np.newaxis] * error**2).sum())
             if variance < least:
                 best, least = found, variance
-    terms = (deviation[:, :, np.newaxis] * best[sample.fold]).reshape(len(deviation), 2, images.detectors, -1, images.labels)
+    terms = (deviation[:, :, np.newaxis] * best[sample.fold]).reshape(
+        len(deviation), 2, images.detectors, -1, images.labels
+    )
     by_detector = terms.sum(axis=(1, 3))
     total = float((spread[:, np.newaxis] * target**2).sum())
     explained = np.einsum("i,idl,il->d", spread, by_detector, target) / (total or np.nan)

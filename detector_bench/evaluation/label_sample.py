@@ -110,7 +110,6 @@ class ToBeLabelled:
             attribute=self.attribute,
             index=index,
             allow_incomplete=True,
-            needs_labels=False,
         )
         classes = len(verdicts.attribute.classes)
         return opinions(verdicts.counted, classes=classes) if verdicts.has_judged.any() else None

@@ -11,6 +11,7 @@ from detector_bench.tables.building import TableNumbers
 from detector_bench.tables.declaration import TABLES, TableDeclaration, declare_table, makes_table
 from detector_bench.tables.detected_tables import detected_bias_scores, detected_shares
 from detector_bench.tables.error_tables import confusion
+from detector_bench.tables.estimate_tables import bias_estimates, prompt_estimates
 from detector_bench.tables.label_tables import label_doubt_table
 from detector_bench.tables.metric_tables import (
     accuracy_by_category,
