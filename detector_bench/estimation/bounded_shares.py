@@ -99,6 +99,24 @@ def quadratic_limits(
     return np.clip(low, 0, 1), np.clip(high, 0, 1)
 
 
+def limits_below_one(
+    value: FloatArray, error: FloatArray, quantile: FloatArray, *, least: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Limits of a score from 0 to 1 whose variance goes to 0 with its distance from 1, since what is near 1 is
+    known from what is rare.
+
+    Args:
+        value: estimates.
+        error: standard errors.
+        quantile: how many of them an interval reaches.
+        least: the least distance from 1 that is reckoned with.
+    """
+    scaled = (quantile * error) ** 2 / np.maximum(1 - value, least)
+    middle = value - scaled / 2
+    root = np.sqrt(np.maximum(middle**2 - value**2 + scaled, 0))
+    return np.clip(middle - root, 0, 1), np.clip(middle + root, 0, 1)
+
+
 def class_shares(moments: CellMoments, *, classes: int, about: About) -> list[BoundedShares]:
     """Shares of each class among the clear images of each cell.
 

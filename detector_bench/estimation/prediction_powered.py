@@ -18,6 +18,7 @@ from detector_bench.estimation.bounded_shares import (
     BoundedShares,
     class_shares,
     label_share,
+    limits_below_one,
     quadratic_limits,
     t_quantile,
 )
@@ -154,10 +155,7 @@ class _Scopes:
         """Share among all images of each scope."""
         images = self._moments.images.astype(float)
         value, variance, freedom, binomial = self._mean(share, images)
-        spread = value * (1 - value)
-        scaled = np.where(spread > _LEAST_SPREAD, variance / np.maximum(spread, _LEAST_SPREAD), binomial)
-        own = np.where(spread > _LEAST_SPREAD, 0, variance)
-        low, high = quadratic_limits(value, own, scaled, t_quantile(confidence, freedom))
+        low, high = _limits_of_mean(value, variance, binomial, t_quantile(confidence, freedom))
         return Estimate(
             np.clip(value, 0, 1),
             low,
@@ -169,44 +167,42 @@ class _Scopes:
     def mean(self, share: BoundedShares, confidence: float) -> Estimate:
         """Mean over the cells of each scope."""
         one = self._filled.astype(float)
-        value, variance, freedom, _ = self._mean(share, one)
-        half = t_quantile(confidence, np.maximum(freedom, 1)) * np.sqrt(variance)
+        value, variance, freedom, binomial = self._mean(share, one)
+        low, high = _limits_of_mean(value, variance, binomial, t_quantile(confidence, np.maximum(freedom, 1)))
         used = self._sums((~np.isnan(share.value)).astype(float)).astype(np.int64)
-        return Estimate(
-            np.clip(value, 0, 1),
-            np.clip(value - half, 0, 1),
-            np.clip(value + half, 0, 1),
-            used,
-            self._left_out(one, share),
-        )
+        return Estimate(np.clip(value, 0, 1), low, high, used, self._left_out(one, share))
 
     def unevenness(self, shares: list[BoundedShares], confidence: float, seed: int) -> Estimate:
         """The model bias score of each scope."""
         one = self._filled.astype(float)
         sampled = self._between(np.abs(shares[0].value - 1 / len(shares)), one * ~np.isnan(shares[0].value))
         shape = sampled.shape
-        value, half = np.full(shape, np.nan), np.full(shape, np.nan)
+        value, error, freedom = (np.full(shape, np.nan) for _ in range(3))
         models, categories = np.divmod(np.arange(self._images.cells), self._images.prompts)
         categories = self._images.scopes.category_of_prompt[categories]
         for model, category in np.ndindex(*shape):
             chosen = self._known & ((model == 0) | (models == model - 1))
             chosen &= (category == 0) | (categories == category - 1)
             found = unevenness(shares, chosen, seed=seed)
-            value[model, category] = found.value
-            error = np.hypot(found.standard_error, 2 * np.sqrt(sampled[model, category]))
-            half[model, category] = t_quantile(confidence, np.maximum(found.freedom, 1)) * error
+            value[model, category], freedom[model, category] = found.value, found.freedom
+            error[model, category] = np.hypot(found.standard_error, 2 * np.sqrt(sampled[model, category]))
+        quantile = t_quantile(confidence, np.maximum(freedom, 1))
+        low, high = limits_below_one(value, error, quantile, least=1 / self._sums(self._moments.labels).clip(1))
         used = self._sums((~np.isnan(shares[0].value)).astype(float)).astype(np.int64)
-        return Estimate(
-            np.clip(value, 0, 1),
-            np.clip(value - half, 0, 1),
-            np.clip(value + half, 0, 1),
-            used,
-            self._left_out(one, shares[0]),
-        )
+        return Estimate(np.clip(value, 0, 1), low, high, used, self._left_out(one, shares[0]))
 
     def _left_out(self, of_cell: FloatArray, share: BoundedShares) -> IntArray:
         spoken_for = ~np.isnan(share.value) | (self._sampled & ~self._known)
         return self._sums(np.where(spoken_for, 0, of_cell)).astype(np.int64)
+
+
+def _limits_of_mean(
+    value: FloatArray, variance: FloatArray, binomial: FloatArray, quantile: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Limits of a mean of shares, whose variance changes with the mean as that of a share does."""
+    spread = value * (1 - value)
+    scaled = np.where(spread > _LEAST_SPREAD, variance / np.maximum(spread, _LEAST_SPREAD), binomial)
+    return quadratic_limits(value, np.where(spread > _LEAST_SPREAD, 0, variance), scaled, quantile)
 
 
 def _of_cells(share: BoundedShares, moments: CellMoments, confidence: float, shape: tuple[int, int]) -> Estimate:
