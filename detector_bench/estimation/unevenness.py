@@ -76,9 +76,8 @@ def _deconvolved(
     `[study]`."""
     grid = np.unique(np.append(np.linspace(0, 1, STEPS + 1), fair)).astype(np.float32)
     size = np.abs(grid - np.float32(fair))
-    variance = np.maximum(
-        share.variance(grid[:, np.newaxis].astype(np.float64))[:, cells].T, _LEAST_VARIANCE
-    ).astype(np.float32)
+    at_grid = share.variance(grid[:, np.newaxis].astype(np.float64)) + share.grain
+    variance = np.maximum(at_grid[:, cells].T, _LEAST_VARIANCE).astype(np.float32)
     posterior = _posterior(share.value[cells].astype(np.float32), variance, grid)
     place = _drawn(posterior, random, studies)
     noise = random.standard_normal(place.shape) / np.sqrt(_chi_square(share.freedom[cells], random, studies))
