@@ -87,13 +87,26 @@ def quadratic_limits(
 
 
 def class_shares(
-    moments: CellMoments, *, classes: int, about: About, use_detectors: bool = True
+    moments: CellMoments,
+    *,
+    classes: int,
+    about: About,
+    use_detectors: bool = True,
+    planned_freedom: FloatArray | None = None,
 ) -> list[BoundedShares]:
     """Shares of each class among the clear images of each cell.
 
     The estimate is one step from a pilot: r = r0 + (share of the class - r0 share of clear) / c, with r0 and c drawn
     towards the prediction in cells with few labels. It is the ratio of both shares where there are many, and does not
     explode where few images are clear.
+
+    Args:
+        moments: of the cells.
+        classes: how many of the labels are classes.
+        about: what the shares are of.
+        use_detectors: False: from the labels alone.
+        planned_freedom: `[cell]`: degrees of freedom that the cells' variances will have in a study that is planned;
+            None: the study is there.
     """
     clear = np.zeros(moments.share.shape[1])
     clear[:classes] = 1
@@ -117,6 +130,7 @@ def class_shares(
                 denominator,
                 about=about,
                 use_detectors=use_detectors,
+                planned_freedom=planned_freedom,
                 further=(value - pilot) ** 2 * doubt,
                 times=second_order,
             )
@@ -124,8 +138,15 @@ def class_shares(
     return found
 
 
-def label_share(moments: CellMoments, label: int, *, about: About, use_detectors: bool = True) -> BoundedShares:
-    """Share of one label among all images of each cell."""
+def label_share(
+    moments: CellMoments,
+    label: int,
+    *,
+    about: About,
+    use_detectors: bool = True,
+    planned_freedom: FloatArray | None = None,
+) -> BoundedShares:
+    """Share of one label among all images of each cell; for the rest see `class_shares`."""
     kind = np.eye(moments.share.shape[1])[label]
     value = moments.share[:, label]
     pilot = np.clip(_drawn_together(moments, kind, value), 0, 1)
@@ -138,6 +159,7 @@ def label_share(moments: CellMoments, label: int, *, about: About, use_detectors
         one,
         about=about,
         use_detectors=use_detectors,
+        planned_freedom=planned_freedom,
     )
 
 
@@ -150,6 +172,7 @@ def _shares(
     *,
     about: About,
     use_detectors: bool,
+    planned_freedom: FloatArray | None,
     further: FloatArray | float = 0.0,
     times: FloatArray | float = 1.0,
 ) -> BoundedShares:
@@ -172,6 +195,8 @@ def _shares(
     own = own * constant + further
     if about == "t2i_model":
         binomial = binomial + 1 / (np.maximum(moments.images, 1) * denominator)
+    if planned_freedom is not None:
+        freedom = planned_freedom
     all_freedom = freedom + COMMON_FREEDOM if use_detectors else np.full_like(freedom, np.inf)
     return BoundedShares(value, pilot, own, binomial, all_freedom)
 
