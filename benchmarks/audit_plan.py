@@ -2,9 +2,9 @@
 
     python benchmarks/audit_plan.py [--worlds NAME ...] [--draws N] [--score NAME] [--csv FILE]
 
-A pilot is labelled; the half-width of a larger study is foretold; then a larger study of the same images is drawn and
-estimated. Prints mean and standard deviation over draws by world, and how far off one forecast is on average. A
-world's T2I models count together.
+A pilot is labelled; the half-width of a larger study is foretold; then a larger study of the same images is drawn
+and estimated. Prints mean and standard deviation over draws by world, and how far off one forecast is on average.
+A world's T2I models count together.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 STEPS = ((5, 10), (5, 20), (2, 6))
-"""Labels per prompt of the pilot and of the study; the last one (200 to 600 labels of 100 prompts) only where there are
-40 prompts or more."""
+"""Labels per prompt of the pilot and of the study; the last one (200 to 600 labels of 100 prompts) only where
+there are 40 prompts or more."""
 
 SCORES = ("model_bias_score", "mean_prompt_bias_score", "prompt_bias_score", "label_share_0")
 TARGET = 0.15

@@ -116,8 +116,8 @@ def class_shares(
         classes: how many of the labels are classes.
         about: what the shares are of.
         use_detectors: False: from the labels alone.
-        planned_freedom: `[cell]`: degrees of freedom that the variances will have in a study that is planned; None:
-            those of the moments.
+        planned_freedom: `[cell]`: degrees of freedom that the variances will have in a study that is planned;
+            None: those of the moments.
     """
     clear = np.zeros(moments.share.shape[1])
     clear[:classes] = 1

@@ -1,19 +1,19 @@
 """How wide the interval of a T2I model's score will be in a study with more labels or more images.
 
-A study that is planned is the one at hand with other dispersions: (1 - n/N)/n of each cell. What else changes with the
-number of labels is taken into account one by one:
+A study that is planned is the one at hand with other dispersions: (1 - n/N)/n of each cell. What else changes
+with the number of labels is taken into account one by one:
 
 - The working model learns. With L labels in all and p numbers to be learnt, detectors that explain a part e of the
   labels' variance leave 1 - e of it, times 1 + 0.75 p e / L. The constant describes simulated studies
   (benchmarks/audit_plan.py).
-- Estimates of the cells scatter less: of their spread, what noise adds (the variance between cells by DerSimonian and
-  Laird 1986, as for a meta-analysis) is replaced by the noise of the planned study. The model bias score's interval
-  then comes from studies that are drawn as always (`estimation.unevenness`).
+- Estimates of the cells scatter less: of their spread, what noise adds (the variance between cells by DerSimonian
+  and Laird 1986, as for a meta-analysis) is replaced by the noise of the planned study. The model bias score's
+  interval then comes from studies that are drawn as always (`estimation.unevenness`).
 - Shares of clear images, which scores are divided by, are drawn together, as they would be with more labels.
 - Degrees of freedom grow.
 
-Before any label the verdicts of most detectors are taken as true, and the part that detectors explain is assumed: a
-guess. The other half-widths are forecasts, too: what comes out varies with the labels that are drawn.
+Before any label the verdicts of most detectors are taken as true, and the part that detectors explain is assumed:
+a guess. The other half-widths are forecasts, too: what comes out varies with the labels that are drawn.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from detector_bench.estimation.bounded_shares import (
     About,
@@ -59,6 +60,16 @@ class LabelsNeeded(NamedTuple):
     """In all, those at hand included; None: no number of labels does."""
     half_width: float
     """That of so many labels; where no number does, that of a label on every image."""
+
+
+class _Study(NamedTuple):
+    """One that is at hand, or planned."""
+
+    images: PartlyLabelled
+    moments: CellMoments
+    shares: list[BoundedShares]
+    freedom: FloatArray | None
+    """`[cell]`; None: that of the moments."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,8 +124,8 @@ class HalfWidths:
 
         Args:
             images: labels, if there are any, are not looked at.
-            explained: the part of the labels' variance within prompts that the detectors are assumed to explain, as in
-                another study; 0: they are worth nothing.
+            explained: the part of the labels' variance within prompts that the detectors are assumed to explain,
+                as in another study; 0: they are worth nothing.
             about, confidence, seed: see `estimate`.
         """
         counts = np.stack([(images.verdicts == verdict).sum(axis=0) for verdict in range(images.classes + 1)])
@@ -155,14 +166,14 @@ class HalfWidths:
         """The half-width with the labels at hand; NaN before any."""
         if self.is_guess:
             return float("nan")
-        return self._half_width(score, t2i_model, self.images, self.moments, self._shares, None)
+        return self._half_width(score, t2i_model, _Study(self.images, self.moments, self._shares, None))
 
     def at(self, score: str, labels: float, t2i_model: int, *, times: float = 1.0) -> float:
         """The half-width of a study with another number of labels, half the length of the interval that comes out.
 
         Args:
-            score: `model_bias_score`, `mean_prompt_bias_score` or `prompt_bias_score` (the average over prompts; both
-                of two classes only), or `label_share_<position>`.
+            score: `model_bias_score`, `mean_prompt_bias_score` or `prompt_bias_score` (the average over prompts;
+                both of two classes only), or `label_share_<position>`.
             labels: of the T2I model, in all.
             t2i_model: whose score.
             times: so many times the images in each prompt.
@@ -173,7 +184,8 @@ class HalfWidths:
             of_cells[self._chosen(model)] = self.spread(share, model, times=times)[self._chosen(model)]
         images, moments = self._planned(of_cells, times)
         freedom = np.maximum(of_cells - 1, 0)
-        return self._half_width(score, t2i_model, images, moments, self._planned_shares(moments, freedom), freedom)
+        study = _Study(images, moments, self._planned_shares(moments, freedom), freedom)
+        return self._half_width(score, t2i_model, study)
 
     def spread(self, labels: float, t2i_model: int, *, times: float = 1.0) -> FloatArray:
         """How labels lie on the cells, `[cell]`: as equal as images and the labels at hand allow.
@@ -198,9 +210,7 @@ class HalfWidths:
         found[chosen] = np.clip(high, least, most)
         return found
 
-    def labels_needed(
-        self, score: str, half_width: float, t2i_model: int, *, times: float = 1.0
-    ) -> LabelsNeeded:
+    def labels_needed(self, score: str, half_width: float, t2i_model: int, *, times: float = 1.0) -> LabelsNeeded:
         """The labels that take the half-width to what is wanted; see `at`."""
         most = self.images_of(t2i_model, times=times)
         least = min(most, max(FEWEST_LABELS, self.labels_now(t2i_model)))
@@ -247,8 +257,9 @@ class HalfWidths:
         return np.array([self.at(score, number, t2i_model, times=times) for number in labels])
 
     def labels_of_prompts(self, half_width: float) -> tuple[FloatArray, IntArray]:
-        """Prompt bias scores, `[cell]`: their half-widths now (NaN before any label), and how many labels each prompt
-        needs, those at hand included; -1 where a label on each of its images is not enough. Two classes only."""
+        """Prompt bias scores, `[cell]`: their half-widths now (NaN before any label), and how many labels each
+        prompt needs, those at hand included; -1 where a label on each of its images is not enough. Two classes
+        only."""
         shape = (self.images.t2i_models, self.images.prompts)
         now = np.full(self.images.cells, np.nan)
         if not self.is_guess:
@@ -267,7 +278,7 @@ class HalfWidths:
         needed[(now <= half_width) & (have > 0)] = have[(now <= half_width) & (have > 0)]
         return now, needed
 
-    def _chosen(self, t2i_model: int) -> FloatArray:
+    def _chosen(self, t2i_model: int) -> NDArray[np.bool_]:
         models = np.arange(self.images.cells) // self.images.prompts
         return np.asarray((models == t2i_model - 1) | (t2i_model == 0))
 
@@ -281,9 +292,7 @@ class HalfWidths:
     def _together(self) -> FloatArray:
         """Shares of the labels drawn together, `[cell, label]`, also of cells without a label."""
         moments, kinds = self.moments, np.eye(self.images.labels)
-        found = np.stack(
-            [drawn_together(moments, kind, moments.share @ kind) for kind in kinds], axis=1
-        )
+        found = np.stack([drawn_together(moments, kind, moments.share @ kind) for kind in kinds], axis=1)
         known = moments.labels > 0
         middle = (found - moments.predicted)[known].mean(axis=0)
         return np.where(known[:, np.newaxis], found, moments.predicted + middle)
@@ -307,11 +316,11 @@ class HalfWidths:
         residual = np.where(known[:, np.newaxis, np.newaxis], moments.residual_variance, common)
         planned = replace(
             moments,
-            share=np.where((labels > 0)[:, np.newaxis], self._together, np.nan),
+            share=self._together,
             residual_variance=min(self._learnt(float(labels.sum())), 1 / max(self.unexplained, 1e-6)) * residual,
             dispersion=cost * _dispersion(labels, size),
             images=size,
-            labels=labels,
+            labels=np.ceil(labels).astype(np.int64),
         )
         filled = size > 0
         chances = np.full(self.images.cells, 1.0)
@@ -335,15 +344,8 @@ class HalfWidths:
             found.append(replace(then, value=_scattered(now, then, expected)))
         return found
 
-    def _half_width(
-        self,
-        score: str,
-        t2i_model: int,
-        images: PartlyLabelled,
-        moments: CellMoments,
-        shares: list[BoundedShares],
-        freedom: FloatArray | None,
-    ) -> float:
+    def _half_width(self, score: str, t2i_model: int, study: _Study) -> float:
+        images, moments, shares, freedom = study
         scopes = ScopeEstimates(images, moments)
         if score == "model_bias_score":
             found = scopes.unevenness(shares, self.confidence, self.seed, only=t2i_model)
@@ -386,7 +388,7 @@ def _times(images: IntArray, times: float) -> IntArray:
     return found
 
 
-def _dispersion(labels: FloatArray, images: FloatArray) -> FloatArray:
+def _dispersion(labels: FloatArray | IntArray, images: IntArray) -> FloatArray:
     with np.errstate(divide="ignore", invalid="ignore"):
-        found = (1 - labels / images) / labels
-    return np.where(labels > 0, np.maximum(found, 0), 0)
+        found: FloatArray = np.where(labels > 0, np.maximum((1 - labels / images) / labels, 0), 0)
+    return found
