@@ -82,13 +82,12 @@ def plan(
         zip(results.image_set.prompts["prompt_id"], results.image_set.prompts["word"].astype(str), strict=True)
     )
     by_itself = settings.score == "prompt_bias_score"
-    tables = [
-        audit_plan_table(found.rows, attribute=attribute, level=settings.level, is_guess=found.is_guess),
-        prompts_to_label(found.prompts, attribute=attribute, words=words, each_by_itself=by_itself),
-    ]
-    if len(found.detectors):
+    tables = [audit_plan_table(found.rows, attribute=attribute, level=settings.level, is_guess=found.is_guess)]
+    if found.prompts["labels_needed"].notna().any():
+        tables.append(prompts_to_label(found.prompts, attribute=attribute, words=words, each_by_itself=by_itself))
+    if found.detectors["labels_needed"].notna().any():
         tables.append(detectors_worth(found.detectors, attribute=attribute, detectors=labels.detectors))
-    notes = _sentences(found, labels, settings, results.image_set.root)
+    notes = _sentences(found, labels, settings, results.image_set.root, only=t2i_models)
     if found.is_guess:
         notes = (_guess(found, assumed, labels), *notes)
     elif validated_on is not None:
@@ -132,8 +131,7 @@ def _guess(found: AuditPlan, assumed: str, labels: LabelsOfSample) -> str:
         return (
             f"A guess, as {seen}: the verdict of most detectors stands for the label, and detectors are taken to"
             " be worth nothing. With --validated-on DIR another study says what they are worth; 5 labels per"
-            " prompt"
-            " make it a forecast."
+            " prompt make it a forecast."
         )
     return (
         f"A guess, as {seen}: the verdict of most detectors stands for the label, and the detectors are taken to"
@@ -142,7 +140,9 @@ def _guess(found: AuditPlan, assumed: str, labels: LabelsOfSample) -> str:
     )
 
 
-def _sentences(found: AuditPlan, labels: LabelsOfSample, settings: PlanSettings, root: Path) -> tuple[str, ...]:
+def _sentences(
+    found: AuditPlan, labels: LabelsOfSample, settings: PlanSettings, root: Path, *, only: tuple[str, ...]
+) -> tuple[str, ...]:
     """What to do, in words."""
     said, more, total = [], 0.0, 0.0
     score = score_in_words(settings.score)
@@ -178,7 +178,8 @@ def _sentences(found: AuditPlan, labels: LabelsOfSample, settings: PlanSettings,
         number = int(more) - labels.missing if grows else int(total)
         if number <= 0:
             return (*said, f"Next: label the {labels.missing:,} images of the sample that have no label yet.")
-        said.append(f"Next: detector-bench sample {root} --labels {number}{grows}")
+        whose = "".join(f" --t2i-model {name}" for name in only)
+        said.append(f"Next: detector-bench sample {root} --labels {number}{grows}{whose}")
     return tuple(said)
 
 
@@ -192,6 +193,5 @@ def _unreachable(name: str, row: pd.Series, found: AuditPlan, settings: PlanSett
     )
     return (
         f"{name}: no number of labels on these images takes the {score} to ± {settings.half_width:g}: a label on"
-        f" every"
-        f" image leaves ± {row['least_half_width']:.3f}; {enough}."
+        f" every image leaves ± {row['least_half_width']:.3f}; {enough}."
     )

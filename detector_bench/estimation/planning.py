@@ -164,9 +164,14 @@ class HalfWidths:
 
     def now(self, score: str, t2i_model: int) -> float:
         """The half-width with the labels at hand; NaN before any."""
+        return self.estimate(score, t2i_model)[1]
+
+    def estimate(self, score: str, t2i_model: int) -> tuple[float, float]:
+        """Estimate and half-width with the labels at hand, as `estimation.estimate` gives them; NaN before any,
+        and the average over prompts has no estimate."""
         if self.is_guess:
-            return float("nan")
-        return self._half_width(score, t2i_model, _Study(self.images, self.moments, self._shares, None))
+            return float("nan"), float("nan")
+        return self._estimated(score, t2i_model, _Study(self.images, self.moments, self._shares, None))
 
     def at(self, score: str, labels: float, t2i_model: int, *, times: float = 1.0) -> float:
         """The half-width of a study with another number of labels, half the length of the interval that comes out.
@@ -185,7 +190,7 @@ class HalfWidths:
         images, moments = self._planned(of_cells, times)
         freedom = np.maximum(of_cells - 1, 0)
         study = _Study(images, moments, self._planned_shares(moments, freedom), freedom)
-        return self._half_width(score, t2i_model, study)
+        return self._estimated(score, t2i_model, study)[1]
 
     def spread(self, labels: float, t2i_model: int, *, times: float = 1.0) -> FloatArray:
         """How labels lie on the cells, `[cell]`: as equal as images and the labels at hand allow.
@@ -344,7 +349,7 @@ class HalfWidths:
             found.append(replace(then, value=_scattered(now, then, expected)))
         return found
 
-    def _half_width(self, score: str, t2i_model: int, study: _Study) -> float:
+    def _estimated(self, score: str, t2i_model: int, study: _Study) -> tuple[float, float]:
         images, moments, shares, freedom = study
         scopes = ScopeEstimates(images, moments)
         if score == "model_bias_score":
@@ -355,7 +360,8 @@ class HalfWidths:
             shape = (self.images.t2i_models, self.images.prompts)
             found = signed(of_cells(shares[0], moments, self.confidence, shape))
             widths = ((found.high - found.low) / 2).ravel()[self._chosen(t2i_model)]
-            return float(np.nanmean(widths)) if (~np.isnan(widths)).any() else float("nan")
+            whole = float(np.nanmean(widths)) if (~np.isnan(widths)).any() else float("nan")
+            return float("nan"), whole
         else:
             share = label_share(
                 moments,
@@ -365,7 +371,8 @@ class HalfWidths:
                 planned_freedom=freedom,
             )
             found = scopes.pooled(share, self.confidence)
-        return float(found.high[t2i_model, 0] - found.low[t2i_model, 0]) / 2
+        value, low, high = (float(each[t2i_model, 0]) for each in found[:3])
+        return value, (high - low) / 2
 
 
 def _scattered(now: BoundedShares, then: BoundedShares, expected: FloatArray) -> FloatArray:
