@@ -84,7 +84,6 @@ class HalfWidths:
     """What is known now: of the labels at hand, or guessed."""
     about: About
     confidence: float
-    use_detectors: bool
     seed: int
     is_guess: bool
     """Whether no label says anything."""
@@ -107,8 +106,7 @@ class HalfWidths:
         moments = cell_moments(images, use_detectors=use_detectors)
         if moments.freedom.sum() < FEWEST_FREEDOM:
             raise ValueError("too few prompts have two labels")
-        use_detectors = use_detectors and images.detectors > 0
-        return cls(images, moments, about, confidence, use_detectors, seed, is_guess=False)
+        return cls(images, moments, about, confidence, seed, is_guess=False)
 
     @classmethod
     def guessed(
@@ -138,11 +136,15 @@ class HalfWidths:
             classes=images.classes,
         )
         moments = cell_moments(as_if, use_detectors=False)
-        moments = replace(moments, residual_variance=(1 - explained) * moments.label_variance)
+        moments = replace(
+            moments,
+            residual_variance=(1 - explained) * moments.label_variance,
+            uses_detectors=explained > 0,
+        )
         unlabelled = replace(
             images, truth=np.full(len(images.truth), -1), probability=np.full(len(images.truth), np.nan)
         )
-        return cls(unlabelled, moments, about, confidence, explained > 0, seed, is_guess=True)
+        return cls(unlabelled, moments, about, confidence, seed, is_guess=True)
 
     @property
     def unexplained(self) -> float:
@@ -289,9 +291,7 @@ class HalfWidths:
 
     @cached_property
     def _shares(self) -> list[BoundedShares]:
-        return class_shares(
-            self.moments, classes=self.images.classes, about=self.about, use_detectors=self.use_detectors
-        )
+        return class_shares(self.moments, classes=self.images.classes, about=self.about)
 
     @cached_property
     def _together(self) -> FloatArray:
@@ -304,7 +304,7 @@ class HalfWidths:
 
     def _learnt(self, labels: float) -> float:
         """What the unexplained variance is multiplied by with so many labels."""
-        numbers = 2 * self.images.detectors * (self.images.classes + 1) * self.use_detectors
+        numbers = 2 * self.images.detectors * (self.images.classes + 1) * self.moments.uses_detectors
         worth = _LEARNT * numbers * (1 - self.unexplained)
         now = 1.0 if self.is_guess else 1 + worth / max(float(self.moments.labels.sum()), 1.0)
         return (1 + worth / max(labels, 1.0)) / now
@@ -319,9 +319,12 @@ class HalfWidths:
         weight = np.where(known, moments.freedom, 0)
         common = np.einsum("c,clm->lm", weight, moments.residual_variance) / max(weight.sum(), 1e-12)
         residual = np.where(known[:, np.newaxis, np.newaxis], moments.residual_variance, common)
+        # A prompt in which a clear image is to be expected will have a score.
+        some_clear = labels * self._together[:, : self.images.classes].sum(axis=1) >= 1
         planned = replace(
             moments,
             share=self._together,
+            label_share=np.where(some_clear[:, np.newaxis], self._together, moments.label_share),
             residual_variance=min(self._learnt(float(labels.sum())), 1 / max(self.unexplained, 1e-6)) * residual,
             dispersion=cost * _dispersion(labels, size),
             images=size,
@@ -339,7 +342,6 @@ class HalfWidths:
             moments,
             classes=self.images.classes,
             about=self.about,
-            use_detectors=self.use_detectors,
             planned_freedom=freedom,
         )
         clear = np.maximum(self.moments.predicted[:, : self.images.classes].sum(axis=1), _LEAST_CLEAR)
@@ -367,7 +369,6 @@ class HalfWidths:
                 moments,
                 int(score.removeprefix("label_share_")),
                 about=self.about,
-                use_detectors=self.use_detectors,
                 planned_freedom=freedom,
             )
             found = scopes.pooled(share, self.confidence)
