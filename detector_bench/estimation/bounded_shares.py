@@ -1,13 +1,14 @@
 """Shares of cells with a variance for every value that the true share may have, and the intervals of that.
 
-A share near 0 or 1 has an estimate of its variance that is too small exactly where it matters: five labels of one class
-show none. So the variance of an estimate is taken as a function of the true share p,
+A share near 0 or 1 has an estimate of its variance that is too small exactly where it matters: five labels of one
+class show none. So the variance of an estimate is taken as a function of the true share p,
 
     v(p) = dispersion * (w s^2 + (1 - w) (a + b p (1 - p)) / c) + r,
 
-s^2 the variance of the cell's own errors of prediction, a and b common to all cells (what remains after prediction of a
-binomial variance; a = 0, b = 1 without detectors), w = freedom / (freedom + 8), c the share of the denominator (1 for
-shares of all images, the share of clear images for shares of classes), r for not knowing c. The interval holds every p
+s^2 the variance of the cell's own errors of prediction, a and b common to all cells (what remains after prediction
+of a binomial variance; a = 0, b = 1 without detectors), w = freedom / (freedom + 8), c the share of the
+denominator (1 for shares of all images, the share of clear images for shares of classes), r for not knowing c. The
+interval holds every p
 that lies within t standard errors at p itself: for labels alone and large populations it is Wilson's.
 """
 
@@ -77,7 +78,8 @@ class BoundedShares:
 def quadratic_limits(
     value: FloatArray, own: FloatArray, binomial: FloatArray, quantile: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """Limits of the true share: both p with (value - p)^2 = t^2 (own + binomial p (1 - p)), a quadratic equation; cut off at 0 and 1."""
+    """Limits of the true share: both p with (value - p)^2 = t^2 (own + binomial p (1 - p)), a quadratic equation;
+    cut off at 0 and 1."""
     square = quantile**2
     first, second = 1 + square * binomial, value + square * binomial / 2
     third = value**2 - square * own
@@ -91,9 +93,9 @@ def class_shares(
 ) -> list[BoundedShares]:
     """Shares of each class among the clear images of each cell.
 
-    The estimate is one step from a pilot: r = r0 + (share of the class - r0 share of clear) / c, with r0 and c drawn
-    towards the prediction in cells with few labels. It is the ratio of both shares where there are many, and does not
-    explode where few images are clear.
+    The estimate is one step from a pilot: r = r0 + (share of the class - r0 share of clear) / c, with r0 and c
+    drawn towards the prediction in cells with few labels. It is the ratio of both shares where there are many, and
+    does not explode where few images are clear.
     """
     clear = np.zeros(moments.share.shape[1])
     clear[:classes] = 1
@@ -204,8 +206,8 @@ def _common_variance(
 
 
 def _drawn_together(moments: CellMoments, form: FloatArray, direct: FloatArray) -> FloatArray:
-    """The cells' estimates drawn towards the prediction, the more the less is known of a cell (Fay and Herriot 1979,
-    the variance between cells by moments)."""
+    """The cells' estimates drawn towards the prediction, the more the less is known of a cell (Fay and Herriot
+    1979, the variance between cells by moments)."""
     known = ~np.isnan(direct)
     variance = moments.dispersion * _moderated(_form(moments.residual_variance, form), moments.freedom)
     off = (direct - moments.predicted @ form)[known]

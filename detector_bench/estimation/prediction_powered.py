@@ -1,8 +1,8 @@
 """How biased T2I models are, over all of their images, from few labels and the verdicts of all detectors.
 
-Each number is estimated twice: with the detectors (`prediction_powered`) and from the labels alone (`labels_only`). Both
-are right on average over draws of the labels, whatever the detectors' errors; the detectors only make the first narrower.
-docs/audit.md says how often the intervals held the truth in simulated studies.
+Each number is estimated twice: with the detectors (`prediction_powered`) and from the labels alone
+(`labels_only`). Both are right on average over draws of the labels, whatever the detectors' errors; the detectors
+only make the first narrower. docs/audit.md says how often the intervals held the truth in simulated studies.
 """
 
 from __future__ import annotations
@@ -68,17 +68,14 @@ def estimate(
 ) -> Estimates:
     """Estimate shares of labels and bias scores of all images.
 
-    Args:
-        images: some of them labelled, of any number of T2I models.
-        about: `images`: what the labels of all these images would say. `t2i_model`: what the T2I models would show with
-            endlessly many images of the same prompts; intervals are wider, and do not vanish as labels get many.
-        confidence: of the intervals.
-        use_detectors: False: from the labels alone.
-        seed: of the studies that are drawn for intervals of the model bias score.
+    Args: images: some of them labelled, of any number of T2I models. about: `images`: what the labels of all these
+        images would say. `t2i_model`: what the T2I models would show with endlessly many images of the same
+        prompts; intervals are wider, and do not vanish as labels get many. confidence: of the intervals.
+        use_detectors: False: from the labels alone. seed: of the studies that are drawn for intervals of the model
+        bias score.
 
-    Returns:
-        Shares are those of all images of a scope (`label_share_...`), bias scores means over its prompts. Values of shares
-        can leave 0 to 1 by as much as they are uncertain; limits do not.
+    Returns: Shares are those of all images of a scope (`label_share_...`), bias scores means over its prompts.
+        Values of shares can leave 0 to 1 by as much as they are uncertain; limits do not.
     """
     moments = cell_moments(images, use_detectors=use_detectors)
     of_classes = class_shares(moments, classes=images.classes, about=about, use_detectors=use_detectors)
@@ -170,7 +167,13 @@ class _Scopes:
         value, variance, freedom, _ = self._mean(share, one)
         half = t.ppf((1 + confidence) / 2, np.maximum(freedom, 1)) * np.sqrt(variance)
         used = self._sums((self._known & ~np.isnan(share.value)).astype(float)).astype(np.int64)
-        return Estimate(value, np.clip(value - half, 0, 1), np.clip(value + half, 0, 1), used, self._left_out(one))
+        return Estimate(
+            np.clip(value, 0, 1),
+            np.clip(value - half, 0, 1),
+            np.clip(value + half, 0, 1),
+            used,
+            self._left_out(one),
+        )
 
     def unevenness(self, shares: list[BoundedShares], confidence: float, seed: int) -> Estimate:
         """The model bias score of each scope."""
@@ -190,7 +193,13 @@ class _Scopes:
             error = np.hypot(found.standard_error, 2 * np.sqrt(sampled[model, category]))
             half[model, category] = t.ppf((1 + confidence) / 2, max(found.freedom, 1)) * error
         used = self._sums((self._known & ~np.isnan(shares[0].value)).astype(float)).astype(np.int64)
-        return Estimate(value, np.clip(value - half, 0, 1), np.clip(value + half, 0, 1), used, self._left_out(one))
+        return Estimate(
+            np.clip(value, 0, 1),
+            np.clip(value - half, 0, 1),
+            np.clip(value + half, 0, 1),
+            used,
+            self._left_out(one),
+        )
 
     def _left_out(self, of_cell: FloatArray) -> IntArray:
         return self._sums(np.where(self._known | self._sampled, 0, of_cell)).astype(np.int64)
@@ -199,9 +208,9 @@ class _Scopes:
 def _of_cells(share: BoundedShares, moments: CellMoments, confidence: float, shape: tuple[int, int]) -> Estimate:
     low, high = share.interval(confidence)
     known = moments.labels > 0
-    arrays = (share.value, np.where(known, low, np.nan), np.where(known, high, np.nan), moments.labels)
+    low, high = (np.where(known, limit, np.nan).reshape(shape) for limit in (low, high))
     left_out = np.where(known, 0, moments.images)
-    return Estimate(*(array.reshape(shape) for array in (*arrays, left_out)))
+    return Estimate(share.value.reshape(shape), low, high, moments.labels.reshape(shape), left_out.reshape(shape))
 
 
 def _signed(share: Estimate) -> Estimate:

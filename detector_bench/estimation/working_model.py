@@ -1,13 +1,16 @@
-"""What detectors' verdicts tell about human labels, and the estimate that does not depend on the answer being right.
+"""What detectors' verdicts tell about human labels, and the estimate that does not depend on the answer being
+right.
 
 A linear working model predicts the label of every image from all detectors' verdicts. The mean prediction over all
-images of a cell, plus the mean error of the prediction over its labelled images, estimates the share of each label in
+images of a cell, plus the mean error of the prediction over its labelled images, estimates the share of each label
+in
 the cell: prediction-powered inference, known in survey statistics as the generalised regression estimator.
-Whatever the working model, the estimate is right on average over draws of the labels; a model that predicts well makes
-it precise. Coefficients are those that leave the least variance within cells (for one detector and one cell: the
-power tuning of PPI++, Angelopoulos, Duchi and Zrnic 2023, arXiv 2311.01453; several detectors are several control
-variates). Each label's prediction comes from a model that never saw its cell (cross-fitting: Zrnic and Candes 2024,
-arXiv 2309.16598), and a ridge penalty chosen on cells left out makes a useless detector as good as none.
+Whatever the working model, the estimate is right on average over draws of the labels; a model that predicts well
+makes it precise. Coefficients are those that leave the least variance within cells (for one detector and one cell:
+the power tuning of PPI++, Angelopoulos, Duchi and Zrnic 2023, arXiv 2311.01453; several detectors are several
+control variates). Each label's prediction comes from a model that never saw its cell (cross-fitting: Zrnic and
+Candes 2024, arXiv 2309.16598), and a ridge penalty chosen on cells left out makes a useless detector as good as
+none.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from detector_bench.estimation.partly_labelled import IntArray, PartlyLabelled
 from detector_bench.metrics.counts import FloatArray
@@ -38,24 +42,25 @@ class CellMoments:
     predicted: FloatArray
     """`[cell, label]`: mean predictions without the correction by the cell's own labels, up to a constant."""
     residual_variance: FloatArray
-    """`[cell, label, label]`: covariances within the cell of the errors of prediction; of cells with one label those
-    between them, for each T2I model, which are rather too large; 0 where there is nothing to compare."""
+    """`[cell, label, label]`: covariances within the cell of the errors of prediction; of cells with one label
+    those between them, for each T2I model, which are rather too large; 0 where there is nothing to compare."""
     prediction_variance: FloatArray
     """`[cell, label, label]`: of the predictions: what the errors of prediction vary in a cell of equal labels."""
     label_variance: FloatArray
     """`[cell, label, label]`: of the labels themselves."""
     dispersion: FloatArray
-    """`[cell]`: what `residual_variance` is multiplied by for the variance of `share` over draws of the labels; for
-    equal chances (1 - n/N)/n."""
+    """`[cell]`: what `residual_variance` is multiplied by for the variance of `share` over draws of the labels;
+    for equal chances (1 - n/N)/n."""
     images: IntArray
     """`[cell]`."""
     labels: IntArray
     """`[cell]`."""
     freedom: FloatArray
-    """`[cell]`: degrees of freedom of the variances: labels less one. Cells with one label lend each other theirs."""
+    """`[cell]`: degrees of freedom of the variances: labels less one. Cells with one label lend each other
+    theirs."""
     explained: FloatArray
-    """`[detector]`: the part of the variance of the labels within cells that a detector's verdicts explain, given the
-    others; on cells that the model has not seen. The sum can fall below 0 by chance."""
+    """`[detector]`: the part of the variance of the labels within cells that a detector's verdicts explain, given
+    the others; on cells that the model has not seen. The sum can fall below 0 by chance."""
 
 
 def cell_moments(
@@ -63,11 +68,9 @@ def cell_moments(
 ) -> CellMoments:
     """Estimate the share of each label in each cell.
 
-    Args:
-        images: some of them labelled.
-        use_detectors: False: from the labels alone.
-        coefficients: of a working model that is known already, `[feature, label]`; features are, for each detector,
-            its verdicts (the classes, filtered), then the same times the evenness of the cell. None: fitted.
+    Args: images: some of them labelled. use_detectors: False: from the labels alone. coefficients: of a working
+        model that is known already, `[feature, label]`; features are, for each detector, its verdicts (the
+        classes, filtered), then the same times the evenness of the cell. None: fitted.
     """
     sample = _Sample.of(images)
     if coefficients is not None:
@@ -116,24 +119,24 @@ class _Sample:
     """What a squared deviation counts for in the variance over draws, adding up to 1 in each cell."""
     dispersion: FloatArray
     """`[cell]`."""
-    group: IntArray
+    group: NDArray[np.intp]
     """`[labelled image]`: those that are compared with each other: of a cell, or, for each T2I model, of all cells
     with one label."""
-    group_size: IntArray
+    group_size: NDArray[np.intp]
     """`[labelled image]`."""
     features: FloatArray
     """`[labelled image, feature]`."""
-    fold: IntArray
+    fold: NDArray[np.intp]
 
     @classmethod
     def of(cls, images: PartlyLabelled) -> _Sample:
         place = images.labelled
         cell, labels = images.cell[place], images.labels_of_cell
         chance = images.probability[place]
-        weight = 1 / chance
+        weight: FloatArray = 1 / chance
         weight /= np.bincount(cell, weight, minlength=images.cells)[cell]
         part = (1 - chance) * weight**2
-        dispersion = np.bincount(cell, part, minlength=images.cells)
+        dispersion: FloatArray = np.bincount(cell, part, minlength=images.cells).astype(np.float64)
         even = 1 / np.maximum(labels[cell], 1)
         with np.errstate(divide="ignore", invalid="ignore"):
             variance_weight = np.where(dispersion[cell] > 0, part / dispersion[cell], even)
@@ -143,16 +146,17 @@ class _Sample:
         else:
             first = np.searchsorted(cell, cell)
             fold = (np.arange(len(cell)) - first) % FOLDS
-        _, fold = np.unique(fold, return_inverse=True)
-        group = np.where(labels[cell] > 1, cell, images.cells + cell // images.prompts)
-        _, group, size = np.unique(group, return_inverse=True, return_counts=True)
+        _, folds = np.unique(fold, return_inverse=True)
+        together = np.where(labels[cell] > 1, cell, images.cells + cell // images.prompts)
+        _, group, size = np.unique(together, return_inverse=True, return_counts=True)
         features = _features(images, place)
-        return cls(place, cell, weight, variance_weight, dispersion, group, size[group], features, fold)
+        return cls(place, cell, weight, variance_weight, dispersion, group, size[group], features, folds)
 
     @property
     def freedom(self) -> FloatArray:
         """`[cell]`."""
-        return np.bincount(self.cell, (self.group_size - 1) / self.group_size, minlength=len(self.dispersion))
+        part = (self.group_size - 1) / self.group_size
+        return np.bincount(self.cell, part, minlength=len(self.dispersion)).astype(np.float64)
 
     @property
     def spread(self) -> FloatArray:
@@ -189,7 +193,7 @@ class _Sample:
 
 
 def _sums(values: FloatArray, place: IntArray, size: int) -> FloatArray:
-    """Sums of the rows by place, which is in order: `[size, ...]`."""
+    """Sums of the rows by place: `[size, ...]`."""
     found = np.zeros((size, *values.shape[1:]))
     np.add.at(found, place, values)
     return found
@@ -197,7 +201,8 @@ def _sums(values: FloatArray, place: IntArray, size: int) -> FloatArray:
 
 def _features(images: PartlyLabelled, place: IntArray) -> FloatArray:
     """One for each detector and verdict, a missing verdict being none of them; then the same times the evenness of
-    the cell's verdicts, since a verdict says less about an image where all images are alike: `[image, feature]`."""
+    the cell's verdicts, since a verdict says less about an image where all images are alike: `[image,
+    feature]`."""
     verdicts = images.verdicts[:, place].astype(np.int64)
     one_hot = (verdicts[:, :, np.newaxis] == np.arange(images.classes + 1)).transpose(1, 0, 2)
     plain = one_hot.reshape(len(place), -1).astype(np.float64)
