@@ -3,8 +3,8 @@
     python benchmarks/audit_portraits.py [--results DIR] [--draws N] [--attributes NAME ...] [--csv FILE]
 
 Real labels and real detectors, other than in `audit_coverage.py`. The truth is what the consensus of all 384
-labelled portraits says (12 prompts of 8 to 91 images, one T2I model). In each draw a quarter of the labels is kept,
-in one of these ways, and everything is estimated anew:
+labelled portraits says (12 prompts of 8 to 91 images, one T2I model). In each draw a quarter of the labels is
+kept, in one of these ways, and everything is estimated anew:
 
 - `hidden`: a quarter of each prompt's labels, drawn at random; no sample says so.
 - `equal`, `verdicts`, `disagreement`: a sample of 96 images as `detector-bench sample` draws it: 8 of each prompt.
@@ -194,11 +194,9 @@ def report(found: pd.DataFrame) -> None:
         for name, form in (("coverage", ".1f"), ("half_width", ".3f"), ("bias", "+.3f")):
             cells += [f"{(100 if name == 'coverage' else 1) * each[name]:{form}}" for each in (alone, powered)]
         print(f"| {score} | {' | '.join(cells)} | {powered['worth_labels']:.1f} |")
-    missing = found[found["without_interval"] > 0]
-    for row in missing.to_dict("records"):
-        print(
-            f"{row['score']}, {row['variant']}: {row['without_interval']} of {row['estimates']} without an interval"
-        )
+    for row in found[found["without_interval"] > 0].to_dict("records"):
+        of = f"{row['without_interval']} of {row['estimates']}"
+        print(f"{row['score']}, {row['variant']}: {of} without an interval")
 
 
 def run_study(folder: Path) -> Path:

@@ -134,7 +134,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = options.keep or Path(name) / "study"
         if not (folder / "out" / "results.json").exists():
-            # In a process of its own: on Linux a child's peak memory begins with that of the process that starts it.
+            # In a process of its own: on Linux a child's peak memory begins with that of its parent.
             asked = [f"--{key.replace('_', '-')}={value}" for key, value in sizes.items()]
             subprocess.run([sys.executable, __file__, "--write", str(folder), *asked], check=True)
         seconds, processor, peaks = zip(*(measure(folder) for _ in range(options.runs)), strict=True)
