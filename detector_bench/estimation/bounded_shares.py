@@ -69,10 +69,19 @@ class BoundedShares:
 
     def interval(self, confidence: float) -> tuple[FloatArray, FloatArray]:
         """Limits within 0 to 1, `[cell]` each."""
-        from scipy.stats import t
+        return quadratic_limits(
+            self.value, self.own_part, self.binomial_part, t_quantile(confidence, self.freedom)
+        )
 
-        quantile = t.ppf((1 + confidence) / 2, self.freedom)
-        return quadratic_limits(self.value, self.own_part, self.binomial_part, quantile)
+
+def t_quantile(confidence: float, freedom: FloatArray) -> FloatArray:
+    """How many standard errors an interval reaches to either side; the normal quantile for endless degrees of
+    freedom."""
+    # scipy.stats takes longer to import than an estimate takes.
+    from scipy.special import stdtrit
+
+    quantile: FloatArray = stdtrit(freedom, (1 + confidence) / 2)
+    return quantile
 
 
 def quadratic_limits(
@@ -187,15 +196,11 @@ def _common_variance(
     predictions in cells that are near to that, or, where there are few, where it ends as p (1 - p) goes to 0; b is
     what remains of the errors' variance.
     """
-    from scipy.optimize import nnls
-
     spread = pilot * (1 - pilot)
     known = freedom > 0
     if not known.any():
         return 0.0, slope
-    root = np.sqrt(freedom[known])
-    design = np.stack([root, root * spread[known]], axis=1)
-    (end, _), _ = nnls(design, root * of_prediction[known])
+    end = _end_of_line(spread[known], of_prediction[known], freedom[known])
     one_sided = np.where(4 * spread < _ONE_SIDED, freedom, 0)
     constant = (one_sided @ of_prediction + _LABELS_OF_END * end) / (one_sided.sum() + _LABELS_OF_END)
     weight = freedom * spread
@@ -203,6 +208,15 @@ def _common_variance(
     return float(constant), max(
         above / (float((weight * spread).sum()) + _LABELS_OF_PRIOR * _TYPICAL_SPREAD**2), 0.0
     )
+
+
+def _end_of_line(place: FloatArray, height: FloatArray, weight: FloatArray) -> float:
+    """Where the line through heights that are 0 or more ends at place 0, neither it nor its slope below 0."""
+    total = weight.sum()
+    middle, level = weight @ place / total, weight @ height / total
+    across = float(weight @ (place - middle) ** 2)
+    slope = float(weight @ ((place - middle) * (height - level))) / across if across > 0 else 0.0
+    return float(max(level - max(slope, 0.0) * middle, 0.0))
 
 
 def _drawn_together(moments: CellMoments, form: FloatArray, direct: FloatArray) -> FloatArray:

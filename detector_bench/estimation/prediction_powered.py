@@ -19,6 +19,7 @@ from detector_bench.estimation.bounded_shares import (
     class_shares,
     label_share,
     quadratic_limits,
+    t_quantile,
 )
 from detector_bench.estimation.partly_labelled import PartlyLabelled
 from detector_bench.estimation.unevenness import unevenness
@@ -68,14 +69,17 @@ def estimate(
 ) -> Estimates:
     """Estimate shares of labels and bias scores of all images.
 
-    Args: images: some of them labelled, of any number of T2I models. about: `images`: what the labels of all these
-        images would say. `t2i_model`: what the T2I models would show with endlessly many images of the same
-        prompts; intervals are wider, and do not vanish as labels get many. confidence: of the intervals.
-        use_detectors: False: from the labels alone. seed: of the studies that are drawn for intervals of the model
-        bias score.
+    Args:
+        images: some of them labelled, of any number of T2I models.
+        about: `images`: what the labels of all these images would say. `t2i_model`: what the T2I models would show
+            with endlessly many images of the same prompts; intervals are wider, and stay so with more labels.
+        confidence: of the intervals.
+        use_detectors: False: from the labels alone.
+        seed: of the studies that are drawn for intervals of the model bias score.
 
-    Returns: Shares are those of all images of a scope (`label_share_...`), bias scores means over its prompts.
-        Values of shares can leave 0 to 1 by as much as they are uncertain; limits do not.
+    Returns:
+        Shares are those of all images of a scope (`label_share_...`), bias scores means over its prompts. An
+        estimate that chance carries beyond what a share can be is cut off there.
     """
     moments = cell_moments(images, use_detectors=use_detectors)
     of_classes = class_shares(moments, classes=images.classes, about=about, use_detectors=use_detectors)
@@ -147,25 +151,25 @@ class _Scopes:
 
     def pooled(self, share: BoundedShares, confidence: float) -> Estimate:
         """Share among all images of each scope."""
-        from scipy.stats import t
-
         images = self._moments.images.astype(float)
         value, variance, freedom, binomial = self._mean(share, images)
         spread = value * (1 - value)
         scaled = np.where(spread > _LEAST_SPREAD, variance / np.maximum(spread, _LEAST_SPREAD), binomial)
         own = np.where(spread > _LEAST_SPREAD, 0, variance)
-        low, high = quadratic_limits(value, own, scaled, t.ppf((1 + confidence) / 2, freedom))
+        low, high = quadratic_limits(value, own, scaled, t_quantile(confidence, freedom))
         return Estimate(
-            value, low, high, self._sums(self._moments.labels).astype(np.int64), self._left_out(images)
+            np.clip(value, 0, 1),
+            low,
+            high,
+            self._sums(self._moments.labels).astype(np.int64),
+            self._left_out(images),
         )
 
     def mean(self, share: BoundedShares, confidence: float) -> Estimate:
         """Mean over the cells of each scope."""
-        from scipy.stats import t
-
         one = self._filled.astype(float)
         value, variance, freedom, _ = self._mean(share, one)
-        half = t.ppf((1 + confidence) / 2, np.maximum(freedom, 1)) * np.sqrt(variance)
+        half = t_quantile(confidence, np.maximum(freedom, 1)) * np.sqrt(variance)
         used = self._sums((self._known & ~np.isnan(share.value)).astype(float)).astype(np.int64)
         return Estimate(
             np.clip(value, 0, 1),
@@ -177,8 +181,6 @@ class _Scopes:
 
     def unevenness(self, shares: list[BoundedShares], confidence: float, seed: int) -> Estimate:
         """The model bias score of each scope."""
-        from scipy.stats import t
-
         one = self._filled.astype(float)
         sampled = self._between(np.abs(shares[0].value - 1 / len(shares)), one * self._known)
         shape = sampled.shape
@@ -191,7 +193,7 @@ class _Scopes:
             found = unevenness(shares, chosen, seed=seed)
             value[model, category] = found.value
             error = np.hypot(found.standard_error, 2 * np.sqrt(sampled[model, category]))
-            half[model, category] = t.ppf((1 + confidence) / 2, max(found.freedom, 1)) * error
+            half[model, category] = t_quantile(confidence, np.maximum(found.freedom, 1)) * error
         used = self._sums((self._known & ~np.isnan(shares[0].value)).astype(float)).astype(np.int64)
         return Estimate(
             np.clip(value, 0, 1),
@@ -210,7 +212,13 @@ def _of_cells(share: BoundedShares, moments: CellMoments, confidence: float, sha
     known = moments.labels > 0
     low, high = (np.where(known, limit, np.nan).reshape(shape) for limit in (low, high))
     left_out = np.where(known, 0, moments.images)
-    return Estimate(share.value.reshape(shape), low, high, moments.labels.reshape(shape), left_out.reshape(shape))
+    return Estimate(
+        np.clip(share.value, 0, 1).reshape(shape),
+        low,
+        high,
+        moments.labels.reshape(shape),
+        left_out.reshape(shape),
+    )
 
 
 def _signed(share: Estimate) -> Estimate:

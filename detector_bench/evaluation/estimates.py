@@ -25,7 +25,6 @@ from detector_bench.evaluation.image_verdicts import ImageVerdicts
 from detector_bench.evaluation.intervals import Intervals
 from detector_bench.evaluation.row_blocks import Cells, RowBlocks, scope_levels
 from detector_bench.evaluation.scores import ScoreTable
-from detector_bench.metrics import MetricInfo, register_metrics
 from detector_bench.vocabulary import GROUND_TRUTH, LOW_QUALITY, Attribute
 from detector_bench.vocabulary.columns import LABELS_ONLY, METRIC_COLUMNS, PREDICTION_POWERED, SampleDesign
 
@@ -36,34 +35,6 @@ _FEW_LABELS = 5
 """Of a prompt, below which intervals of simulated studies held the truth less often than they say."""
 
 _SHARE = "label_share_"
-
-register_metrics(
-    MetricInfo(
-        name="mean_prompt_bias_score",
-        meaning="balance of the first against the second class over all prompts, estimated",
-        definition="mean over prompts of B, the classes' balance in a prompt; two classes only",
-        source="ours",
-        lowest=-1,
-        better="none",
-        kind="score",
-        counted="prompts",
-        left_out="prompts without a label",
-        section="Estimates from few labels",
-    ),
-    MetricInfo(
-        name="explained_variance",
-        meaning="part of the labels' variance within prompts that a detector's verdicts explain",
-        definition="over labelled images, mean of (label less its prompt's mean) times the detector's part of its"
-        " prediction, as a part of the labels' variance; each prediction by a model that did not see the prompt",
-        source="ours",
-        lowest=-np.inf,
-        better="none",
-        counted="images",
-        left_out="images without a label",
-        no_interval="it describes the estimate",
-        section="Estimates from few labels",
-    ),
-)
 
 
 class EstimateSettings(BaseModel):
@@ -107,12 +78,16 @@ def estimate_bias(
 ) -> EstimatedBias:
     """Estimate shares of labels and bias scores over all images of every T2I model.
 
-    Args: image_set: images, prompts and the human labels that there are. predictions: by detector, rows as in
-        `vocabulary.columns.PREDICTIONS`. attributes: those without a single label are left out, and those of which
-        every image has one. sample: the images that were drawn to be labelled, and how; None: labelled images are
-        taken as drawn at random within each prompt. settings: what the estimates are about. complete: also of
-        attributes of which every image has a label. detectors_alone: how intervals of the rows `detector_only` are
-        found; None: without these rows, which the evaluation makes by itself.
+    Args:
+        image_set: images, prompts and the human labels that there are.
+        predictions: by detector, rows as in `vocabulary.columns.PREDICTIONS`.
+        attributes: those without a single label are left out, and those of which every image has one.
+        sample: the images that were drawn to be labelled, and how; None: labelled images are taken as drawn at
+            random within each prompt.
+        settings: what the estimates are about.
+        complete: also of attributes of which every image has a label.
+        detectors_alone: how intervals of the rows `detector_only` are found; None: without these rows, which the
+            evaluation makes by itself.
     """
     index = ImageIndex.of(image_set)
     rows = RowBlocks(index, attributes=list(attributes), detectors=list(predictions), n_clear="detector")
