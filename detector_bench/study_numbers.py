@@ -231,8 +231,8 @@ class StudyNumbers:
             about: "images": what the labels of all images would say; "t2i_model": what the T2I models would show
                 with endlessly many images of these prompts; None: as the study says.
             level: of the intervals; None: the study's.
-            sample: which images were drawn to be labelled; None: `sample.csv` in the image set's folder, or, without
-                one, labelled images are taken as drawn at random within each prompt.
+            sample: which images were drawn to be labelled; None: `sample.csv` in the image set's folder, or,
+                without one, labelled images are taken as drawn at random within each prompt.
 
         Raises:
             ConfigError: no image has a label of the attribute.
