@@ -17,8 +17,8 @@ from detector_bench.evaluation.audit_plan import (
     all_t2i_models,
     explained_by,
 )
-from detector_bench.evaluation.estimates import LabelsOfSample
 from detector_bench.evaluation.image_verdicts import ImageVerdicts
+from detector_bench.evaluation.labels_of_sample import LabelsOfSample
 from detector_bench.results.finished_study import ResultFolder
 from detector_bench.study_questions import ResultTables
 from detector_bench.tables.audit_plan_tables import (

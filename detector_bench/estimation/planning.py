@@ -379,8 +379,8 @@ class HalfWidths:
 def _scattered(now: BoundedShares, then: BoundedShares, expected: FloatArray) -> FloatArray:
     """The estimates at hand, moved to or from what was expected of them until they scatter as those to come."""
     known = ~np.isnan(now.value)
-    variance = np.maximum(now.plug_in_variance, _LEAST_VARIANCE)
-    to_come = then.plug_in_variance
+    variance = np.maximum(now.measured, _LEAST_VARIANCE)
+    to_come = then.measured
     weight = 1 / variance[known]
     off = (now.value - expected)[known]
     middle = float(np.average(off, weights=weight))

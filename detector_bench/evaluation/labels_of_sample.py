@@ -186,8 +186,8 @@ class LabelsOfSample:
         none = int(((images.labels_of_cell > 0) & (clear == 0)).sum())
         if none:
             yield (
-                f"{self._prompts(none)} without a clear labelled image (most are {LOW_QUALITY}): no bias score, and "
-                "means over prompts leave them out."
+                f"{self._prompts(none)} without a clear labelled image (most are {LOW_QUALITY}): no bias score, "
+                "and means over prompts leave them out."
             )
 
     def _verdicts(self) -> Iterator[str]:
