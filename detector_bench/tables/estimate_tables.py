@@ -96,7 +96,7 @@ def bias_estimates(numbers: TableNumbers) -> Table | None:
         ),
         rows=tuple(table_rows),
         notes=(
-            "The model bias score from labels is without what chance adds; by a detector it is as others compute it.",
+            "Model bias scores from labels are without what chance adds; by a detector, as others compute them.",
         ),
         grouped=True,
     )
