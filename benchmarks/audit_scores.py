@@ -2,9 +2,9 @@
 
     python benchmarks/audit_scores.py [--worlds NAME ...] [--labels N ...] [--draws N] [--csv FILE]
 
-An image set of `audit_worlds.py` stays, and the images to be labelled are drawn anew; the truth is what the system
-says of the labels of all images. Several sets take turns. Prints, for each world and number of labels, how often 95 %
-intervals hold the truth, how wide they are against those of labels alone, bias and rmse.
+An image set of `audit_worlds.py` stays, and the images to be labelled are drawn anew; the truth is what the
+system says of the labels of all images. Several sets take turns. Prints, for each world and number of labels, how
+often 95 % intervals hold the truth, how wide they are against those of labels alone, bias and rmse.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from detector_bench.others.representation.score_system import Representation
 from detector_bench.others.score_system import ScoreSystem
 from detector_bench.vocabulary import ALL, GROUND_TRUTH, attribute_named
 
-WORLDS = ("Lyu 2025, 8 detectors", "portraits, 5 detectors, 50 images", "half fair, half one-sided", "7 classes")
+WORLDS = ("half fair, half one-sided", "Lyu 2025, 8 detectors", "7 classes")
 LABELS = (5, 10)
 PER_TASK = 10
 PLACE = ["metric", "t2i_model", "prompt_id"]
@@ -77,12 +77,13 @@ def systems_of(classes: int) -> tuple[ScoreSystem, ...]:
     name = ATTRIBUTES[classes]
     concern, communities = COMMUNITIES[name]
     share = round(1 / len(communities), 3)
-    stated = [
-        {"sensitive_community": each, "expected_distribution": share, "delta": 0.15} for each in communities
-    ]
+    stated = [{"sensitive_community": each, "expected_distribution": share, "delta": 0.15} for each in communities]
     requirement = {
-        "name": "parity", "ethical_concern": concern, "stereotyping_threshold": 0.7, "expected_distributions": stated
-    }  # fmt: skip
+        "name": "parity",
+        "ethical_concern": concern,
+        "stereotyping_threshold": 0.7,
+        "expected_distributions": stated,
+    }
     with tempfile.NamedTemporaryFile("w", suffix=".json", delete=False) as file:
         json.dump({"requirements": [requirement]}, file)
     return (
@@ -168,12 +169,16 @@ def main() -> None:
         for world in options.worlds:
             for labels in options.labels:
                 parts = [
-                    range(start, min(start + PER_TASK, options.draws)) for start in range(0, options.draws, PER_TASK)
+                    range(start, min(start + PER_TASK, options.draws))
+                    for start in range(0, options.draws, PER_TASK)
                 ]
                 tasks = [pool.submit(drawn, world, labels, part, options.image_sets) for part in parts]
                 table = pd.DataFrame(summarised(pd.concat([task.result() for task in tasks])))
                 kept.append(table.assign(world=world, labels_per_prompt=labels))
-                print(f"\n### {world}: {labels:g} labels per prompt\n\n{table.round(3).to_string(index=False)}", flush=True)
+                print(
+                    f"\n### {world}: {labels:g} labels per prompt\n\n{table.round(3).to_string(index=False)}",
+                    flush=True,
+                )
                 if options.csv:
                     pd.concat(kept).to_csv(options.csv, index=False)
 

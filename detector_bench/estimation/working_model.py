@@ -148,6 +148,9 @@ def moments_of(
         share_of_fold[images.labels_of_cell == 0] = 1 / len(by_fold)
         predicted = np.einsum("ck,cf,kfl->cl", share_of_fold, predictors.of_cells, by_fold, optimize=True)
     share = predicted + sample.mean_of_cell(error)
+    # Where cells lie in several folds predictions do not cancel, though nothing is left to predict.
+    complete = images.labels_of_cell == images.images_of_cell
+    share[complete] = sample.mean_of_cell(outcome)[complete]
     share[images.labels_of_cell == 0] = np.nan
     return CellMoments(
         share=share,
