@@ -349,6 +349,8 @@ class MetricRows:
         there[:first_judge] = False
         if each.attribute != ALL:
             there &= np.array(self._judgements.judged[each.attribute])[:, np.newaxis, np.newaxis]
+        if not there.any():
+            return
         judge, model, place = np.nonzero(there)
         nothing = np.full(score.value.shape, np.nan)
         low, high = interval if interval is not None else (nothing, nothing)
