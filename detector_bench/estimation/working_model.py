@@ -1,13 +1,16 @@
-"""What detectors' verdicts tell about human labels, and the estimate that does not depend on the answer being right.
+"""What detectors' verdicts tell about human labels, and the estimate that does not depend on the answer being
+right.
 
 A linear working model predicts the label of every image from all detectors' verdicts. The mean prediction over all
-images of a cell, plus the mean error of the prediction over its labelled images, estimates the share of each label in
+images of a cell, plus the mean error of the prediction over its labelled images, estimates the share of each label
+in
 the cell: prediction-powered inference, known in survey statistics as the generalised regression estimator.
-Whatever the working model, the estimate is right on average over draws of the labels; a model that predicts well makes
-it precise. Coefficients are those that leave the least variance within cells (for one detector and one cell: the
-power tuning of PPI++, Angelopoulos, Duchi and Zrnic 2023, arXiv 2311.01453; several detectors are several control
-variates). Each label's prediction comes from a model that never saw its cell (cross-fitting: Zrnic and Candes 2024,
-arXiv 2309.16598), and a ridge penalty chosen on cells left out makes a useless detector as good as none.
+Whatever the working model, the estimate is right on average over draws of the labels; a model that predicts well
+makes it precise. Coefficients are those that leave the least variance within cells (for one detector and one cell:
+the power tuning of PPI++, Angelopoulos, Duchi and Zrnic 2023, arXiv 2311.01453; several detectors are several
+control variates). Each label's prediction comes from a model that never saw its cell (cross-fitting: Zrnic and
+Candes 2024, arXiv 2309.16598), and a ridge penalty chosen on cells left out makes a useless detector as good as
+none.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from detector_bench.estimation.partly_labelled import IntArray, PartlyLabelled
 from detector_bench.metrics.counts import FloatArray
@@ -22,8 +26,12 @@ from detector_bench.metrics.counts import FloatArray
 FOLDS = 10
 """In how many parts cells are divided for cross-fitting."""
 
-PENALTIES = (0.3, 1.0, 3.0, 10.0, 30.0, 100.0, np.inf)
-"""Ridge penalties, in labelled images; the last ignores all detectors."""
+PENALTIES = (0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
+"""Ridge penalties, in labelled images."""
+
+LEAST_EXPLAINED = 0.05
+"""Part of the labels' variance within cells that detectors have to explain on cells that the model has not seen,
+or else the estimate is that of labels alone."""
 
 _FEWEST_PROMPTS = 4
 """Of fewer prompts images are divided instead of cells."""
@@ -35,27 +43,32 @@ class CellMoments:
 
     share: FloatArray
     """`[cell, label]`: estimates, which may leave 0 to 1; NaN in a cell without a label."""
+    label_share: FloatArray
+    """`[cell, label]`: among the labelled images alone; 0 in a cell without one."""
     predicted: FloatArray
     """`[cell, label]`: mean predictions without the correction by the cell's own labels, up to a constant."""
     residual_variance: FloatArray
-    """`[cell, label, label]`: covariances within the cell of the errors of prediction; of cells with one label those
-    between them, for each T2I model, which are rather too large; 0 where there is nothing to compare."""
+    """`[cell, label, label]`: covariances within the cell of the errors of prediction; of cells with one label
+    those between them, for each T2I model, which are rather too large; 0 where there is nothing to compare."""
     prediction_variance: FloatArray
     """`[cell, label, label]`: of the predictions: what the errors of prediction vary in a cell of equal labels."""
     label_variance: FloatArray
     """`[cell, label, label]`: of the labels themselves."""
     dispersion: FloatArray
-    """`[cell]`: what `residual_variance` is multiplied by for the variance of `share` over draws of the labels; for
-    equal chances (1 - n/N)/n."""
+    """`[cell]`: what `residual_variance` is multiplied by for the variance of `share` over draws of the labels;
+    for equal chances (1 - n/N)/n."""
     images: IntArray
     """`[cell]`."""
     labels: IntArray
     """`[cell]`."""
     freedom: FloatArray
-    """`[cell]`: degrees of freedom of the variances: labels less one. Cells with one label lend each other theirs."""
+    """`[cell]`: degrees of freedom of the variances: labels less one. Cells with one label lend each other
+    theirs."""
+    uses_detectors: bool
+    """Whether predictions took part: not where they would leave the variance as it is."""
     explained: FloatArray
-    """`[detector]`: the part of the variance of the labels within cells that a detector's verdicts explain, given the
-    others; on cells that the model has not seen. The sum can fall below 0 by chance."""
+    """`[detector]`: the part of the variance of the labels within cells that a detector's verdicts explain, given
+    the others; on cells that the model has not seen. The sum can fall below 0 by chance."""
 
 
 def cell_moments(
@@ -66,8 +79,9 @@ def cell_moments(
     Args:
         images: some of them labelled.
         use_detectors: False: from the labels alone.
-        coefficients: of a working model that is known already, `[feature, label]`; features are, for each detector,
-            its verdicts (the classes, filtered), then the same times the evenness of the cell. None: fitted.
+        coefficients: of a working model that is known already, `[feature, label]`; features are, for each
+            detector, its verdicts (the classes, filtered), then the same times the evenness of the cell. None:
+            fitted.
     """
     predictors = None
     if coefficients is not None or (use_detectors and images.detectors):
@@ -147,6 +161,12 @@ def moments_of(
         share_of_fold = sample.mean_of_cell(np.eye(len(by_fold))[sample.fold])
         share_of_fold[images.labels_of_cell == 0] = 1 / len(by_fold)
         predicted = np.einsum("ck,cf,kfl->cl", share_of_fold, predictors.of_cells, by_fold, optimize=True)
+        # Labelled images by the model that did not see them, so that all errors cancel where all are labelled.
+        mixed = np.einsum(
+            "ik,if,kfl->il", share_of_fold[sample.cell], predictors.of_labelled, by_fold, optimize=True
+        )
+        own = _sums(outcome - error - mixed, sample.cell, images.cells)
+        predicted += own / np.maximum(images.images_of_cell, 1)[:, np.newaxis]
     share = predicted + sample.mean_of_cell(error)
     # Where cells lie in several folds predictions do not cancel, though nothing is left to predict.
     complete = images.labels_of_cell == images.images_of_cell
@@ -154,6 +174,7 @@ def moments_of(
     share[images.labels_of_cell == 0] = np.nan
     return CellMoments(
         share=share,
+        label_share=sample.mean_of_cell(outcome),
         predicted=predicted,
         residual_variance=sample.variance_within(error),
         prediction_variance=sample.variance_within(outcome - error),
@@ -162,6 +183,7 @@ def moments_of(
         images=images.images_of_cell,
         labels=images.labels_of_cell,
         freedom=sample.freedom,
+        uses_detectors=bool(predicted.any()),
         explained=explained,
     )
 
@@ -178,22 +200,22 @@ class _Sample:
     """What a squared deviation counts for in the variance over draws, adding up to 1 in each cell."""
     dispersion: FloatArray
     """`[cell]`."""
-    group: IntArray
+    group: NDArray[np.intp]
     """`[labelled image]`: those that are compared with each other: of a cell, or, for each T2I model, of all cells
     with one label."""
-    group_size: IntArray
+    group_size: NDArray[np.intp]
     """`[labelled image]`."""
-    fold: IntArray
+    fold: NDArray[np.intp]
 
     @classmethod
     def of(cls, images: PartlyLabelled) -> _Sample:
         place = images.labelled
         cell, labels = images.cell[place], images.labels_of_cell
         chance = images.probability[place]
-        weight = 1 / chance
+        weight: FloatArray = 1 / chance
         weight /= np.bincount(cell, weight, minlength=images.cells)[cell]
         part = (1 - chance) * weight**2
-        dispersion = np.bincount(cell, part, minlength=images.cells)
+        dispersion: FloatArray = np.bincount(cell, part, minlength=images.cells).astype(np.float64)
         even = 1 / np.maximum(labels[cell], 1)
         with np.errstate(divide="ignore", invalid="ignore"):
             variance_weight = np.where(dispersion[cell] > 0, part / dispersion[cell], even)
@@ -203,20 +225,23 @@ class _Sample:
         else:
             first = np.searchsorted(cell, cell)
             fold = (np.arange(len(cell)) - first) % FOLDS
-        _, fold = np.unique(fold, return_inverse=True)
-        group = np.where(labels[cell] > 1, cell, images.cells + cell // images.prompts)
-        _, group, size = np.unique(group, return_inverse=True, return_counts=True)
-        return cls(place, cell, weight, variance_weight, dispersion, group, size[group], fold)
+        _, folds = np.unique(fold, return_inverse=True)
+        together = np.where(labels[cell] > 1, cell, images.cells + cell // images.prompts)
+        _, group, size = np.unique(together, return_inverse=True, return_counts=True)
+        return cls(place, cell, weight, variance_weight, dispersion, group, size[group], folds)
 
     @property
     def freedom(self) -> FloatArray:
         """`[cell]`."""
-        return np.bincount(self.cell, (self.group_size - 1) / self.group_size, minlength=len(self.dispersion))
+        part = (self.group_size - 1) / self.group_size
+        return np.bincount(self.cell, part, minlength=len(self.dispersion)).astype(np.float64)
 
     @property
     def spread(self) -> FloatArray:
         """What the square of a deviation from the group's mean counts for in the variance within its cell."""
-        return np.where(self.group_size > 1, self.variance_weight * self.group_size / np.maximum(self.group_size - 1, 1), 0)
+        others = np.maximum(self.group_size - 1, 1)
+        spread: FloatArray = np.where(self.group_size > 1, self.variance_weight * self.group_size / others, 0)
+        return spread
 
     def mean_of_cell(self, values: FloatArray) -> FloatArray:
         """Weighted means of the labelled images, `[cell, value]`; 0 in a cell without one."""
@@ -226,7 +251,8 @@ class _Sample:
         """Deviations from the mean of the group."""
         sums = _sums(values * self.weight[:, np.newaxis], self.group, int(self.group.max(initial=-1)) + 1)
         weights = np.bincount(self.group, self.weight)
-        return values - (sums / weights[:, np.newaxis])[self.group]
+        deviations: FloatArray = values - (sums / weights[:, np.newaxis])[self.group]
+        return deviations
 
     def variance_within(self, values: FloatArray) -> FloatArray:
         """Covariances within each cell, unbiased for equal chances: `[cell, value, value]`."""
@@ -246,7 +272,7 @@ class _Sample:
 
 
 def _sums(values: FloatArray, place: IntArray, size: int) -> FloatArray:
-    """Sums of the rows by place, which is in order: `[size, ...]`."""
+    """Sums of the rows by place: `[size, ...]`."""
     found = np.zeros((size, *values.shape[1:]))
     np.add.at(found, place, values)
     return found
@@ -256,7 +282,8 @@ def _features(images: PartlyLabelled, place: IntArray) -> FloatArray:
     """One for each detector and verdict, a missing verdict being none of them: `[image, feature]`."""
     verdicts = images.verdicts[:, place].astype(np.int64)
     one_hot = (verdicts[:, :, np.newaxis] == np.arange(images.classes + 1)).transpose(1, 0, 2)
-    return one_hot.reshape(len(place), -1).astype(np.float64)
+    features: FloatArray = one_hot.reshape(len(place), -1).astype(np.float64)
+    return features
 
 
 def _verdict_shares(images: PartlyLabelled) -> FloatArray:
@@ -287,23 +314,25 @@ def _coefficients(sample: _Sample, outcome: FloatArray, predictors: Predictors) 
     # On average an image counts as one, which the penalties rely on.
     spread = sample.spread * len(sample.place) / max(len(np.unique(sample.cell)), 1)
     weighted = deviation * spread[:, np.newaxis]
-    products = np.stack([weighted[sample.fold == fold].T @ deviation[sample.fold == fold] for fold in range(folds)])
+    products = np.stack(
+        [weighted[sample.fold == fold].T @ deviation[sample.fold == fold] for fold in range(folds)]
+    )
     targets = np.stack([weighted[sample.fold == fold].T @ target[sample.fold == fold] for fold in range(folds)])
     products, targets = products.sum(axis=0) - products, targets.sum(axis=0) - targets
     features = products.shape[-1]
-    best, least = np.zeros((folds, features, columns)), np.inf
+    # Detectors have to earn their place, as choosing among models lets the best look better than it is.
+    total = float((spread[:, np.newaxis] * target**2).sum())
+    best, least = np.zeros((folds, features, columns)), (1 - LEAST_EXPLAINED) * total
     for used in (features // 2, features):
         for penalty in PENALTIES:
+            ridge = penalty * np.eye(used)
             found = np.zeros_like(best)
-            if np.isfinite(penalty):
-                ridge = penalty * np.eye(used)
-                found[:, :used] = np.linalg.solve(products[:, :used, :used] + ridge, targets[:, :used])
+            found[:, :used] = np.linalg.solve(products[:, :used, :used] + ridge, targets[:, :used])
             error = target - np.einsum("if,ifl->il", deviation, found[sample.fold])
             variance = float((spread[:, np.newaxis] * error**2).sum())
             if variance < least:
                 best, least = found, variance
     terms = deviation[:, :, np.newaxis] * best[sample.fold]
     by_detector = terms.reshape(len(deviation), 2, predictors.detectors, -1, columns).sum(axis=(1, 3))
-    total = float((spread[:, np.newaxis] * target**2).sum())
     explained = np.einsum("i,idl,il->d", spread, by_detector, target) / (total or np.nan)
     return best, explained
