@@ -17,7 +17,7 @@ from detector_bench.evaluation.audit_plan import (
     all_t2i_models,
     explained_by,
 )
-from detector_bench.evaluation.estimates import LabelsOfSample
+from detector_bench.evaluation.labels_of_sample import LabelsOfSample
 from detector_bench.results.finished_study import ResultFolder
 from detector_bench.results.labels_so_far import labels_so_far
 from detector_bench.study_questions import ResultTables

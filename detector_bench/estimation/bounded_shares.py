@@ -194,6 +194,7 @@ def _shares(
     times: FloatArray | float = 1.0,
 ) -> BoundedShares:
     dispersion, freedom = moments.dispersion, moments.freedom
+    forms = np.nan_to_num(forms)  # of cells without a label, which tell the others nothing
     residual = np.einsum("cl,clm,cm->c", forms, moments.residual_variance, forms)
     constant, slope, own_weight = 0.0, 1.0, np.zeros_like(freedom)
     if moments.uses_detectors:
@@ -216,7 +217,9 @@ def _shares(
     if about == "t2i_model":
         of_labels = np.einsum("cl,clm,cm->c", forms, moments.label_variance, forms)
         measured = measured + of_labels / np.maximum(moments.images, 1)
-    measured = np.where(freedom > 0, measured, own + binomial * pilot * (1 - pilot))
+    # A label alone says nothing of the variance, and as it agrees with itself its share is no help.
+    careful = (moments.labels * pilot + 1) / (moments.labels + 2)
+    measured = np.where(freedom > 0, measured, own + binomial * careful * (1 - careful))
     if planned_freedom is not None:
         freedom = planned_freedom
     all_freedom = freedom + COMMON_FREEDOM if moments.uses_detectors else np.full_like(freedom, np.inf)
@@ -233,10 +236,11 @@ def _common_variance(
     predictions in cells that are near to that, or, where there are few, where it ends as p (1 - p) goes to 0; b is
     what remains of the errors' variance.
     """
-    spread = pilot * (1 - pilot)
     known = freedom > 0
     if not known.any():
         return 0.0, slope
+    spread = np.nan_to_num(pilot * (1 - pilot))
+    residual, of_prediction = np.nan_to_num(residual), np.nan_to_num(of_prediction)
     end = _end_of_line(spread[known], of_prediction[known], freedom[known])
     one_sided = np.where(4 * spread < _ONE_SIDED, freedom, 0)
     constant = (one_sided @ of_prediction + _LABELS_OF_END * end) / (one_sided.sum() + _LABELS_OF_END)

@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from detector_bench.errors import ConfigError, nearest_hint
 from detector_bench.estimation import About
 from detector_bench.estimation.planning import FEWEST_LABELS, HalfWidths
-from detector_bench.evaluation.estimates import LabelsOfSample
+from detector_bench.evaluation.labels_of_sample import LabelsOfSample
 from detector_bench.metrics.bias import SIGNED_CLASSES
 from detector_bench.metrics.estimands import concentration_if_fair
 from detector_bench.vocabulary import ALL, Attribute

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from detector_bench.dataset.sample_file import read_sample, sample_of
 from detector_bench.errors import ConfigError, nearest_hint
-from detector_bench.evaluation.estimates import LabelsOfSample
 from detector_bench.evaluation.image_verdicts import ImageVerdicts
+from detector_bench.evaluation.labels_of_sample import LabelsOfSample
 from detector_bench.results.finished_study import ResultFolder
 
 
