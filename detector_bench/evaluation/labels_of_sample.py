@@ -186,7 +186,7 @@ class LabelsOfSample:
         none = int(((images.labels_of_cell > 0) & (clear == 0)).sum())
         if none:
             yield (
-                f"{self._prompts(none)} without a clear labelled image (most are {LOW_QUALITY}): no bias score, and "
+                f"{self._prompts(none)} without a clear labelled image (most are {LOW_QUALITY}): no bias score, "
                 "means over prompts leave them out."
             )
 
