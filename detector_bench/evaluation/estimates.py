@@ -19,6 +19,9 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from detector_bench.dataset.sample_file import LabelSample
 from detector_bench.estimation import Estimate, Estimates, estimate
+from detector_bench.estimation.equal_errors import assumption_test
+from detector_bench.estimation.misclassification import misclassification
+from detector_bench.estimation.misclassification_matrix import misclassification_matrix
 from detector_bench.evaluation.detectors_alone import add_detectors_alone
 from detector_bench.evaluation.image_index import AnnotatedImages, ImageIndex
 from detector_bench.evaluation.image_verdicts import ImageVerdicts
@@ -27,12 +30,16 @@ from detector_bench.evaluation.labels_of_sample import LabelsOfSample
 from detector_bench.evaluation.row_blocks import Cells, RowBlocks, scope_levels
 from detector_bench.evaluation.scores import ScoreTable
 from detector_bench.vocabulary import GROUND_TRUTH, Attribute
-from detector_bench.vocabulary.columns import LABELS_ONLY, METRIC_COLUMNS, PREDICTION_POWERED
+from detector_bench.vocabulary.columns import LABELS_ONLY, METRIC_COLUMNS, MISCLASSIFICATION, PREDICTION_POWERED
 
 IntArray = NDArray[np.int64]
 FloatArray = NDArray[np.float64]
 
 _SHARE = "label_share_"
+
+_NOT_CLEAR = "what is not clear"
+_DEALS = 199
+"""Of the test whether errors are equal in all prompts."""
 
 
 class EstimateSettings(BaseModel):
@@ -107,19 +114,26 @@ def estimate_bias(
                 rows, estimates if labels.any_clear else _shares_alone(estimates), labels, found, variant
             )
             if use_detectors:
-                _add_explained(rows, estimates, labels)
+                _add_numbers(rows, "explained_variance", estimates.explained, labels, variant)
+        faults = _add_misclassification(rows, labels, found, settings) if labels.any_clear else []
         if detectors_alone is not None:
             add_detectors_alone(rows, found, intervals=detectors_alone)
-        notes[attribute] = tuple(labels.notes())
+        notes[attribute] = (*labels.notes(), *faults)
     return EstimatedBias(rows.table(), notes) if notes else EstimatedBias.none({})
 
 
 def _add_estimates(
-    rows: RowBlocks, estimates: Estimates, labels: LabelsOfSample, found: ImageVerdicts, variant: str
+    rows: RowBlocks,
+    estimates: Estimates,
+    labels: LabelsOfSample,
+    found: ImageVerdicts,
+    variant: str,
+    *,
+    detector: str = GROUND_TRUTH,
 ) -> None:
     images = labels.images.images_of_cell.reshape(labels.images.t2i_models, -1)
     scopes = _table(estimates.scopes, labels.attribute)
-    name, whose = labels.attribute.name, [GROUND_TRUTH]
+    name, whose = labels.attribute.name, [detector]
     for cells in scope_levels(found.index.scopes.sums(images, prompt_axis=-1)):
         rows.add(
             scopes.at((slice(None), cells.t2i_model, cells.category)),
@@ -155,23 +169,38 @@ def _shares_alone(estimates: Estimates) -> Estimates:
     return replace(estimates, scopes=shares(estimates.scopes), prompts=shares(estimates.prompts))
 
 
-def _add_explained(rows: RowBlocks, estimates: Estimates, labels: LabelsOfSample) -> None:
+def _add_misclassification(
+    rows: RowBlocks, labels: LabelsOfSample, found: ImageVerdicts, settings: EstimateSettings
+) -> list[str]:
+    """What each detector says once its errors are undone, and whether these are equal in all prompts.
+
+    Returns:
+        Of which detectors nothing can be undone, and why.
+    """
+    faults, images = [], labels.images
+    p_values = np.full(len(labels.detectors), np.nan)
+    for place, detector in enumerate(labels.detectors):
+        if fault := misclassification_matrix(images, place).fault((*labels.attribute.classes, _NOT_CLEAR)):
+            faults.append(f"{detector} cannot be corrected by its errors: {fault}.")
+            continue
+        estimates = misclassification(images, place, about=settings.about, confidence=settings.level)
+        _add_estimates(rows, estimates, labels, found, MISCLASSIFICATION, detector=detector)
+        tested = assumption_test(images, place, seed=settings.seed, by_verdicts=labels.by_verdicts, deals=_DEALS)
+        p_values[place] = tested.p_value
+    _add_numbers(rows, "misclassification_p_value", p_values, labels, MISCLASSIFICATION)
+    return faults
+
+
+def _add_numbers(rows: RowBlocks, metric: str, values: FloatArray, labels: LabelsOfSample, variant: str) -> None:
+    """One number for each detector, over everything."""
     if not labels.detectors:
         return
     shape = (len(labels.detectors), 1, 1)
     none, number = np.full(shape, np.nan), len(labels.images.labelled)
-    table = ScoreTable(
-        ("explained_variance",),
-        estimates.explained.reshape(shape),
-        np.full(shape, number),
-        np.full(shape, len(labels.images.truth) - number),
-        none,
-        none,
-    )
+    others = np.full(shape, len(labels.images.truth) - number)
+    table = ScoreTable((metric,), values.reshape(shape), np.full(shape, number), others, none, none)
     everything = Cells(*(np.zeros(1, dtype=np.int64) for _ in range(3)))
-    rows.add(
-        table, everything, attribute=labels.attribute.name, detectors=labels.detectors, variant=PREDICTION_POWERED
-    )
+    rows.add(table, everything, attribute=labels.attribute.name, detectors=labels.detectors, variant=variant)
 
 
 def _table(named: Mapping[str, Estimate], attribute: Attribute) -> ScoreTable:
