@@ -46,7 +46,7 @@ def label_everything(guide: Guide, portraits: Path) -> None:
     labels = pd.read_csv(portraits / "labels.csv", dtype=str).query("attribute == 'gender'")
     said = labels.set_index(["annotator", "image_id"])["label"]
     for name, original in ANNOTATORS.items():
-        items = httpx.get(f"{address}/api/{name}/items?first=0&count=500", timeout=30).json()["items"]
+        items = httpx.get(f"{address}/api/{name}/items?first=0&count=200", timeout=30).json()["items"]
         answers = [
             {
                 "answer_id": str(uuid4()),
@@ -80,8 +80,7 @@ def test_a_sample_of_an_image_set_without_labels_is_labelled_to_its_end(guide: G
     labels = pd.read_csv(guide.folder / "my_images" / "labels.csv")
     assert len(sample) == 96
     assert set(labels["image_id"]) == set(sample["image_id"])
-    both = labels.groupby("image_id")["annotator"].nunique()
-    assert (both == 2).sum() == 48
+    assert (labels.groupby("image_id")["annotator"].nunique() == 2).all()
     assert "ann and ben" in guide.said["agreement"]
 
 
