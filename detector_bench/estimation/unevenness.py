@@ -25,6 +25,7 @@ STEPS = 80
 ROUNDS = 60
 """Of the EM algorithm; more would make the distribution ever more jagged."""
 
+_MIRRORED = 2
 _LEAST_VARIANCE = 1e-5
 _DRAWN_CELLS = 8_000
 _FEWEST_STUDIES, _MOST_STUDIES = 60, 400
@@ -51,9 +52,8 @@ def unevenness(shares: list[BoundedShares], chosen: NDArray[np.bool_], *, seed: 
     cells = np.flatnonzero(chosen & ~np.isnan(shares[0].value))
     if not len(cells):
         return Unevenness(np.nan, np.nan, np.nan)
-    used = shares[:1] if classes == 2 else shares  # noqa: PLR2004 - the second class mirrors the first
-    grid = np.unique(np.append(np.linspace(0, 1, STEPS + 1), 1 / classes)).astype(np.float32)
-    size = np.abs(grid - np.float32(1 / classes)) * (2 if classes == 2 else classes / (2 * (classes - 1)))  # noqa: PLR2004
+    used = _told_apart(shares)
+    grid, size = _grid(classes)
     random = np.random.default_rng(seed)
     studies = int(np.clip(_DRAWN_CELLS // len(cells), _FEWEST_STUDIES, _MOST_STUDIES))
     value, off = 0.0, np.zeros(studies)
@@ -100,3 +100,43 @@ def _chi_square(freedom: FloatArray, random: np.random.Generator, studies: int) 
     found = np.ones((studies, len(freedom)))
     found[:, finite] = random.chisquare(freedom[finite], (studies, int(finite.sum()))) / freedom[finite]
     return found
+
+
+def unevenness_by_chance(shares: list[BoundedShares], chosen: NDArray[np.bool_], *, seed: int) -> FloatArray:
+    """What a T2I model without bias in any prompt would be estimated to have: `[study]`, drawn.
+
+    Args:
+        shares: of each class among the clear images of each cell; their variances at 1/K decide.
+        chosen: `[cell]`; those without a label are left out.
+        seed: of the drawn studies.
+    """
+    classes = len(shares)
+    cells = np.flatnonzero(chosen & ~np.isnan(shares[0].value))
+    if not len(cells):
+        return np.zeros(0)
+    grid, size = _grid(classes)
+    random = np.random.default_rng([seed, 1])
+    studies = int(np.clip(_DRAWN_CELLS // len(cells), _FEWEST_STUDIES, _MOST_STUDIES))
+    # Of shares that add up to 1: what one class has too much, the others have too little.
+    noise = random.standard_normal((classes, studies, len(cells)))
+    noise = (noise - noise.mean(axis=0)) * np.sqrt(classes / (classes - 1))
+    found = np.zeros(studies)
+    for share, of_class in zip(_told_apart(shares), noise, strict=False):
+        variance = np.maximum(share.variance(grid[:, np.newaxis])[:, cells].T, _LEAST_VARIANCE).astype(np.float32)
+        fair = np.sqrt(np.maximum(share.variance(np.float64(1 / classes))[cells], _LEAST_VARIANCE))
+        scale = np.sqrt(_chi_square(share.freedom[cells], random, studies))
+        drawn = 1 / classes + of_class * fair / scale
+        found += (_posterior(drawn.astype(np.float32), variance, grid) @ size).mean(axis=-1)
+    return found
+
+
+def _grid(classes: int) -> tuple[_Floats, _Floats]:
+    """The true shares that a cell may have, and the term of each in the score."""
+    grid = np.unique(np.append(np.linspace(0, 1, STEPS + 1), 1 / classes)).astype(np.float32)
+    scale = 2 if classes == _MIRRORED else classes / (2 * (classes - 1))
+    return grid, np.abs(grid - np.float32(1 / classes)) * np.float32(scale)
+
+
+def _told_apart(shares: list[BoundedShares]) -> list[BoundedShares]:
+    """Of two classes the first: the second mirrors it."""
+    return shares[:1] if len(shares) == _MIRRORED else shares
