@@ -24,7 +24,11 @@ from numpy.typing import NDArray
 
 from detector_bench.estimation.bounded_shares import class_shares
 from detector_bench.estimation.partly_labelled import PartlyLabelled
-from detector_bench.estimation.unevenness import unevenness, unevenness_by_chance
+from detector_bench.estimation.unevenness import (
+    evenness_p_value,
+    unevenness,
+    unevenness_by_chance,
+)
 from detector_bench.estimation.working_model import CellMoments, cell_moments
 from detector_bench.metrics.bias import SIGNED_CLASSES
 from detector_bench.metrics.counts import FloatArray, divide
@@ -116,10 +120,11 @@ class _Scores:
         )
         shape = (images.t2i_models, images.prompts)
         self._images, self._seed = images, seed
-        # Two images more, one of each kind: where the few images of a prompt are all alike, others would not be.
+        # As if with two images more, one of each kind: where the few images of a prompt are alike, others would not be.
         clear = np.nan_to_num(moments.share[:, : images.classes].sum(axis=1))
         clear = np.maximum(images.images_of_cell * clear, 1)
         self._careful = (clear * self._shares[0].pilot + 1) / (clear + 2)
+        self._inflation = (clear + 2) / (clear + 1)
         self._known = (images.labels_of_cell > 0) & ~np.isnan(self._shares[0].value)
         # Where prompts were drawn, those that were not are spoken for by those that were.
         self._drawn = images.cell_probability < 1
@@ -131,14 +136,13 @@ class _Scores:
         score = self._score(metric, model, prompts)
         by_chance = None
         if metric == "model_bias_score":
-            by_chance = unevenness_by_chance(self._shares, self._cells(model, prompts), seed=self._seed)
-            p_value = _share_above(by_chance, score.value)
+            cells = self._cells(model, prompts)
+            by_chance = unevenness_by_chance(self._shares, cells, seed=self._seed)
+            p_value = _either(_share_above(by_chance, score.value), evenness_p_value(self._shares, cells))
         else:
             p_value = _student(score)
         lowest = 0.0 if metric == "model_bias_score" else -1.0
-        return _Question(
-            metric, (model,), (score.value,), score, lowest, by_chance, p_value, int(prompts.sum())
-        )
+        return _Question(metric, (model,), (score.value,), score, lowest, by_chance, p_value, int(prompts.sum()))
 
     def difference(self, metric: str, first: int, second: int) -> _Question:
         prompts = self._spoken_for[first] & self._spoken_for[second]
@@ -149,7 +153,14 @@ class _Scores:
         score = _Score(one.value - two.value, float(np.sqrt(squares.sum())), freedom)
         lowest = -1.0 if metric == "model_bias_score" else -2.0
         return _Question(
-            metric, (first, second), (one.value, two.value), score, lowest, None, _student(score), int(prompts.sum())
+            metric,
+            (first, second),
+            (one.value, two.value),
+            score,
+            lowest,
+            None,
+            _student(score),
+            int(prompts.sum()),
         )
 
     def _cells(self, model: int, prompts: _Mask) -> _Mask:
@@ -168,7 +179,7 @@ class _Scores:
     def _mean(self, cells: _Mask) -> _Score:
         share = self._shares[0]
         number = int(cells.sum())
-        variances = share.variance(self._careful)[cells]
+        variances = (share.variance(self._careful) * self._inflation)[cells]
         total = variances.sum()
         freedom = divide(total**2, (variances**2 / np.maximum(share.freedom[cells], 1)).sum())
         variance = divide(total, number**2) + self._between(share.value, cells)
@@ -195,7 +206,9 @@ def _known_moments(images: PartlyLabelled) -> CellMoments:
     labels, cells = images.labels, images.cells
     counts = np.bincount(images.cell * labels + images.truth, minlength=cells * labels).reshape(cells, labels)
     share = np.where(
-        images.images_of_cell[:, np.newaxis] > 0, counts / np.maximum(images.images_of_cell, 1)[:, np.newaxis], np.nan
+        images.images_of_cell[:, np.newaxis] > 0,
+        counts / np.maximum(images.images_of_cell, 1)[:, np.newaxis],
+        np.nan,
     )
     nothing = np.zeros((cells, labels, labels))
     return CellMoments(
@@ -221,6 +234,11 @@ def _student(score: _Score) -> float:
     if score.standard_error == 0:
         return 1.0 if score.value == 0 else 0.0
     return float(2 * t.sf(abs(score.value) / score.standard_error, max(score.freedom, 1)))
+
+
+def _either(first: float, second: float) -> float:
+    """Of two tests of the same: the smaller p-value, doubled as there were two."""
+    return min(1.0, 2 * min(first, second))
 
 
 def _share_above(drawn: FloatArray, value: float) -> float:

@@ -130,6 +130,31 @@ def unevenness_by_chance(shares: list[BoundedShares], chosen: NDArray[np.bool_],
     return found
 
 
+def evenness_p_value(shares: list[BoundedShares], chosen: NDArray[np.bool_]) -> float:
+    """Chance of prompts as uneven as these if all showed all classes equally often; NaN without a prompt.
+
+    The sum over cells and classes of squared distances from 1/K, each in standard errors at 1/K, is held against chi-square
+    (Pearson 1900). It weighs each prompt by what is known of it, so it sees an unevenness that the mean over prompts hides
+    in the noise of those with few labels. Distances are put from Student's t on the normal scale first.
+
+    Args:
+        shares: of each class among the clear images of each cell.
+        chosen: `[cell]`; those without a label are left out.
+    """
+    from scipy.stats import chi2, norm, t
+
+    classes = len(shares)
+    cells = np.flatnonzero(chosen & ~np.isnan(shares[0].value))
+    if not len(cells):
+        return np.nan
+    total = 0.0
+    for share in shares:
+        variance = np.maximum(share.variance(np.float64(1 / classes))[cells], _LEAST_VARIANCE)
+        distance = np.abs(share.value[cells] - 1 / classes) / np.sqrt(variance)
+        total += float((norm.isf(t.sf(distance, share.freedom[cells])) ** 2).sum())
+    return float(chi2.sf(total * (1 - 1 / classes), len(cells) * (classes - 1)))
+
+
 def _grid(classes: int) -> tuple[_Floats, _Floats]:
     """The true shares that a cell may have, and the term of each in the score."""
     grid = np.unique(np.append(np.linspace(0, 1, STEPS + 1), 1 / classes)).astype(np.float32)
