@@ -51,7 +51,7 @@ class ScoreTest(NamedTuple):
     high: float
     """The interval that belongs to the test."""
     chance: float
-    """A model bias score's limit: what a T2I model without bias stays below, at the level of the test. Elsewhere NaN."""
+    """What a T2I model without bias would be estimated to have on average, of a model bias score. Elsewhere NaN."""
     p_value: float
     p_adjusted: float
     """For all tests of its family; NaN where there is nothing to test."""
@@ -195,7 +195,7 @@ class _Scores:
         """What the prompts that were not drawn add to the variance of a mean."""
         drawn = cells & self._drawn
         number = int(drawn.sum())
-        if number < 2:  # noqa: PLR2004 - one prompt says nothing of how they differ
+        if number < 2:
             return 0.0
         missing = 1 - self._images.cell_probability[drawn].mean()
         return float(missing * values[drawn].var(ddof=1) / number * (number / cells.sum()) ** 2)
@@ -249,7 +249,7 @@ def _share_above(drawn: FloatArray, value: float) -> float:
     return float(_gamma(drawn).sf(value))
 
 
-def _gamma(drawn: FloatArray):  # type: ignore[no-untyped-def]  # noqa: ANN202 - scipy's frozen distribution
+def _gamma(drawn: FloatArray):  # type: ignore[no-untyped-def]
     from scipy.stats import gamma
 
     mean, variance = max(float(drawn.mean()), 1e-9), max(float(drawn.var()), 1e-18)
@@ -279,7 +279,7 @@ def _decided(questions: list[_Question], alpha: float) -> tuple[ScoreTest, ...]:
         highest = 1.0 if question.lowest == 0 else -question.lowest
         low, high = np.clip([score.value - half, score.value + half], question.lowest, highest)
         drawn = question.by_chance
-        chance = float(_gamma(drawn).isf(level)) if drawn is not None and len(drawn) else np.nan
+        chance = float(drawn.mean()) if drawn is not None and len(drawn) else np.nan
         found.append(
             ScoreTest(
                 question.metric,

@@ -16,7 +16,7 @@ BIAS_COLUMNS = (
     *("beyond_chance", "prompts"),
 )
 """A score of one T2I model. `ci_low` and `ci_high` belong to the test, so they are wider than those of the metric table;
-`chance` is what a T2I model without bias stays below, of a model bias score."""
+`chance` is what a T2I model without bias would be estimated to have on average, of a model bias score."""
 
 DIFFERENCE_COLUMNS = (
     *("attribute", "metric", "first", "second", "first_value", "second_value", "difference", "ci_low", "ci_high"),
