@@ -23,11 +23,13 @@ from detector_bench.figures.drawing import (
     save,
     with_display_names,
 )
+from detector_bench.figures.prompt_estimates import has_prompt_estimates
 from detector_bench.installation import require
 from detector_bench.plugins import load_plugins, loaded_plugins
 from detector_bench.results.finished_study import FinishedStudy
 
 FIGURES: dict[str, str] = {
+    "prompt_estimates": "prompts from the most to the least biased, estimated over all images",
     "prompt_bias_histogram": "distribution of prompt bias scores (Lyu 2025, figure 3)",
     "prompt_heat_map": "every prompt's bias score (Lyu 2025, table 7)",
     "model_bias_scores": "model bias score of each T2I model and category, by humans and detectors",
@@ -43,6 +45,9 @@ FIGURES: dict[str, str] = {
 }
 """What each figure shows, by its name, which is also its module's; benchmarks have further ones."""
 
+_OF_ESTIMATES = ("prompt_estimates",)
+"""Figures of bias over all images, where only some have a label."""
+
 _NEEDS_NO_LABELS = ("model_bias_scores", "score_deviations")
 """Figures that show what there is; or say themselves why there is nothing to draw."""
 
@@ -56,10 +61,12 @@ def known_figures() -> dict[str, str]:
 
 
 def figures_of(study: FinishedStudy) -> tuple[str, ...]:
-    """The names of the figures that belong to a study: those of benchmarks only where it has their scores."""
+    """The names of the figures that belong to a study: those of estimates only where some images have no label, those of
+    benchmarks only where it has their scores."""
+    own = [name for name in FIGURES if name not in _OF_ESTIMATES or has_prompt_estimates(study)]
     known = set(study.metrics_of_all_attributes["metric"].astype(str))
     further = (item for each in benchmarks() for item in each.figures.items())
-    return (*FIGURES, *(name for name, figure in further if figure.metric in known))
+    return (*own, *(name for name, figure in further if figure.metric in known))
 
 
 class WrittenFigures(NamedTuple):
