@@ -220,18 +220,19 @@ class StudyNumbers:
         level: float | None = None,
         sample: Path | str | None = None,
     ) -> ResultTables:
-        """How biased each T2I model is over all of its images, from all detectors' verdicts and the labels of some.
+        """How biased each T2I model is over all of its images, from all detectors' verdicts and the labels of
+        some.
 
         The labels of the image set are read anew. Beside the estimates stand those from labels alone, and each
         detector as it is.
 
         Args:
             attribute: None: all of the study's that have a label.
-            about: "images": what the labels of all images would say; "t2i_model": what the T2I models would show with
-                endlessly many images of these prompts; None: as the study says.
+            about: "images": what the labels of all images would say; "t2i_model": what the T2I models would show
+                with endlessly many images of these prompts; None: as the study says.
             level: of the intervals; None: the study's.
-            sample: which images were drawn to be labelled; None: `sample.csv` in the image set's folder, or, without
-                one, labelled images are taken as drawn at random within each prompt.
+            sample: which images were drawn to be labelled; None: `sample.csv` in the image set's folder, or,
+                without one, labelled images are taken as drawn at random within each prompt.
 
         Raises:
             ConfigError: no image has a label of the attribute.

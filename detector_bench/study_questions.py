@@ -228,9 +228,9 @@ def estimate(
     tables = []
     for position, attribute in enumerate(found.notes):
         numbers = TableNumbers.of_table(found.rows, attribute=attribute, prompts=image_set.prompts, intervals=True)
-        for table in (bias_estimates(numbers), prompt_estimates(numbers)):
-            if table is not None:
-                tables.append(replace(table, name=table.name + (f"_{attribute}" if position else "")))
+        suffix = f"_{attribute}" if position else ""
+        made = (bias_estimates(numbers), prompt_estimates(numbers))
+        tables += [replace(table, name=table.name + suffix) for table in made if table is not None]
     notes = tuple(
         f"{attribute}: {note}" if len(found.notes) > 1 else note
         for attribute, said in found.notes.items()

@@ -277,7 +277,7 @@ def _estimated(study: StudyConfiguration, image_set: ImageSet, predictions: dict
     except DataError as error:
         why = str(error).splitlines()[0]
         return EstimatedBias.none(
-            {name: (f"Nothing is estimated over all images: {why}",) for name in study.attributes}
+            dict.fromkeys(study.attributes, (f"Nothing is estimated over all images: {why}",))
         )
     return estimate_bias(
         image_set, predictions, attributes=study.attributes, sample=sample, settings=study.estimates

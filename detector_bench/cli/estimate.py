@@ -19,8 +19,8 @@ About = Annotated[
     typer.Option(
         "--about",
         metavar="images|t2i_model",
-        help="What is estimated: what the labels of all these images would say, or what the T2I model would show with "
-        "endlessly many images of these prompts; by default as the study says.",
+        help="What is estimated: what the labels of all these images would say, or what the T2I model would "
+        "show with endlessly many images of these prompts; by default as the study says.",
     ),
 ]
 Sample = Annotated[
@@ -48,9 +48,9 @@ def estimate(
     """How biased is each T2I model over all of its images, with the labels of some? No detector runs.
 
     Shares of the labels, prompt bias scores and model bias scores from all detectors' verdicts and the labels of a
-    sample (prediction-powered: right on average whatever the detectors' errors); beside them what labels alone say,
-    and each detector as it is. Labels are read anew from the image set, so this can be asked while people label.
-    `metrics.csv` gets the same rows from `evaluate`.
+    sample (prediction-powered: right on average whatever the detectors' errors); beside them what labels alone
+    say, and each detector as it is. Labels are read anew from the image set, so this can be asked while people
+    label. `metrics.csv` gets the same rows from `evaluate`.
 
     Examples: `detector-bench estimate results/one`, `detector-bench estimate results/one --about t2i_model --json`
     """

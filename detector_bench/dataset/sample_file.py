@@ -43,9 +43,9 @@ class LabelSample:
         """The images, in the order of the rows."""
         return [str(name) for name in self.rows["image_id"]]
 
-    def positions(self, image_set: ImageSet) -> NDArray[np.int64]:
-        """Where each row's image stands in the image set."""
-        ids = pd.Index(image_set.images["image_id"])
+    def positions(self, images: pd.DataFrame) -> NDArray[np.int64]:
+        """Where each row's image stands in the images of a set."""
+        ids = pd.Index(images["image_id"])
         found: NDArray[np.int64] = ids.get_indexer(pd.Index(self.rows["image_id"])).astype(np.int64)
         return found
 

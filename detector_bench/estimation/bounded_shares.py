@@ -1,13 +1,14 @@
 """Shares of cells with a variance for every value that the true share may have, and the intervals of that.
 
-A share near 0 or 1 has an estimate of its variance that is too small exactly where it matters: five labels of one class
-show none. So the variance of an estimate is taken as a function of the true share p,
+A share near 0 or 1 has an estimate of its variance that is too small exactly where it matters: five labels of one
+class show none. So the variance of an estimate is taken as a function of the true share p,
 
     v(p) = dispersion * (w s^2 + (1 - w) (a + b p (1 - p)) / c) + r,
 
-s^2 the variance of the cell's own errors of prediction, a and b common to all cells (what remains after prediction of a
-binomial variance; a = 0, b = 1 without detectors), w = freedom / (freedom + 8), c the share of the denominator (1 for
-shares of all images, the share of clear images for shares of classes), r for not knowing c. The interval holds every p
+s^2 the variance of the cell's own errors of prediction, a and b common to all cells (what remains after prediction
+of a binomial variance; a = 0, b = 1 without detectors), w = freedom / (freedom + 8), c the share of the
+denominator (1 for shares of all images, the share of clear images for shares of classes), r for not knowing c. The
+interval holds every p
 that lies within t standard errors at p itself: for labels alone and large populations it is Wilson's.
 """
 
@@ -53,31 +54,43 @@ class BoundedShares:
     """`[cell]`: the part of the variance that does not depend on p."""
     binomial_part: FloatArray
     """`[cell]`: what p (1 - p) is multiplied by."""
+    grain: FloatArray
+    """`[cell]`: what labels being counted in whole numbers adds to the variance: a twelfth of the squared step."""
     freedom: FloatArray
     """`[cell]`: degrees of freedom of the variance; infinite without detectors."""
+    measured: FloatArray
+    """`[cell]`: the variance of the estimate by the cell's own labels alone, for sums over cells; where it has
+    none to compare, the common one."""
+    measured_freedom: FloatArray
+    """`[cell]`: degrees of freedom of `measured`."""
 
     def variance(self, share: FloatArray) -> FloatArray:
         """Of the estimate, if `share` were true; broadcasts against `[cell]`."""
         found: FloatArray = self.own_part + self.binomial_part * share * (1 - share)
         return found
 
-    @property
-    def plug_in_variance(self) -> FloatArray:
-        """`[cell]`: at the pilot."""
-        return self.variance(self.pilot)
-
     def interval(self, confidence: float) -> tuple[FloatArray, FloatArray]:
         """Limits within 0 to 1, `[cell]` each."""
-        from scipy.stats import t
+        return quadratic_limits(
+            self.value, self.own_part, self.binomial_part, t_quantile(confidence, self.freedom)
+        )
 
-        quantile = t.ppf((1 + confidence) / 2, self.freedom)
-        return quadratic_limits(self.value, self.own_part, self.binomial_part, quantile)
+
+def t_quantile(confidence: float, freedom: FloatArray) -> FloatArray:
+    """How many standard errors an interval reaches to either side; the normal quantile for endless degrees of
+    freedom."""
+    # scipy.stats takes longer to import than an estimate takes.
+    from scipy.special import stdtrit
+
+    quantile: FloatArray = stdtrit(freedom, (1 + confidence) / 2)
+    return quantile
 
 
 def quadratic_limits(
     value: FloatArray, own: FloatArray, binomial: FloatArray, quantile: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """Limits of the true share: both p with (value - p)^2 = t^2 (own + binomial p (1 - p)), a quadratic equation; cut off at 0 and 1."""
+    """Limits of the true share: both p with (value - p)^2 = t^2 (own + binomial p (1 - p)), a quadratic equation;
+    cut off at 0 and 1."""
     square = quantile**2
     first, second = 1 + square * binomial, value + square * binomial / 2
     third = value**2 - square * own
@@ -86,18 +99,34 @@ def quadratic_limits(
     return np.clip(low, 0, 1), np.clip(high, 0, 1)
 
 
-def class_shares(
-    moments: CellMoments, *, classes: int, about: About, use_detectors: bool = True
-) -> list[BoundedShares]:
+def limits_below_one(
+    value: FloatArray, error: FloatArray, quantile: FloatArray, *, least: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Limits of a score from 0 to 1 whose variance goes to 0 with its distance from 1, since what is near 1 is
+    known from what is rare.
+
+    Args:
+        value: estimates.
+        error: standard errors.
+        quantile: how many of them an interval reaches.
+        least: the least distance from 1 that is reckoned with.
+    """
+    scaled = (quantile * error) ** 2 / np.maximum(1 - value, least)
+    middle = value - scaled / 2
+    root = np.sqrt(np.maximum(middle**2 - value**2 + scaled, 0))
+    return np.clip(middle - root, 0, 1), np.clip(middle + root, 0, 1)
+
+
+def class_shares(moments: CellMoments, *, classes: int, about: About) -> list[BoundedShares]:
     """Shares of each class among the clear images of each cell.
 
-    The estimate is one step from a pilot: r = r0 + (share of the class - r0 share of clear) / c, with r0 and c drawn
-    towards the prediction in cells with few labels. It is the ratio of both shares where there are many, and does not
-    explode where few images are clear.
+    The estimate is one step from a pilot: r = r0 + (share of the class - r0 share of clear) / c, with r0 and c
+    drawn towards the prediction in cells with few labels. It is the ratio of both shares where there are many, and
+    does not explode where few images are clear. A cell of which no labelled image is clear has none.
     """
     clear = np.zeros(moments.share.shape[1])
     clear[:classes] = 1
-    direct = moments.share @ clear
+    direct, some_clear = moments.share @ clear, moments.label_share @ clear > 0
     denominator = np.clip(_drawn_together(moments, clear, direct), _LEAST_CLEAR, 1)
     doubt = moments.dispersion * _moderated(_form(moments.residual_variance, clear), moments.freedom)
     second_order = 1 + _SECOND_ORDER * doubt / denominator**2
@@ -106,7 +135,7 @@ def class_shares(
     for index in range(classes):
         kind = np.eye(len(clear))[index]
         pilot = np.clip(_drawn_together(moments, kind, moments.share @ kind) / denominator, 0, 1)
-        value = pilot + (moments.share[:, index] - pilot * direct) / denominator
+        value = np.where(some_clear, pilot + (moments.share[:, index] - pilot * direct) / denominator, np.nan)
         forms = (kind - pilot[:, np.newaxis] * clear) / denominator[:, np.newaxis]
         found.append(
             _shares(
@@ -116,7 +145,6 @@ def class_shares(
                 forms,
                 denominator,
                 about=about,
-                use_detectors=use_detectors,
                 further=(value - pilot) ** 2 * doubt,
                 times=second_order,
             )
@@ -124,7 +152,7 @@ def class_shares(
     return found
 
 
-def label_share(moments: CellMoments, label: int, *, about: About, use_detectors: bool = True) -> BoundedShares:
+def label_share(moments: CellMoments, label: int, *, about: About) -> BoundedShares:
     """Share of one label among all images of each cell."""
     kind = np.eye(moments.share.shape[1])[label]
     value = moments.share[:, label]
@@ -137,7 +165,6 @@ def label_share(moments: CellMoments, label: int, *, about: About, use_detectors
         np.broadcast_to(kind, moments.share.shape),
         one,
         about=about,
-        use_detectors=use_detectors,
     )
 
 
@@ -149,14 +176,13 @@ def _shares(
     denominator: FloatArray,
     *,
     about: About,
-    use_detectors: bool,
     further: FloatArray | float = 0.0,
     times: FloatArray | float = 1.0,
 ) -> BoundedShares:
     dispersion, freedom = moments.dispersion, moments.freedom
     residual = np.einsum("cl,clm,cm->c", forms, moments.residual_variance, forms)
     constant, slope, own_weight = 0.0, 1.0, np.zeros_like(freedom)
-    if use_detectors:
+    if moments.uses_detectors:
         of_labels = np.einsum("cl,clm,cm->c", forms, moments.label_variance, forms)
         unexplained = min(float((freedom @ residual + 1) / (freedom @ of_labels + 1)), 1.0)
         predictions = np.einsum("cl,clm,cm->c", forms, moments.prediction_variance, forms)
@@ -172,8 +198,14 @@ def _shares(
     own = own * constant + further
     if about == "t2i_model":
         binomial = binomial + 1 / (np.maximum(moments.images, 1) * denominator)
-    all_freedom = freedom + COMMON_FREEDOM if use_detectors else np.full_like(freedom, np.inf)
-    return BoundedShares(value, pilot, own, binomial, all_freedom)
+    measured = times * dispersion * residual + further
+    if about == "t2i_model":
+        of_labels = np.einsum("cl,clm,cm->c", forms, moments.label_variance, forms)
+        measured = measured + of_labels / np.maximum(moments.images, 1)
+    measured = np.where(freedom > 0, measured, own + binomial * pilot * (1 - pilot))
+    all_freedom = freedom + COMMON_FREEDOM if moments.uses_detectors else np.full_like(freedom, np.inf)
+    grain = slope * dispersion / (12 * np.maximum(moments.labels, 1) * denominator**2)
+    return BoundedShares(value, pilot, own, binomial, grain, all_freedom, measured, np.maximum(freedom, 1))
 
 
 def _common_variance(
@@ -185,15 +217,11 @@ def _common_variance(
     predictions in cells that are near to that, or, where there are few, where it ends as p (1 - p) goes to 0; b is
     what remains of the errors' variance.
     """
-    from scipy.optimize import nnls
-
     spread = pilot * (1 - pilot)
     known = freedom > 0
     if not known.any():
         return 0.0, slope
-    root = np.sqrt(freedom[known])
-    design = np.stack([root, root * spread[known]], axis=1)
-    (end, _), _ = nnls(design, root * of_prediction[known])
+    end = _end_of_line(spread[known], of_prediction[known], freedom[known])
     one_sided = np.where(4 * spread < _ONE_SIDED, freedom, 0)
     constant = (one_sided @ of_prediction + _LABELS_OF_END * end) / (one_sided.sum() + _LABELS_OF_END)
     weight = freedom * spread
@@ -203,9 +231,18 @@ def _common_variance(
     )
 
 
+def _end_of_line(place: FloatArray, height: FloatArray, weight: FloatArray) -> float:
+    """Where the line through heights that are 0 or more ends at place 0, neither it nor its slope below 0."""
+    total = weight.sum()
+    middle, level = weight @ place / total, weight @ height / total
+    across = float(weight @ (place - middle) ** 2)
+    slope = float(weight @ ((place - middle) * (height - level))) / across if across > 0 else 0.0
+    return float(max(level - max(slope, 0.0) * middle, 0.0))
+
+
 def _drawn_together(moments: CellMoments, form: FloatArray, direct: FloatArray) -> FloatArray:
-    """The cells' estimates drawn towards the prediction, the more the less is known of a cell (Fay and Herriot 1979,
-    the variance between cells by moments)."""
+    """The cells' estimates drawn towards the prediction, the more the less is known of a cell (Fay and Herriot
+    1979, the variance between cells by moments)."""
     known = ~np.isnan(direct)
     variance = moments.dispersion * _moderated(_form(moments.residual_variance, form), moments.freedom)
     off = (direct - moments.predicted @ form)[known]

@@ -22,13 +22,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from detector_bench.estimation.bounded_shares import class_shares
+from detector_bench.estimation.bounded_shares import class_shares, t_quantile
+from detector_bench.estimation.evenness import evenness_p_value
 from detector_bench.estimation.partly_labelled import PartlyLabelled
-from detector_bench.estimation.unevenness import (
-    evenness_p_value,
-    unevenness,
-    unevenness_by_chance,
-)
+from detector_bench.estimation.unevenness import unevenness, unevenness_by_chance
 from detector_bench.estimation.working_model import CellMoments, cell_moments
 from detector_bench.metrics.bias import SIGNED_CLASSES
 from detector_bench.metrics.counts import FloatArray, divide
@@ -115,16 +112,9 @@ class _Scores:
         complete = len(images.labelled) == len(images.truth)
         use_detectors = bool(images.detectors) and not complete
         moments = _known_moments(images) if complete else cell_moments(images, use_detectors=use_detectors)
-        self._shares = class_shares(
-            moments, classes=images.classes, about="t2i_model", use_detectors=use_detectors
-        )
+        self._shares = class_shares(moments, classes=images.classes, about="t2i_model")
         shape = (images.t2i_models, images.prompts)
         self._images, self._seed = images, seed
-        # As if with two images more, one of each kind: where the few images of a prompt are alike, others would not be.
-        clear = np.nan_to_num(moments.share[:, : images.classes].sum(axis=1))
-        clear = np.maximum(images.images_of_cell * clear, 1)
-        self._careful = (clear * self._shares[0].pilot + 1) / (clear + 2)
-        self._inflation = (clear + 2) / (clear + 1)
         self._known = (images.labels_of_cell > 0) & ~np.isnan(self._shares[0].value)
         # Where prompts were drawn, those that were not are spoken for by those that were.
         self._drawn = images.cell_probability < 1
@@ -179,9 +169,10 @@ class _Scores:
     def _mean(self, cells: _Mask) -> _Score:
         share = self._shares[0]
         number = int(cells.sum())
-        variances = (share.variance(self._careful) * self._inflation)[cells]
+        # Ratios of few images vary a little more than their linear part says.
+        variances = (share.measured * (1 + 1 / (2 * np.maximum(self._images.images_of_cell, 1))))[cells]
         total = variances.sum()
-        freedom = divide(total**2, (variances**2 / np.maximum(share.freedom[cells], 1)).sum())
+        freedom = divide(total**2, (variances**2 / share.measured_freedom[cells]).sum())
         variance = divide(total, number**2) + self._between(share.value, cells)
         mean = divide(share.value[cells].sum(), number)
         return _Score(float(2 * mean - 1), float(2 * np.sqrt(variance)), float(np.nan_to_num(freedom, nan=np.inf)))
@@ -202,38 +193,47 @@ class _Scores:
 
 
 def _known_moments(images: PartlyLabelled) -> CellMoments:
-    """Shares where every image has a label: nothing is estimated, and detectors have nothing to add."""
+    """Shares where every image has a label: nothing is estimated, and detectors have nothing to add.
+
+    What the labels of a cell vary is learnt from its own images; a cell with one image has that of all these cells.
+    """
     labels, cells = images.labels, images.cells
     counts = np.bincount(images.cell * labels + images.truth, minlength=cells * labels).reshape(cells, labels)
-    share = np.where(
-        images.images_of_cell[:, np.newaxis] > 0,
-        counts / np.maximum(images.images_of_cell, 1)[:, np.newaxis],
-        np.nan,
-    )
-    nothing = np.zeros((cells, labels, labels))
+    number = images.images_of_cell
+    share = counts / np.maximum(number, 1)[:, np.newaxis]
+    alone = number == 1
+    spread, freedom = share.copy(), np.maximum(number - 1.0, 0)
+    if (singles := int(alone.sum())) > 1:
+        spread[alone], freedom[alone] = share[alone].mean(axis=0), (singles - 1) / singles
+    variance = spread[:, :, np.newaxis] * (np.eye(labels) - spread[:, np.newaxis, :])
+    size = np.where(alone, singles, number)
+    variance *= (size / np.maximum(size - 1, 1))[:, np.newaxis, np.newaxis]
+    nothing = np.zeros_like(variance)
     return CellMoments(
-        share=share,
-        predicted=np.nan_to_num(share),
+        share=np.where(number[:, np.newaxis] > 0, share, np.nan),
+        label_share=share,
+        predicted=share,
         residual_variance=nothing,
         prediction_variance=nothing,
-        label_variance=nothing,
+        label_variance=variance,
         dispersion=np.zeros(cells),
-        images=images.images_of_cell,
-        labels=images.labels_of_cell,
-        freedom=np.maximum(images.labels_of_cell - 1.0, 0),
+        images=number,
+        labels=number,
+        freedom=freedom,
+        uses_detectors=False,
         explained=np.zeros(images.detectors),
     )
 
 
 def _student(score: _Score) -> float:
     """Two-sided p-value of a score that is 0 without bias."""
-    from scipy.stats import t
+    from scipy.special import stdtr
 
     if np.isnan(score.value) or np.isnan(score.standard_error):
         return np.nan
     if score.standard_error == 0:
         return 1.0 if score.value == 0 else 0.0
-    return float(2 * t.sf(abs(score.value) / score.standard_error, max(score.freedom, 1)))
+    return float(2 * stdtr(max(score.freedom, 1), -abs(score.value) / score.standard_error))
 
 
 def _either(first: float, second: float) -> float:
@@ -246,21 +246,15 @@ def _share_above(drawn: FloatArray, value: float) -> float:
     say little of rare events."""
     if np.isnan(value) or not len(drawn):
         return np.nan
-    return float(_gamma(drawn).sf(value))
-
-
-def _gamma(drawn: FloatArray):  # type: ignore[no-untyped-def]
-    from scipy.stats import gamma
+    from scipy.special import gammaincc
 
     mean, variance = max(float(drawn.mean()), 1e-9), max(float(drawn.var()), 1e-18)
-    return gamma(mean**2 / variance, scale=variance / mean)
+    return float(gammaincc(mean**2 / variance, value * mean / variance))
 
 
 def _decided(questions: list[_Question], alpha: float) -> tuple[ScoreTest, ...]:
     """Holm's steps: the smallest p-value is compared with alpha / m, the next with alpha / (m - 1), until one is not
     small enough."""
-    from scipy.stats import t
-
     p_values = np.array([each.p_value for each in questions])
     tested = np.flatnonzero(~np.isnan(p_values))
     adjusted, allowed = np.full(len(questions), np.nan), np.full(len(questions), alpha / max(len(tested), 1))
@@ -275,7 +269,7 @@ def _decided(questions: list[_Question], alpha: float) -> tuple[ScoreTest, ...]:
     found = []
     for question, p_adjusted, level in zip(questions, adjusted, allowed, strict=True):
         score = question.value
-        half = t.isf(level / 2, max(score.freedom, 1)) * score.standard_error
+        half = float(t_quantile(1 - level, np.array(max(score.freedom, 1)))) * score.standard_error
         highest = 1.0 if question.lowest == 0 else -question.lowest
         low, high = np.clip([score.value - half, score.value + half], question.lowest, highest)
         drawn = question.by_chance

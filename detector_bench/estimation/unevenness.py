@@ -1,10 +1,11 @@
 """The mean over prompts of |p - 1/K|, without what chance adds, from estimates of p that are noisy.
 
-The sizes of noisy differences are too large on average, and no correction of a single prompt is right everywhere, since
-the size has a kink. But many prompts tell how p is spread over prompts: the distribution under which the
-estimates at hand are likely (nonparametric maximum likelihood, Kiefer and Wolfowitz 1956; Jiang and Zhang 2009) says how
-much of the spread is noise. Given it, the mean of |p - 1/K| follows by Bayes' rule. A fair T2I model comes out near 0,
-a one-sided one near its score, and the interval comes from studies like this one, drawn from what was found.
+The sizes of noisy differences are too large on average, and no correction of a single prompt is right everywhere,
+since the size has a kink. But many prompts tell how p is spread over prompts: the distribution under which the
+estimates at hand are likely (nonparametric maximum likelihood, Kiefer and Wolfowitz 1956; Jiang and Zhang 2009)
+says how much of the spread is noise. Given it, the mean of |p - 1/K| follows by Bayes' rule. A fair T2I model
+comes out near 0, a one-sided one near its score, and the interval comes from studies like this one, drawn from
+what was found.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from detector_bench.estimation.bounded_shares import BoundedShares
+from detector_bench.metrics.bias import SIGNED_CLASSES
 from detector_bench.metrics.counts import FloatArray
 
 _Floats = NDArray[np.float32]
@@ -25,8 +27,8 @@ STEPS = 80
 ROUNDS = 60
 """Of the EM algorithm; more would make the distribution ever more jagged."""
 
-_MIRRORED = 2
 _LEAST_VARIANCE = 1e-5
+_EXACT = 1e-12
 _DRAWN_CELLS = 8_000
 _FEWEST_STUDIES, _MOST_STUDIES = 60, 400
 
@@ -36,7 +38,7 @@ class Unevenness(NamedTuple):
 
     value: float
     standard_error: float
-    """Of the estimate about the truth: its spread and its bias in drawn studies."""
+    """Of the estimate about the truth: its spread and its bias in drawn studies, and that labels are whole."""
     freedom: float
 
 
@@ -52,28 +54,75 @@ def unevenness(shares: list[BoundedShares], chosen: NDArray[np.bool_], *, seed: 
     cells = np.flatnonzero(chosen & ~np.isnan(shares[0].value))
     if not len(cells):
         return Unevenness(np.nan, np.nan, np.nan)
-    used = _told_apart(shares)
-    grid, size = _grid(classes)
+    used = shares[:1] if classes == SIGNED_CLASSES else shares  # of two classes each mirrors the other
+    scale = 2 if classes == SIGNED_CLASSES else classes / (2 * (classes - 1))
     random = np.random.default_rng(seed)
     studies = int(np.clip(_DRAWN_CELLS // len(cells), _FEWEST_STUDIES, _MOST_STUDIES))
-    value, off = 0.0, np.zeros(studies)
+    value, off, freedom, grain = 0.0, np.zeros(studies), 0.0, 0.0
     for share in used:
-        estimate = share.value[cells].astype(np.float32)
-        variance = share.variance(grid[:, np.newaxis])[:, cells].T
-        variance = np.maximum(variance, _LEAST_VARIANCE).astype(np.float32)
-        posterior = _posterior(estimate, variance, grid)
-        value += float((posterior @ size).mean())
-        place = _drawn(posterior, random, studies)
-        noise = random.standard_normal(place.shape) / np.sqrt(_chi_square(share.freedom[cells], random, studies))
-        again = grid[place] + noise * np.sqrt(variance[np.arange(len(cells)), place])
-        repeated = (_posterior(again.astype(np.float32), variance, grid) @ size).mean(axis=-1)
-        off += repeated - size[place].mean(axis=-1)
-    freedom = float(np.mean([share.freedom[cells].sum() for share in used]))
-    return Unevenness(value, float(np.sqrt((off**2).mean())), freedom)
+        known = share.variance(np.array(0.5))[cells] + share.own_part[cells] <= _EXACT
+        value += scale * float(np.abs(share.value[cells[known]] - 1 / classes).sum())
+        if not known.all():
+            mean, difference = _deconvolved(share, cells[~known], 1 / classes, random, studies)
+            value += scale * mean * int((~known).sum())
+            off += scale * difference * int((~known).sum())
+            grain += scale**2 * float(share.grain[cells[~known]].sum()) / len(used)
+        freedom += share.freedom[cells].sum() / len(used)
+    error = float(np.sqrt((off**2).mean() + grain)) / len(cells)
+    return Unevenness(value / len(cells), error, float(freedom))
+
+
+def unevenness_by_chance(shares: list[BoundedShares], chosen: NDArray[np.bool_], *, seed: int) -> FloatArray:
+    """What a T2I model without bias in any prompt would be estimated to have: `[study]`, drawn.
+
+    Args:
+        shares: of each class among the clear images of each cell; their variances at 1/K decide.
+        chosen: `[cell]`; those without a label are left out.
+        seed: of the drawn studies.
+    """
+    classes = len(shares)
+    cells = np.flatnonzero(chosen & ~np.isnan(shares[0].value))
+    if not len(cells):
+        return np.zeros(0)
+    random = np.random.default_rng([seed, 1])
+    studies = int(np.clip(_DRAWN_CELLS // len(cells), _FEWEST_STUDIES, _MOST_STUDIES))
+    # Of shares that add up to 1: what one class has too much, the others have too little.
+    noise = random.standard_normal((classes, studies, len(cells)))
+    noise = (noise - noise.mean(axis=0)) * np.sqrt(classes / (classes - 1))
+    grid = np.unique(np.append(np.linspace(0, 1, STEPS + 1), 1 / classes)).astype(np.float32)
+    size = np.abs(grid - np.float32(1 / classes))
+    found = np.zeros(studies)
+    used = shares[:1] if classes == SIGNED_CLASSES else shares
+    for share, of_class in zip(used, noise, strict=False):
+        at_grid = share.variance(grid[:, np.newaxis].astype(np.float64)) + share.grain
+        variance = np.maximum(at_grid[:, cells].T, _LEAST_VARIANCE).astype(np.float32)
+        fair = np.sqrt(np.maximum(share.variance(np.array(1 / classes))[cells], _LEAST_VARIANCE))
+        scale = np.sqrt(_chi_square(share.freedom[cells], random, studies))
+        drawn = (1 / classes + of_class * fair / scale).astype(np.float32)
+        found += (_posterior(drawn, variance, grid) @ size).mean(axis=-1)
+    return found * (2 if classes == SIGNED_CLASSES else classes / (2 * (classes - 1)))
+
+
+def _deconvolved(
+    share: BoundedShares, cells: NDArray[np.intp], fair: float, random: np.random.Generator, studies: int
+) -> tuple[float, FloatArray]:
+    """The mean over cells of |p - 1/K|; and, of studies drawn from what was found, how far that lies off,
+    `[study]`."""
+    grid = np.unique(np.append(np.linspace(0, 1, STEPS + 1), fair)).astype(np.float32)
+    size = np.abs(grid - np.float32(fair))
+    at_grid = share.variance(grid[:, np.newaxis].astype(np.float64)) + share.grain
+    variance = np.maximum(at_grid[:, cells].T, _LEAST_VARIANCE).astype(np.float32)
+    posterior = _posterior(share.value[cells].astype(np.float32), variance, grid)
+    place = _drawn(posterior, random, studies)
+    noise = random.standard_normal(place.shape) / np.sqrt(_chi_square(share.freedom[cells], random, studies))
+    again = (grid[place] + noise * np.sqrt(variance[np.arange(len(cells)), place])).astype(np.float32)
+    repeated = (_posterior(again, variance, grid) @ size).mean(axis=-1)
+    return float((posterior @ size).mean()), np.asarray(repeated - size[place].mean(axis=-1), dtype=np.float64)
 
 
 def _posterior(estimate: _Floats, variance: _Floats, grid: _Floats) -> _Floats:
-    """Chances of each true share given the estimate, the distribution over cells being fitted: `[..., cell, step]`."""
+    """Chances of each true share given the estimate, the distribution over cells being fitted: `[..., cell,
+    step]`."""
     distance = (estimate[..., np.newaxis] - grid) ** 2
     log = -0.5 * (distance / variance + np.log(variance))
     likelihood = np.exp(log - log.max(axis=-1, keepdims=True))
@@ -81,7 +130,7 @@ def _posterior(estimate: _Floats, variance: _Floats, grid: _Floats) -> _Floats:
     for _ in range(ROUNDS):
         total = np.einsum("...cg,...g->...c", likelihood, weights)
         weights = weights * np.einsum("...cg,...c->...g", likelihood, 1 / total) / estimate.shape[-1]
-    posterior = likelihood * weights[..., np.newaxis, :]
+    posterior: _Floats = likelihood * weights[..., np.newaxis, :]
     posterior /= posterior.sum(axis=-1, keepdims=True)
     return posterior
 
@@ -100,68 +149,3 @@ def _chi_square(freedom: FloatArray, random: np.random.Generator, studies: int) 
     found = np.ones((studies, len(freedom)))
     found[:, finite] = random.chisquare(freedom[finite], (studies, int(finite.sum()))) / freedom[finite]
     return found
-
-
-def unevenness_by_chance(shares: list[BoundedShares], chosen: NDArray[np.bool_], *, seed: int) -> FloatArray:
-    """What a T2I model without bias in any prompt would be estimated to have: `[study]`, drawn.
-
-    Args:
-        shares: of each class among the clear images of each cell; their variances at 1/K decide.
-        chosen: `[cell]`; those without a label are left out.
-        seed: of the drawn studies.
-    """
-    classes = len(shares)
-    cells = np.flatnonzero(chosen & ~np.isnan(shares[0].value))
-    if not len(cells):
-        return np.zeros(0)
-    grid, size = _grid(classes)
-    random = np.random.default_rng([seed, 1])
-    studies = int(np.clip(_DRAWN_CELLS // len(cells), _FEWEST_STUDIES, _MOST_STUDIES))
-    # Of shares that add up to 1: what one class has too much, the others have too little.
-    noise = random.standard_normal((classes, studies, len(cells)))
-    noise = (noise - noise.mean(axis=0)) * np.sqrt(classes / (classes - 1))
-    found = np.zeros(studies)
-    for share, of_class in zip(_told_apart(shares), noise, strict=False):
-        variance = np.maximum(share.variance(grid[:, np.newaxis])[:, cells].T, _LEAST_VARIANCE).astype(np.float32)
-        fair = np.sqrt(np.maximum(share.variance(np.float64(1 / classes))[cells], _LEAST_VARIANCE))
-        scale = np.sqrt(_chi_square(share.freedom[cells], random, studies))
-        drawn = 1 / classes + of_class * fair / scale
-        found += (_posterior(drawn.astype(np.float32), variance, grid) @ size).mean(axis=-1)
-    return found
-
-
-def evenness_p_value(shares: list[BoundedShares], chosen: NDArray[np.bool_]) -> float:
-    """Chance of prompts as uneven as these if all showed all classes equally often; NaN without a prompt.
-
-    The sum over cells and classes of squared distances from 1/K, each in standard errors at 1/K, is held against chi-square
-    (Pearson 1900). It weighs each prompt by what is known of it, so it sees an unevenness that the mean over prompts hides
-    in the noise of those with few labels. Distances are put from Student's t on the normal scale first.
-
-    Args:
-        shares: of each class among the clear images of each cell.
-        chosen: `[cell]`; those without a label are left out.
-    """
-    from scipy.stats import chi2, norm, t
-
-    classes = len(shares)
-    cells = np.flatnonzero(chosen & ~np.isnan(shares[0].value))
-    if not len(cells):
-        return np.nan
-    total = 0.0
-    for share in shares:
-        variance = np.maximum(share.variance(np.float64(1 / classes))[cells], _LEAST_VARIANCE)
-        distance = np.abs(share.value[cells] - 1 / classes) / np.sqrt(variance)
-        total += float((norm.isf(t.sf(distance, share.freedom[cells])) ** 2).sum())
-    return float(chi2.sf(total * (1 - 1 / classes), len(cells) * (classes - 1)))
-
-
-def _grid(classes: int) -> tuple[_Floats, _Floats]:
-    """The true shares that a cell may have, and the term of each in the score."""
-    grid = np.unique(np.append(np.linspace(0, 1, STEPS + 1), 1 / classes)).astype(np.float32)
-    scale = 2 if classes == _MIRRORED else classes / (2 * (classes - 1))
-    return grid, np.abs(grid - np.float32(1 / classes)) * np.float32(scale)
-
-
-def _told_apart(shares: list[BoundedShares]) -> list[BoundedShares]:
-    """Of two classes the first: the second mirrors it."""
-    return shares[:1] if len(shares) == _MIRRORED else shares

@@ -1,14 +1,15 @@
-"""Bias over all images of a set from the labels of some: rows of the variants `prediction_powered` and `labels_only`.
+"""Bias over all images of a set from the labels of some: rows of the variants `prediction_powered` and
+`labels_only`.
 
-The rows stand under the detector `ground_truth`, as they say what the human labels of all images would say. How far
-each detector's verdicts helped stands in rows of its own (`explained_variance`).
+The rows stand under the detector `ground_truth`, as they say what the human labels of all images would say. How
+far each detector's verdicts helped stands in rows of its own (`explained_variance`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Literal, NamedTuple
+from dataclasses import dataclass, field, replace
+from typing import Literal
 
 import numpy as np
 import pandas as pd
@@ -25,7 +26,6 @@ from detector_bench.evaluation.intervals import Intervals
 from detector_bench.evaluation.row_blocks import Cells, RowBlocks, scope_levels
 from detector_bench.evaluation.scores import ScoreTable
 from detector_bench.evaluation.t2i_model_tests import T2IModelRows
-from detector_bench.metrics import MetricInfo, register_metrics
 from detector_bench.vocabulary import GROUND_TRUTH, LOW_QUALITY, Attribute
 from detector_bench.vocabulary.columns import LABELS_ONLY, METRIC_COLUMNS, PREDICTION_POWERED, SampleDesign
 
@@ -36,34 +36,6 @@ _FEW_LABELS = 5
 """Of a prompt, below which intervals of simulated studies held the truth less often than they say."""
 
 _SHARE = "label_share_"
-
-register_metrics(
-    MetricInfo(
-        name="mean_prompt_bias_score",
-        meaning="balance of the first against the second class over all prompts, estimated",
-        definition="mean over prompts of B, the classes' balance in a prompt; two classes only",
-        source="ours",
-        lowest=-1,
-        better="none",
-        kind="score",
-        counted="prompts",
-        left_out="prompts without a label",
-        section="Estimates from few labels",
-    ),
-    MetricInfo(
-        name="explained_variance",
-        meaning="part of the labels' variance within prompts that a detector's verdicts explain beside the others'",
-        definition="over labelled images, mean of (label less its prompt's mean) times the detector's part of its"
-        " prediction, as a part of the labels' variance; each prediction by a model that did not see the prompt",
-        source="ours",
-        lowest=-np.inf,
-        better="none",
-        counted="images",
-        left_out="images without a label",
-        no_interval="it describes the estimate",
-        section="Estimates from few labels",
-    ),
-)
 
 
 class EstimateSettings(BaseModel):
@@ -113,8 +85,8 @@ def estimate_bias(
         image_set: images, prompts and the human labels that there are.
         predictions: by detector, rows as in `vocabulary.columns.PREDICTIONS`.
         attributes: those without a single label are left out, and those of which every image has one.
-        sample: the images that were drawn to be labelled, and how; None: labelled images are taken as drawn at random
-            within each prompt.
+        sample: the images that were drawn to be labelled, and how; None: labelled images are taken as drawn at
+            random within each prompt.
         settings: what the estimates are about.
         complete: also of attributes of which every image has a label.
         detectors_alone: how intervals of the rows `detector_only` are found; None: without these rows, which the
@@ -142,14 +114,15 @@ def estimate_bias(
             )
             _add_estimates(rows, estimates, labels, found, variant)
             if use_detectors:
-                _add_explained(rows, estimates, labels, found)
+                _add_explained(rows, estimates, labels)
         if detectors_alone is not None:
             add_detectors_alone(rows, found, intervals=detectors_alone)
         notes[attribute] = tuple(labels.notes())
-    return EstimatedBias(rows.table(), notes, tests)
+    return replace(EstimatedBias(rows.table(), notes) if notes else EstimatedBias.none({}), tests=tests)
 
 
-class LabelsOfSample(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class LabelsOfSample:
     """The labels whose chance to be there is known, beside the verdicts of all detectors."""
 
     images: PartlyLabelled
@@ -168,8 +141,8 @@ class LabelsOfSample(NamedTuple):
     def of(cls, found: ImageVerdicts, image_set: LabelledImages, sample: LabelSample | None) -> LabelsOfSample:
         """Put labels, verdicts and chances side by side.
 
-        Of a sample that is not labelled to its end, the labelled images are taken as a random part of it, as the desk
-        asks for them in random order.
+        Of a sample that is not labelled to its end, the labelled images are taken as a random part of it, as the
+        desk asks for them in random order.
         """
         counted = found.index.counted
         places = np.flatnonzero(counted)
@@ -180,7 +153,7 @@ class LabelsOfSample(NamedTuple):
         of_cells = np.ones(cells)
         if sample is not None:
             chance = np.full(len(found.truth), np.nan)
-            drawn = sample.positions(image_set)
+            drawn = sample.positions(image_set.images)
             chance[drawn] = sample.rows["probability"]
             chance = chance[places]
             in_sample = ~np.isnan(chance)
@@ -238,8 +211,8 @@ class LabelsOfSample(NamedTuple):
         without = int((cells & (images.labels_of_cell == 0) & (images.cell_probability == 1)).sum())
         if without:
             said.append(
-                f"{without:,} of {int(cells.sum()):,} prompts of the T2I models have no label: nothing is said of them,"
-                " and means over prompts leave them out."
+                f"{without:,} of {int(cells.sum()):,} prompts of the T2I models have no label: nothing is said of "
+                "them, and means over prompts leave them out."
             )
         few = (images.labels_of_cell > 0) & (
             images.labels_of_cell < np.minimum(_FEW_LABELS, images.images_of_cell)
@@ -258,8 +231,8 @@ class LabelsOfSample(NamedTuple):
         if not none:
             return []
         return [
-            f"In {none:,} prompts no labelled image is clear (most are {LOW_QUALITY}): their bias scores rest on the"
-            " detectors and the other prompts."
+            f"In {none:,} prompts no labelled image is clear (most are {LOW_QUALITY}): their bias scores rest on "
+            "the detectors and the other prompts."
         ]
 
     def _without_verdicts(self) -> list[str]:
@@ -284,15 +257,27 @@ def _add_estimates(
 ) -> None:
     images = labels.images.images_of_cell.reshape(labels.images.t2i_models, -1)
     scopes = _table(estimates.scopes, labels.attribute)
-    about = {"attribute": labels.attribute.name, "variant": variant, "detectors": [GROUND_TRUTH]}
+    name, whose = labels.attribute.name, [GROUND_TRUTH]
     for cells in scope_levels(found.index.scopes.sums(images, prompt_axis=-1)):
-        rows.add(scopes.at((slice(None), cells.t2i_model, cells.category)), cells, **about)
+        rows.add(
+            scopes.at((slice(None), cells.t2i_model, cells.category)),
+            cells,
+            attribute=name,
+            detectors=whose,
+            variant=variant,
+        )
     t2i_model, prompt = np.nonzero(images)
     cells = Cells(1 + t2i_model, 1 + found.index.scopes.category_of_prompt[prompt], 1 + prompt)
-    rows.add(_table(estimates.prompts, labels.attribute).at((slice(None), t2i_model, prompt)), cells, **about)
+    rows.add(
+        _table(estimates.prompts, labels.attribute).at((slice(None), t2i_model, prompt)),
+        cells,
+        attribute=name,
+        detectors=whose,
+        variant=variant,
+    )
 
 
-def _add_explained(rows: RowBlocks, estimates: Estimates, labels: LabelsOfSample, found: ImageVerdicts) -> None:
+def _add_explained(rows: RowBlocks, estimates: Estimates, labels: LabelsOfSample) -> None:
     if not labels.detectors:
         return
     shape = (len(labels.detectors), 1, 1)

@@ -1,4 +1,5 @@
-"""Tables of T2I models' bias over all images, estimated from the labels of some; beside it what else one could say."""
+"""Tables of T2I models' bias over all images, estimated from the labels of some; beside it what else one could
+say."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from detector_bench.tables.building import TableNumbers
 from detector_bench.tables.declaration import makes_table
 from detector_bench.tables.table import DASH, Cell, Column, Row, Table
 from detector_bench.tables.wording import attribute_in_words, in_words, whole
-from detector_bench.vocabulary import ALL, LOW_QUALITY
+from detector_bench.vocabulary import ALL, LOW_QUALITY, attribute_named
 from detector_bench.vocabulary.columns import (
     DETECTOR_ONLY,
     ESTIMATES,
@@ -31,6 +32,17 @@ ESTIMATORS = {
 _SCORES = {"model_bias_score": "Model bias score", "mean_prompt_bias_score": "Mean prompt bias score"}
 _OF_PROMPTS = "prompt_bias_score"
 
+_CAPTION = (
+    "Bias of perceived {attribute} over all images of each T2I model. Labels and all detectors: prediction- "
+    "powered, right on average whatever the detectors' errors. Labels alone: the same without detectors. A "
+    "detector corrected by its errors: right only if its errors are the same in all prompts. As it is: its "
+    "verdicts taken as true. In brackets: confidence intervals."
+)
+_PROMPT_CAPTION = (
+    "Prompts from the most to the least biased, by labels and all detectors. 1: all clear images show {first}; "
+    "-1: all show {second}. In brackets: the confidence interval of each prompt by itself."
+)
+
 
 @makes_table("bias_estimates", needs_labels=False)
 def bias_estimates(numbers: TableNumbers) -> Table | None:
@@ -45,11 +57,11 @@ def bias_estimates(numbers: TableNumbers) -> Table | None:
     table_rows = []
     for t2i_model in [*t2i_models, *([ALL] if len(t2i_models) > 1 else [])]:
         of_model = of_scopes[of_scopes["t2i_model"] == t2i_model]
-        for variant in ESTIMATORS:
+        for variant, words in ESTIMATORS.items():
             of_variant = of_model[of_model["variant"] == variant]
             for detector, own in of_variant.groupby("detector", sort=False, observed=True):
                 cells = own.set_index("metric")
-                name = ESTIMATORS[variant].format(detector=detector)
+                name = words.format(detector=detector)
                 if not set(shown) & set(cells.index):
                     continue
                 table_rows.append(
@@ -63,13 +75,9 @@ def bias_estimates(numbers: TableNumbers) -> Table | None:
                         ),
                     )
                 )
-    level = "" if rows["ci_low"].isna().all() else " In brackets: confidence intervals."
     return Table(
         name="bias_estimates",
-        caption=f"Bias of perceived {attribute_in_words(numbers.attribute)} over all images of each T2I model. Labels and"
-        " all detectors: prediction-powered, right on average whatever the detectors' errors. Labels alone: the same"
-        " without detectors. A detector corrected by its errors: right only if its errors are the same in all prompts."
-        f" As it is: its verdicts taken as true.{level}",
+        caption=_CAPTION.format(attribute=attribute_in_words(numbers.attribute)),
         attribute=numbers.attribute,
         columns=(
             Column("t2i_model", "T2I model", kind="name"),
@@ -103,11 +111,6 @@ def prompt_estimates(numbers: TableNumbers) -> Table | None:
     rows = rows.assign(size=rows["value"].abs()).sort_values(
         "size", ascending=False, kind="stable", na_position="last"
     )
-    classes = [
-        name.removeprefix("label_share_")
-        for name in dict.fromkeys(numbers.metrics["metric"])
-        if str(name).startswith("label_share_")
-    ]
     table_rows = []
     for row in rows.to_dict("records"):
         known = not math.isnan(row["value"])
@@ -124,11 +127,10 @@ def prompt_estimates(numbers: TableNumbers) -> Table | None:
                 () if known else (f"{DASH}: no image of the prompt has a label.",),
             )
         )
-    first, second = classes[:2] if len(classes) > 1 else ("the first", "the second class")
+    first, second = attribute_named(numbers.attribute).classes[:2]
     return Table(
         name="prompt_estimates",
-        caption=f"Prompts from the most to the least biased, by labels and all detectors. 1: all clear images show {in_words(first).lower()}; -1: all"
-        f" show {in_words(second).lower()}. In brackets: confidence intervals of each prompt by itself.",
+        caption=_PROMPT_CAPTION.format(first=in_words(first).lower(), second=in_words(second).lower()),
         attribute=numbers.attribute,
         columns=(
             Column("prompt_id", "Prompt", kind="name"),
