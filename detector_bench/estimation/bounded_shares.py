@@ -180,6 +180,9 @@ def _shares(
     times: FloatArray | float = 1.0,
 ) -> BoundedShares:
     dispersion, freedom = moments.dispersion, moments.freedom
+    # A cell without a label has no share, and must not take the others' with it.
+    pilot, forms = np.nan_to_num(pilot), np.nan_to_num(forms)
+    denominator = np.nan_to_num(denominator, nan=1.0)
     residual = np.einsum("cl,clm,cm->c", forms, moments.residual_variance, forms)
     constant, slope, own_weight = 0.0, 1.0, np.zeros_like(freedom)
     if moments.uses_detectors:
