@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 from detector_bench.audit import (
     HALF_WIDTH,
     AttributeAudit,
+    HumanLabels,
     differences_in_words,
     in_words,
     next_steps,
@@ -277,10 +278,16 @@ class Results(StudyNumbers):
             report: the page that was written, if one was.
         """
         audits = [AttributeAudit.of(self.of_attribute(name)) for name in self.attributes]
+        steps = [
+            self.plan(half_width=half_width, attribute=each.attribute).notes
+            if each.labels is HumanLabels.SOME
+            else next_steps(each, self.study.image_set)
+            for each in audits
+        ]
         return StudyAudit(
             self,
             tuple(AuditOfAttribute.of(each) for each in audits),
-            next_steps(audits, self.study.image_set, half_width=half_width),
+            tuple(dict.fromkeys(step for each in steps for step in each)),
             report,
         )
 

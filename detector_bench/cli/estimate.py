@@ -55,10 +55,15 @@ def estimate(
     Examples: `detector-bench estimate results/one`, `detector-bench estimate results/one --about t2i_model --json`
     """
     results = opened(folder, image_set=image_set, plugin=plugin)
-    show(results.estimate(attribute=attribute, about=_known(about), level=level, sample=sample), out, excerpt=True)
+    show(
+        results.estimate(attribute=attribute, about=known_about(about), level=level, sample=sample),
+        out,
+        excerpt=True,
+    )
 
 
-def _known(about: str | None) -> _About | None:
+def known_about(about: str | None) -> _About | None:
+    """What is estimated, checked."""
     if about is not None and about not in get_args(_About):
         raise ConfigError(f"--about: {about!r} (accepted: {', '.join(get_args(_About))})")
     return cast("_About | None", about)

@@ -33,10 +33,10 @@ _SCORES = {"model_bias_score": "Model bias score", "mean_prompt_bias_score": "Me
 _OF_PROMPTS = "prompt_bias_score"
 
 _CAPTION = (
-    "Bias of perceived {attribute} over all images of each T2I model. Labels and all detectors: prediction- "
-    "powered, right on average whatever the detectors' errors. Labels alone: the same without detectors. A "
-    "detector corrected by its errors: right only if its errors are the same in all prompts. As it is: its "
-    "verdicts taken as true. In brackets: confidence intervals."
+    "Bias of perceived {attribute} over all images of each T2I model. Labels and all detectors: "
+    "prediction-powered, right on average whatever the detectors' errors. Labels alone: the same without "
+    "detectors. A detector corrected by its errors: right only if its errors are the same in all prompts. As "
+    "it is: its verdicts taken as true. In brackets: confidence intervals."
 )
 _PROMPT_CAPTION = (
     "Prompts from the most to the least biased, by labels and all detectors. 1: all clear images show {first}; "
@@ -95,7 +95,9 @@ def bias_estimates(numbers: TableNumbers) -> Table | None:
             ),
         ),
         rows=tuple(table_rows),
-        notes=("The model bias score is without what chance adds, except for a detector as it is.",),
+        notes=(
+            "The model bias score from labels is without what chance adds; by a detector it is as others compute it.",
+        ),
         grouped=True,
     )
 
