@@ -188,7 +188,7 @@ def _difference(audit: AttributeAudit, row: dict[str, Any], family: str) -> str:
         f" {_fixed(row['difference'], sign='+')} ({100 * audit.level:g} % interval, adjusted: {interval};"
         f" {_p_value(row['p_adjusted'], None)}, adjusted for {family})"
     )
-    over = f"over the {row['prompts']:,.0f} prompts that both have"
+    over = f"over endlessly many images of the {row['prompts']:,.0f} prompts that both have"
     if row["metric"] == SCORE:
         more = "more" if row["difference"] > 0 else "less"
         return f"{first} is {more} biased than {second} in {audit.words}, {over}: model bias score {numbers}."
