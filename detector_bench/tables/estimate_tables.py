@@ -96,7 +96,7 @@ def bias_estimates(numbers: TableNumbers) -> Table | None:
         ),
         rows=tuple(table_rows),
         notes=(
-            "Model bias scores from labels are without what few labels add by chance; by a detector, they are not.",
+            "Model bias scores from labels are without what few labels add by chance, by a detector not.",
         ),
         grouped=True,
     )
