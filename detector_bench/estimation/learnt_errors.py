@@ -82,6 +82,9 @@ class LearntErrors:
     between: FloatArray
     """T, `[label, label]`: covariances, from prompt to prompt, of what the corrected estimate of a prompt with endlessly many
     images would be off by; measured on prompts that M did not see. 0 of a study with fewer than five prompts."""
+    between_clear: FloatArray
+    """`[class]`: the variance of the same of a class's share among clear images. Filters that are strict in one prompt and loose
+    in another move shares of all images far more than these."""
     prompts: int
     """How many prompts had labels."""
     labels: int
@@ -113,13 +116,13 @@ class LearntErrors:
         _check_told_apart(mixing, resampled)
         corrected = q @ np.linalg.inv(mixing).T
         noise = taught.noise(corrected)
-        between = np.zeros_like(mixing)
+        between, between_clear = np.zeros_like(mixing), np.zeros(images.classes)
         spread, resampled_spread = 0.0, np.zeros(RESAMPLES)
         if len(prompts) >= _FEWEST_PROMPTS:
             held_out = _held_out(q, taught, sums, numbers)
             off = _off(held_out, taught, noise)
             spread, resampled_spread = off.spread(weights)
-            between = off.between(spread)
+            between, between_clear = off.between(spread), off.between_clear(spread, classes=images.classes)
         return cls(
             classes=images.classes,
             classifiers=classifiers,
@@ -129,6 +132,7 @@ class LearntErrors:
             resampled_spread=resampled_spread,
             noise=noise,
             between=between,
+            between_clear=between_clear,
             prompts=len(prompts),
             labels=len(taught.label),
             unclear=int(unclear[0]) if len(unclear) == 1 else None,
@@ -166,7 +170,9 @@ class _Taught:
         number = np.bincount(label, minlength=images.classes + 1)
         # Without an unclear image nothing is to be learnt about them, and none is assumed.
         if (number[: images.classes] < FEWEST_LABELS).any() or 0 < number[-1] < FEWEST_LABELS:
-            short = int(np.argmax((number < FEWEST_LABELS) & (number >= (np.arange(len(number)) == images.classes))))
+            short = int(
+                np.argmax((number < FEWEST_LABELS) & (number >= (np.arange(len(number)) == images.classes)))
+            )
             name = "unclear images (low_quality or others)" if short == images.classes else f"class {short + 1}"
             raise ConfigError(
                 f"only {number[short]} labelled images of {name} in the study that the detectors are validated on: at least "
@@ -223,6 +229,8 @@ class _Off:
     """`[cell, label]`: the estimate less the share among the same labelled images."""
     sampling: FloatArray
     """`[cell, label, label]`: covariances of `off` if errors were the same in all prompts."""
+    share: FloatArray
+    """`[cell, label]`: of the labelled images."""
     away: FloatArray
     """`[cell, label]`: the share less the mean of its T2I model."""
     away_sampling: FloatArray
@@ -250,12 +258,32 @@ class _Off:
 
     def between(self, spread: float) -> FloatArray:
         """T by moments, without negative variances."""
-        products = self.off[:, :, np.newaxis] * self.off[:, np.newaxis] - self.sampling
-        explained = self.away[:, :, np.newaxis] * self.away[:, np.newaxis] - self.away_sampling
-        found = np.einsum("c,ckl->kl", self.number, products - spread**2 * explained) / self.number.sum()
+        found = np.einsum("c,ckl->kl", self.number, self._unexplained(spread)) / self.number.sum()
         values, vectors = np.linalg.eigh(found)
         kept: FloatArray = (vectors * np.maximum(values, 0)) @ vectors.T
         return kept
+
+    def between_clear(self, spread: float, *, classes: int) -> FloatArray:
+        """The variances of the classes' shares among clear images, `[class]`."""
+        clear = np.zeros(self.share.shape[1])
+        clear[:classes] = 1
+        among = self.share @ clear
+        number = self.number * among
+        used = number > 0
+        unexplained = self._unexplained(spread)[used]
+        found = np.zeros(classes)
+        for each in range(classes):
+            part = self.share[used, each, np.newaxis] / among[used, np.newaxis]
+            forms = (np.eye(len(clear))[each] - part * clear) / among[used, np.newaxis]
+            squares = np.einsum("ck,ckl,cl->c", forms, unexplained, forms)
+            found[each] = max(0.0, float(number[used] @ squares / number[used].sum()))
+        return found
+
+    def _unexplained(self, spread: float) -> FloatArray:
+        """Products of what cells are off by, without what sampling and b explain on average, `[cell, label, label]`."""
+        products = self.off[:, :, np.newaxis] * self.off[:, np.newaxis] - self.sampling
+        explained = self.away[:, :, np.newaxis] * self.away[:, np.newaxis] - self.away_sampling
+        return np.asarray(products - spread**2 * explained)
 
 
 def _off(held_out: FloatArray, taught: _Taught, noise: FloatArray) -> _Off:
@@ -289,6 +317,7 @@ def _off(held_out: FloatArray, taught: _Taught, noise: FloatArray) -> _Off:
     return _Off(
         off=mean(held_out - one_hot),
         sampling=mean(noise[taught.label], weight**2),
+        share=share,
         away=share - middle[taught.t2i_model],
         away_sampling=multinomial,
         number=number,

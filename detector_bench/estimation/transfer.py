@@ -69,7 +69,9 @@ def estimate_without_labels(
     if images.classes == SIGNED_CLASSES:
         of_prompts["prompt_bias_score"] = _signed(scopes.prompts(of_classes[0]))
         filled = (total > 0).astype(float)
-        of_scopes["mean_prompt_bias_score"] = _signed(scopes.mean(of_classes[0], filled * (cells.used > 0), filled))
+        of_scopes["mean_prompt_bias_score"] = _signed(
+            scopes.mean(of_classes[0], filled * (cells.used > 0), filled)
+        )
     of_scopes["model_bias_score"] = scopes.unevenness(of_classes, seed)
     return Estimates(of_scopes, of_prompts, np.full(images.detectors, np.nan))
 
@@ -102,6 +104,8 @@ class _Cells:
     """`[cell, label, label]`: covariances over the cell's images."""
     between: FloatArray
     """`[label, label]`."""
+    between_clear: FloatArray
+    """`[class]`."""
     plausible: FloatArray
     """`[cell, label]`: within 0 to 1, drawn to the mean of the T2I model; what variances are computed at."""
     classes: int
@@ -116,14 +120,16 @@ class _Cells:
         used = np.bincount(cell, minlength=images.cells).astype(float)
         said = learnt.said(images.verdicts[:, seen])
         labels = said.shape[1]
-        mean = np.stack([np.bincount(cell, of_label, minlength=images.cells) for of_label in said.T], axis=1)
+        sums = [np.bincount(cell, of_label, minlength=images.cells) for of_label in said.T]
         with np.errstate(invalid="ignore"):
-            mean /= used[:, np.newaxis]
+            mean: FloatArray = np.stack(sums, axis=1) / used[:, np.newaxis]
         narrowed = 1 / (1 + (learnt.spread if between_prompts else 0.0))
         share, middle = _narrowed(mean @ np.linalg.inv(learnt.mixing).T, used, images.t2i_models, narrowed)
         resampled = np.stack(
             [
-                _narrowed(mean @ np.linalg.inv(mixing).T, used, images.t2i_models, 1 / (1 + between_prompts * spread))[0]
+                _narrowed(
+                    mean @ np.linalg.inv(mixing).T, used, images.t2i_models, 1 / (1 + between_prompts * spread)
+                )[0]
                 for mixing, spread in zip(learnt.resampled_mixing, learnt.resampled_spread, strict=True)
             ]
         )
@@ -137,6 +143,7 @@ class _Cells:
             resampled=resampled,
             sampling=sampling / np.maximum(used, 1)[:, np.newaxis, np.newaxis],
             between=learnt.between * narrowed**2 * between_prompts,
+            between_clear=learnt.between_clear * narrowed**2 * between_prompts,
             plausible=plausible,
             classes=images.classes,
             freedom=float(max(learnt.prompts - 1, 1)),
@@ -156,21 +163,39 @@ class _Cells:
             empty = BoundedShares(nothing, nothing, nothing, nothing, nothing)
             return _Share(empty, nothing, nothing, np.full((len(self.resampled), len(nothing)), np.nan))
         forms = np.broadcast_to(form, self.share.shape)
-        return self._share(value, np.clip(value, 0, 1), forms, self.resampled @ form, np.ones(len(value)), about)
+        between = np.full(len(value), form @ self.between @ form)
+        return self._share(value, np.clip(value, 0, 1), forms, self.resampled @ form, np.ones(len(value)), between, about)
 
     def among_clear(self, label: int, *, about: About) -> _Share:
         """The share of a class among clear images."""
         clear = np.zeros(self.share.shape[1])
         clear[: self.classes] = 1
 
-        def ratio(shares: FloatArray) -> FloatArray:
-            found: FloatArray = shares[..., label] / np.maximum(shares @ clear, _LEAST_CLEAR)
+        kind = np.eye(len(clear))[label]
+        denominator = np.maximum(self.drawn_together(clear), _LEAST_CLEAR)
+        pilot = np.clip(self.drawn_together(kind) / denominator, 0, 1)
+        forms = (kind - pilot[:, np.newaxis] * clear) / denominator[:, np.newaxis]
+
+        def one_step(shares: FloatArray) -> FloatArray:
+            """The ratio of both shares where the denominator is well known; never exploding where it is not."""
+            found: FloatArray = pilot + np.einsum("...cl,cl->...c", shares, forms)
             return found
 
-        value, denominator = ratio(self.share), np.maximum(self.plausible @ clear, _LEAST_CLEAR)
-        pilot = np.clip(ratio(self.plausible), 0, 1)
-        forms = (np.eye(len(clear))[label] - pilot[:, np.newaxis] * clear) / denominator[:, np.newaxis]
-        return self._share(value, pilot, forms, ratio(self.resampled), denominator, about)
+        between = np.full(len(pilot), self.between_clear[label])
+        return self._share(one_step(self.share), pilot, forms, one_step(self.resampled), denominator, between, about)
+
+    def drawn_together(self, form: FloatArray) -> FloatArray:
+        """A linear function of the shares, drawn to its mean over cells by as much as its variation is noise."""
+        value = self.share @ form
+        known = ~np.isnan(value)
+        noise = np.einsum("l,clm,m->c", form, self.sampling + self.between, form)
+        if not known.any():
+            return value
+        middle = float(value[known].mean())
+        signal = max(float((value[known] - middle).var() - noise[known].mean()), 0.0)
+        own = np.divide(signal, signal + noise, out=np.ones_like(noise), where=signal + noise > 0)
+        found: FloatArray = middle + own * (np.where(known, value, middle) - middle)
+        return found
 
     def _share(
         self,
@@ -179,10 +204,10 @@ class _Cells:
         forms: FloatArray,
         resampled: FloatArray,
         denominator: FloatArray,
+        between: FloatArray,
         about: About,
     ) -> _Share:
         sampling = np.einsum("cl,clm,cm->c", forms, self.sampling, forms)
-        between = np.einsum("cl,lm,cm->c", forms, self.between, forms)
         binomial = np.zeros(len(value))
         if about == "t2i_model":
             binomial = 1 / np.maximum(self.used * denominator, 1)

@@ -1,0 +1,203 @@
+"""Do detectors meet images in one study as they did in another? Filter rates, error rates, agreement and scores.
+
+Whether a difference is more than chance is judged with whole prompts as the unit, since images of a prompt are alike,
+and for all differences at once: the largest of their t values is held against those of random signs of the prompts'
+deviations (multiplier bootstrap, Chernozhukov, Chetverikov and Kato 2013).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import combinations
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from detector_bench.estimation.partly_labelled import IntArray
+from detector_bench.metrics.counts import FloatArray
+from detector_bench.metrics.joint_verdicts import Codes
+
+SIGNS = 2_000
+"""How many sets of random signs are drawn."""
+
+LARGEST_CHANCE = 0.05
+"""Of any warning, or of a refutation, where there is nothing to be warned of."""
+
+MATTERS = 0.05
+"""A difference of shares below this is no reason for a warning, however certain it is."""
+
+FEWEST_PROMPTS = 4
+"""Of both studies; with fewer nothing is tested."""
+
+_LEAST_ERROR = 1e-9
+
+SCORE_PARTS = 10
+"""Scores are compared at the limits of so many equally frequent parts."""
+
+
+class Difference(NamedTuple):
+    """One number of both studies."""
+
+    what: str
+    """`filter_rate`, `error_rate`, `agreement` or `score`."""
+    detectors: tuple[str, ...]
+    """One, or the two that agree."""
+    learnt_from: float
+    """In the study with labels: a share; of scores their median."""
+    here: float
+    size: float
+    """The difference of the shares; of scores the largest difference of the shares of images with a score below any limit
+    (Kolmogorov-Smirnov), 0 to 1."""
+    p_value: float
+    """Chance of a difference as certain as this anywhere in the table, were the studies alike; NaN where not tested."""
+
+    @property
+    def flagged(self) -> bool:
+        """Whether it is more than chance explains, and matters."""
+        return self.p_value < LARGEST_CHANCE and self.size >= MATTERS
+
+
+@dataclass(frozen=True, eq=False)
+class Judged:
+    """A study's verdicts and scores, as far as they are compared."""
+
+    verdicts: Codes
+    """`[detector, image]`."""
+    scores: FloatArray
+    """`[detector, image]`; NaN where there is none."""
+    prompt: IntArray
+    """`[image]`."""
+    classes: int
+
+
+def differences(study: Judged, here: Judged, *, detectors: tuple[str, ...], seed: int = 0) -> list[Difference]:
+    """Compare filter rates, error rates, agreement and scores of all detectors, the most certain difference first.
+
+    Rates and scores also differ where labels are distributed otherwise, which the estimate allows: a difference is a
+    reason to look, no proof that the estimate is wrong.
+
+    Args:
+        study: the one with labels.
+        here: the one without.
+        detectors: their names.
+        seed: of the signs.
+    """
+    parts: list[tuple[str, tuple[str, ...], float, float, list[_Share]]] = []
+    for place, name in enumerate(detectors):
+        first, second = study.verdicts[place], here.verdicts[place]
+        for what, code in (("filter_rate", study.classes), ("error_rate", study.classes + 1)):
+            counted = [(each != study.classes + 1) | (what == "error_rate") for each in (first, second)]
+            shares = (
+                _Share.of((first == code) & counted[0], counted[0]),
+                _Share.of((second == code) & counted[1], counted[1]),
+            )
+            parts.append((what, (name,), shares[0].value, shares[1].value, list(shares)))
+        parts += _of_scores(study.scores[place], here.scores[place], name)
+    for one, other in combinations(range(len(detectors)), 2):
+        shares = tuple(
+            _agreement(each.verdicts[one], each.verdicts[other], study.classes) for each in (study, here)
+        )
+        names = (detectors[one], detectors[other])
+        parts.append(("agreement", names, shares[0].value, shares[1].value, list(shares)))
+    deviations = [
+        np.stack([each.moved_by(judged.prompt) for *_, shares in parts for each in shares[side::2]], axis=1)
+        for side, judged in enumerate((study, here))
+    ]
+    distances = np.array(
+        [shares[at + 1].value - shares[at].value for *_, shares in parts for at in range(0, len(shares), 2)]
+    )
+    adjusted = adjusted_p_values(distances, deviations, seed=seed)
+    found, start = [], 0
+    for what, names, before, now, shares in parts:
+        end = start + len(shares) // 2
+        own = adjusted[start:end]
+        size = float(np.nanmax(np.abs(distances[start:end]), initial=0))
+        p_value = float("nan") if np.isnan(own).all() else float(np.nanmin(own))
+        found.append(Difference(what, names, before, now, size, p_value))
+        start = end
+    return sorted(found, key=lambda each: (not each.flagged, -each.size))
+
+
+def adjusted_p_values(differences: FloatArray, deviations: list[FloatArray], *, seed: int) -> FloatArray:
+    """Chance of a t value as large as each difference's anywhere among them, were they all chance.
+
+    Args:
+        differences: `[number]`.
+        deviations: for each study, by how much each of its prompts moves the numbers, `[prompt, number]`.
+        seed: of the signs.
+    """
+    if min(map(len, deviations)) < FEWEST_PROMPTS:
+        return np.full(len(differences), np.nan)
+    parts = np.concatenate([each * np.sqrt(len(each) / (len(each) - 1)) for each in deviations])
+    study = np.repeat(np.arange(len(deviations)), [len(each) for each in deviations])
+    error = np.sqrt((parts**2).sum(axis=0))
+    known = error > _LEAST_ERROR
+    found = np.full(len(differences), np.nan)
+    t = np.abs(differences[known]) / error[known]
+    signs = np.random.default_rng(seed).choice(np.array([-1.0, 1.0]), size=(SIGNS, len(parts)))
+    moved = signs @ parts[:, known]
+    # The error of each draw is that of its own deviations from its mean, as the study's is.
+    square = np.broadcast_to((parts[:, known] ** 2).sum(axis=0), moved.shape).copy()
+    for number, each in enumerate(deviations):
+        own = study == number
+        square -= (signs[:, own] @ parts[own][:, known]) ** 2 / len(each)
+    least = np.sqrt(np.maximum(square, 0.01 * error[known] ** 2))
+    largest = np.sort((np.abs(moved) / least).max(axis=1)) if known.any() else np.zeros(SIGNS)
+    found[known] = 1 - np.searchsorted(largest, t) / (SIGNS + 1)
+    return found
+
+
+@dataclass(frozen=True, eq=False)
+class _Share:
+    """A share of some of the images."""
+
+    counted: NDArray[np.float64]
+    """`[image]`: 1 if it has the property."""
+    among: NDArray[np.float64]
+    """`[image]`: 1 if it is one of them."""
+
+    @classmethod
+    def of(cls, has: NDArray[np.bool_], among: NDArray[np.bool_]) -> _Share:
+        return cls((has & among).astype(float), among.astype(float))
+
+    @property
+    def value(self) -> float:
+        total = self.among.sum()
+        return float(self.counted.sum() / total) if total else float("nan")
+
+    def moved_by(self, prompt: IntArray) -> FloatArray:
+        """By how much each prompt moves the share, `[prompt]`."""
+        total = self.among.sum()
+        if not total:
+            return np.zeros(len(np.unique(prompt)))
+        off = (self.counted - self.value * self.among) / total
+        return by_prompt(off[:, np.newaxis], prompt)[:, 0]
+
+
+def by_prompt(values: FloatArray, prompt: IntArray) -> FloatArray:
+    """Sums over the images of each prompt that has any, `[prompt, value]`."""
+    _, number = np.unique(prompt, return_inverse=True)
+    return np.stack([np.bincount(number, each) for each in values.T], axis=1)
+
+
+def _agreement(one: Codes, other: Codes, classes: int) -> _Share:
+    """The share of the images on which both say the same, among those with a verdict of both."""
+    return _Share.of(one == other, (one != classes + 1) & (other != classes + 1))
+
+
+def _of_scores(
+    there: FloatArray, here: FloatArray, name: str
+) -> list[tuple[str, tuple[str, ...], float, float, list[_Share]]]:
+    known = [~np.isnan(each) for each in (there, here)]
+    if not (known[0].any() and known[1].any()):
+        return []
+    limits = np.unique(
+        np.quantile(np.concatenate([there[known[0]], here[known[1]]]), np.arange(1, SCORE_PARTS) / SCORE_PARTS)
+    )
+    shares = [
+        _Share.of(np.nan_to_num(each, nan=np.inf) <= limit, seen)
+        for limit in limits
+        for each, seen in zip((there, here), known, strict=True)
+    ]
+    return [("score", (name,), float(np.nanmedian(there)), float(np.nanmedian(here)), shares)]
