@@ -99,7 +99,9 @@ def our_means(case: Case) -> Floats:
     predicted_all = case.rest if case.weights is not None else np.concatenate([case.predicted, case.rest])
     images, labels = len(predicted_all), len(case.outcome)
     scale = 1.0 if case.weights is not None else images / (images - labels)
-    slope = tuned_slope(case, predicted_all, highest=scale) if case.slope is None else np.asarray(case.slope * scale)
+    slope = (
+        tuned_slope(case, predicted_all, highest=scale) if case.slope is None else np.asarray(case.slope * scale)
+    )
     # Of weighted labels the images stand twice: ours are all N, the labelled ones among them, and theirs apart.
     weighted = case.weights is not None
     kinds = case.outcome.shape[1]
@@ -115,7 +117,14 @@ def our_means(case: Case) -> Floats:
     coefficients[place, place] = slope
     cell = np.zeros(len(rows), dtype=np.int64)
     given = PartlyLabelled(
-        truth, verdicts[np.newaxis].astype(np.int8), cell, 1, Scopes.of_prompts(["one"]), classes, chance, np.ones(1)
+        truth,
+        verdicts[np.newaxis].astype(np.int8),
+        cell,
+        1,
+        Scopes.of_prompts(["one"]),
+        classes,
+        chance,
+        np.ones(1),
     )
     found = cell_moments(given, coefficients=coefficients)
     share = found.share[0, :kinds]

@@ -17,6 +17,7 @@ from detector_bench.dataset.decoding import DEFAULT_MAX_PIXELS
 from detector_bench.declarations import read_mapping
 from detector_bench.detectors.base import Detector, build_detector
 from detector_bench.errors import ConfigError, DetectorBenchError, config_error_from, nearest_hint
+from detector_bench.evaluation.estimates import EstimateSettings
 from detector_bench.evaluation.intervals import Intervals
 from detector_bench.evaluation.label_doubt import Estimate, check_identified
 from detector_bench.evaluation.more_labels import Tolerance
@@ -73,6 +74,8 @@ class StudyConfiguration(BaseModel):
     from three or more annotators; see docs/uncertainty.md. The consensus stays the truth of all other tables."""
     scores: tuple[AnyScoreSystem, ...] = ()
     """Scores of other bias benchmarks, for the human labels and every detector: see `others`."""
+    estimates: EstimateSettings = EstimateSettings()
+    """How bias over all images is estimated where some have no label; see docs/audit.md."""
     batch_size: int = Field(default=32, ge=1, le=4096)
     max_pixels: int = Field(default=DEFAULT_MAX_PIXELS, ge=1)
     """Larger images become errors instead of being decoded."""
@@ -272,6 +275,7 @@ class StudyConfiguration(BaseModel):
             max_error_share=self.max_error_share,
             intervals=self.intervals,
             estimated_labels=self.estimated_labels,
+            estimates=self.estimates,
             scores=tuple(self.scores_from(folder)),
             classes={
                 name: ATTRIBUTES[name].classes for name in self.attributes if name not in ATTRIBUTES.built_in

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import pandas as pd
 from pydantic import ValidationError
@@ -211,6 +211,39 @@ class StudyNumbers:
         self._check_detectors(first, *([] if second is None else [second]))
         part = self.of_attribute(attribute)
         return questions.compare(part, first, second, asked=_asked(part, unit=unit, seed=seed, level=level))
+
+    def estimate(
+        self,
+        *,
+        attribute: str | None = None,
+        about: Literal["images", "t2i_model"] | None = None,
+        level: float | None = None,
+        sample: Path | str | None = None,
+    ) -> ResultTables:
+        """How biased each T2I model is over all of its images, from all detectors' verdicts and the labels of
+        some.
+
+        The labels of the image set are read anew. Beside the estimates stand those from labels alone, and each
+        detector as it is.
+
+        Args:
+            attribute: None: all of the study's that have a label.
+            about: "images": what the labels of all images would say; "t2i_model": what the T2I models would show
+                with endlessly many images of these prompts; None: as the study says.
+            level: of the intervals; None: the study's.
+            sample: which images were drawn to be labelled; None: `sample.csv` in the image set's folder, or, without
+                one, labelled images are taken as drawn at random within each prompt.
+
+        Raises:
+            ConfigError: no image has a label of the attribute.
+            DataError: the sample does not belong to these images.
+        """
+        attributes = (
+            self.reader.settings.attributes if attribute is None else (self.of_attribute(attribute).attribute,)
+        )
+        return questions.estimate(
+            self.reader, attributes, about=about, level=level, sample=None if sample is None else Path(sample)
+        )
 
     def rank(
         self,

@@ -11,9 +11,11 @@ import pyarrow as pa
 
 from detector_bench.atomic_files import remove
 from detector_bench.dataset import ImageSet
-from detector_bench.errors import IncompletePredictionsError
+from detector_bench.dataset.sample_file import sample_of
+from detector_bench.errors import DataError, IncompletePredictionsError
 from detector_bench.evaluation import evaluate_with_confusion, label_doubt
 from detector_bench.evaluation.counting import count_verdicts
+from detector_bench.evaluation.estimates import EstimatedBias, estimate_bias
 from detector_bench.evaluation.metric_table import with_rows
 from detector_bench.others.study_scores import ScoredStudy, TableSources, score_tables
 from detector_bench.plugins import plugin_files
@@ -190,6 +192,8 @@ def _write_results(
     scored = ScoredStudy.of(study.scores, image_set, predictions, study.intervals) if study.scores else None
     if scored is not None:
         metrics = with_rows(metrics, scored.metrics)
+    estimated = _estimated(study, image_set, predictions)
+    metrics = with_rows(metrics, estimated.rows)
     counts = {name: _status_counts(table) for name, table in predictions.items()}
     stored.clear()  # nobody asks for them any more, and of a million images they take much of the memory
     predictions.clear()
@@ -244,6 +248,7 @@ def _write_results(
         counts=counts,
         not_comparable=not_comparable,
         tolerance=study.tolerance,
+        estimate_notes=estimated.notes,
         score_notes={} if scored is None else dict(scored.notes),
         environment=environment(),
         plugins=plugin_files(),
@@ -261,6 +266,20 @@ def _of_study(study: StudyConfiguration, stored: dict[str, pa.Table], judged: Pa
             f"(it holds: {', '.join(sorted(stored)) or 'none'}); run the study first, or correct its detectors"
         )
     return {name: stored[name] for name in names}
+
+
+def _estimated(study: StudyConfiguration, image_set: ImageSet, predictions: dict[str, pa.Table]) -> EstimatedBias:
+    """What the labels of some images say about all; a sample that does not belong to the images says nothing."""
+    try:
+        sample = sample_of(image_set)
+    except DataError as error:
+        why = str(error).splitlines()[0]
+        return EstimatedBias.none(
+            dict.fromkeys(study.attributes, (f"Nothing is estimated over all images: {why}",))
+        )
+    return estimate_bias(
+        image_set, predictions, attributes=study.attributes, sample=sample, settings=study.estimates
+    )
 
 
 def _further_tables(

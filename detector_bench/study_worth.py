@@ -90,7 +90,6 @@ class StudyWorth:
                 attribute=name,
                 index=index,
                 allow_incomplete=True,
-                needs_labels=False,
             )
             for name in self.attributes
         }
@@ -98,7 +97,7 @@ class StudyWorth:
 
     def _labels_so_far(self, labels: pd.DataFrame, verdicts: ImageVerdicts) -> SampledLabels:
         index, attribute = verdicts.index, verdicts.attribute
-        drawn = self.sample.positions(self.image_set)
+        drawn = self.sample.positions(self.image_set.images)
         probability = np.full(len(index.cells), np.nan)
         probability[drawn] = self.sample.rows["probability"]
         t2i_model, _ = index.places

@@ -231,7 +231,7 @@ def test_one_option_has_one_text() -> None:
     assert None not in {text for helps in texts.values() for text in helps}
     # One word for different things: formats, pictures, annotators, categories, concerns, T2I models of each; a
     # file of labels, and how many.
-    own = {"--format", "--images", "--annotator", "--category", "--concern", "--t2i-model", "--labels"}
+    own = {"--format", "--images", "--annotator", "--category", "--concern", "--t2i-model", "--labels", "--sample"}
     assert several == own
 
 

@@ -50,7 +50,7 @@ def compare(
     if one is None or (first and baseline):
         raise ConfigError("name the detector that is compared: A (with B, or with all others), or --baseline A")
     results = opened(folder, image_set=image_set, n_clear=n_clear, plugin=plugin)
-    _show(
+    show(
         results.compare(
             one, second, attribute=attribute, unit=cast("BootstrapUnit | None", unit), seed=seed, level=level
         ),
@@ -81,7 +81,7 @@ def rank(
     `detector-bench rank results/one --by prompt_bias_error --out results/one`
     """
     results = opened(folder, image_set=image_set, n_clear=n_clear, plugin=plugin)
-    _show(
+    show(
         results.rank(by, attribute=attribute, unit=cast("BootstrapUnit | None", unit), seed=seed, level=level), out
     )
 
@@ -108,7 +108,7 @@ def causes(
     Example: `detector-bench causes results/one --out results/one`
     """
     results = opened(folder, image_set=image_set, n_clear=n_clear, plugin=plugin)
-    _show(results.causes(attribute=attribute, resamples=resamples), out, excerpt=True)
+    show(results.causes(attribute=attribute, resamples=resamples), out, excerpt=True)
 
 
 @command
@@ -138,7 +138,7 @@ def sweep(
     results = opened(folder, image_set=image_set, n_clear=n_clear, plugin=plugin)
     output.warn(*results.reader.manifest.plugins_left_out())
     found = results.sweep(detector, attribute=attribute, first=first, last=last, steps=steps)
-    _show(found, out, ending=f"_{detector}", excerpt=True)
+    show(found, out, ending=f"_{detector}", excerpt=True)
 
 
 @command
@@ -169,7 +169,7 @@ def agreement(
         found = opened(folder, image_set=image_set, plugin=plugin).agreement(
             attribute=attribute, min_shared=min_shared
         )
-    _show(found, out, excerpt=True)
+    show(found, out, excerpt=True)
 
 
 def _is_image_set(folder: Path) -> bool:
@@ -192,7 +192,7 @@ def opened(
     return results if n_clear is None else results.with_n_clear(n_clear)
 
 
-def _show(found: ResultTables, out: Path | None, *, ending: str = "", excerpt: bool = False) -> None:
+def show(found: ResultTables, out: Path | None, *, ending: str = "", excerpt: bool = False) -> None:
     """Print what was found, and write it; long tables that a result folder has of its own stay as they are."""
     from detector_bench.atomic_files import write_text
     from detector_bench.results.long_tables import LONG_TABLES

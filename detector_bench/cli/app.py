@@ -27,6 +27,7 @@ EXIT_STATUS = (
 COMMANDS: dict[str, str | CommandGroup] = {
     "run": ".cli.studies:run",
     "evaluate": ".cli.studies:evaluate",
+    "estimate": ".cli.estimate:estimate",
     "compare": ".cli.analyses:compare",
     "rank": ".cli.analyses:rank",
     "causes": ".cli.analyses:causes",

@@ -43,9 +43,9 @@ class LabelSample:
         """The images, in the order of the rows."""
         return [str(name) for name in self.rows["image_id"]]
 
-    def positions(self, image_set: ImageSet) -> NDArray[np.int64]:
-        """Where each row's image stands in the image set."""
-        ids = pd.Index(image_set.images["image_id"])
+    def positions(self, images: pd.DataFrame) -> NDArray[np.int64]:
+        """Where each row's image stands in the images of a set."""
+        ids = pd.Index(images["image_id"])
         found: NDArray[np.int64] = ids.get_indexer(pd.Index(self.rows["image_id"])).astype(np.int64)
         return found
 
@@ -77,6 +77,16 @@ def found_sample(image_set: Path) -> Path | None:
     """The sample that lies in an image set's folder; None: there is none."""
     path = image_set / SAMPLE_FILE
     return path if path.exists() else None
+
+
+def sample_of(image_set: ImageSet) -> LabelSample | None:
+    """The sample in the image set's own folder; None: there is none.
+
+    Raises:
+        DataError: see `read_sample`.
+    """
+    path = found_sample(image_set.root)
+    return None if path is None else read_sample(path, image_set)
 
 
 def read_sample(path: Path, image_set: ImageSet) -> LabelSample:

@@ -1,13 +1,14 @@
 """Shares of cells with a variance for every value that the true share may have, and the intervals of that.
 
-A share near 0 or 1 has an estimate of its variance that is too small exactly where it matters: five labels of one class
-show none. So the variance of an estimate is taken as a function of the true share p,
+A share near 0 or 1 has an estimate of its variance that is too small exactly where it matters: five labels of one
+class show none. So the variance of an estimate is taken as a function of the true share p,
 
     v(p) = dispersion * (w s^2 + (1 - w) (a + b p (1 - p)) / c) + r,
 
-s^2 the variance of the cell's own errors of prediction, a and b common to all cells (what remains after prediction of a
-binomial variance; a = 0, b = 1 without detectors), w = freedom / (freedom + 8), c the share of the denominator (1 for
-shares of all images, the share of clear images for shares of classes), r for not knowing c. The interval holds every p
+s^2 the variance of the cell's own errors of prediction, a and b common to all cells (what remains after prediction
+of a binomial variance; a = 0, b = 1 without detectors), w = freedom / (freedom + 8), c the share of the
+denominator (1 for shares of all images, the share of clear images for shares of classes), r for not knowing c. The
+interval holds every p
 that lies within t standard errors at p itself: for labels alone and large populations it is Wilson's.
 """
 
@@ -68,16 +69,26 @@ class BoundedShares:
 
     def interval(self, confidence: float) -> tuple[FloatArray, FloatArray]:
         """Limits within 0 to 1, `[cell]` each."""
-        from scipy.stats import t
+        return quadratic_limits(
+            self.value, self.own_part, self.binomial_part, t_quantile(confidence, self.freedom)
+        )
 
-        quantile = t.ppf((1 + confidence) / 2, self.freedom)
-        return quadratic_limits(self.value, self.own_part, self.binomial_part, quantile)
+
+def t_quantile(confidence: float, freedom: FloatArray) -> FloatArray:
+    """How many standard errors an interval reaches to either side; the normal quantile for endless degrees of
+    freedom."""
+    # scipy.stats takes longer to import than an estimate takes.
+    from scipy.special import stdtrit
+
+    quantile: FloatArray = stdtrit(freedom, (1 + confidence) / 2)
+    return quantile
 
 
 def quadratic_limits(
     value: FloatArray, own: FloatArray, binomial: FloatArray, quantile: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """Limits of the true share: both p with (value - p)^2 = t^2 (own + binomial p (1 - p)), a quadratic equation; cut off at 0 and 1."""
+    """Limits of the true share: both p with (value - p)^2 = t^2 (own + binomial p (1 - p)), a quadratic equation;
+    cut off at 0 and 1."""
     square = quantile**2
     first, second = 1 + square * binomial, value + square * binomial / 2
     third = value**2 - square * own
@@ -86,12 +97,14 @@ def quadratic_limits(
     return np.clip(low, 0, 1), np.clip(high, 0, 1)
 
 
-def class_shares(moments: CellMoments, *, classes: int, about: About, use_detectors: bool = True) -> list[BoundedShares]:
+def class_shares(
+    moments: CellMoments, *, classes: int, about: About, use_detectors: bool = True
+) -> list[BoundedShares]:
     """Shares of each class among the clear images of each cell.
 
-    The estimate is one step from a pilot: r = r0 + (share of the class - r0 share of clear) / c, with r0 and c drawn
-    towards the prediction in cells with few labels. It is the ratio of both shares where there are many, and does not
-    explode where few images are clear.
+    The estimate is one step from a pilot: r = r0 + (share of the class - r0 share of clear) / c, with r0 and c
+    drawn towards the prediction in cells with few labels. It is the ratio of both shares where there are many, and
+    does not explode where few images are clear.
     """
     clear = np.zeros(moments.share.shape[1])
     clear[:classes] = 1
@@ -107,8 +120,17 @@ def class_shares(moments: CellMoments, *, classes: int, about: About, use_detect
         value = pilot + (moments.share[:, index] - pilot * direct) / denominator
         forms = (kind - pilot[:, np.newaxis] * clear) / denominator[:, np.newaxis]
         found.append(
-            _shares(moments, value, pilot, forms, denominator, about=about, use_detectors=use_detectors,
-                    further=(value - pilot) ** 2 * doubt, times=second_order)
+            _shares(
+                moments,
+                value,
+                pilot,
+                forms,
+                denominator,
+                about=about,
+                use_detectors=use_detectors,
+                further=(value - pilot) ** 2 * doubt,
+                times=second_order,
+            )
         )
     return found
 
@@ -120,7 +142,13 @@ def label_share(moments: CellMoments, label: int, *, about: About, use_detectors
     pilot = np.clip(_drawn_together(moments, kind, value), 0, 1)
     one = np.ones(len(value))
     return _shares(
-        moments, value, pilot, np.broadcast_to(kind, moments.share.shape), one, about=about, use_detectors=use_detectors
+        moments,
+        value,
+        pilot,
+        np.broadcast_to(kind, moments.share.shape),
+        one,
+        about=about,
+        use_detectors=use_detectors,
     )
 
 
@@ -168,25 +196,32 @@ def _common_variance(
     predictions in cells that are near to that, or, where there are few, where it ends as p (1 - p) goes to 0; b is
     what remains of the errors' variance.
     """
-    from scipy.optimize import nnls
-
     spread = pilot * (1 - pilot)
     known = freedom > 0
     if not known.any():
         return 0.0, slope
-    root = np.sqrt(freedom[known])
-    design = np.stack([root, root * spread[known]], axis=1)
-    (end, _), _ = nnls(design, root * of_prediction[known])
+    end = _end_of_line(spread[known], of_prediction[known], freedom[known])
     one_sided = np.where(4 * spread < _ONE_SIDED, freedom, 0)
     constant = (one_sided @ of_prediction + _LABELS_OF_END * end) / (one_sided.sum() + _LABELS_OF_END)
     weight = freedom * spread
     above = float((weight * (residual - constant)).sum()) + _LABELS_OF_PRIOR * _TYPICAL_SPREAD**2 * slope
-    return float(constant), max(above / (float((weight * spread).sum()) + _LABELS_OF_PRIOR * _TYPICAL_SPREAD**2), 0.0)
+    return float(constant), max(
+        above / (float((weight * spread).sum()) + _LABELS_OF_PRIOR * _TYPICAL_SPREAD**2), 0.0
+    )
+
+
+def _end_of_line(place: FloatArray, height: FloatArray, weight: FloatArray) -> float:
+    """Where the line through heights that are 0 or more ends at place 0, neither it nor its slope below 0."""
+    total = weight.sum()
+    middle, level = weight @ place / total, weight @ height / total
+    across = float(weight @ (place - middle) ** 2)
+    slope = float(weight @ ((place - middle) * (height - level))) / across if across > 0 else 0.0
+    return float(max(level - max(slope, 0.0) * middle, 0.0))
 
 
 def _drawn_together(moments: CellMoments, form: FloatArray, direct: FloatArray) -> FloatArray:
-    """The cells' estimates drawn towards the prediction, the more the less is known of a cell (Fay and Herriot 1979,
-    the variance between cells by moments)."""
+    """The cells' estimates drawn towards the prediction, the more the less is known of a cell (Fay and Herriot
+    1979, the variance between cells by moments)."""
     known = ~np.isnan(direct)
     variance = moments.dispersion * _moderated(_form(moments.residual_variance, form), moments.freedom)
     off = (direct - moments.predicted @ form)[known]

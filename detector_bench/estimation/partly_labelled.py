@@ -1,4 +1,5 @@
-"""Images of which some have a human label, all have detectors' verdicts, and the label's chance to be there is known."""
+"""Images of which some have a human label, all have detectors' verdicts, and the label's chance to be there is
+known."""
 
 from __future__ import annotations
 
@@ -27,7 +28,8 @@ class PartlyLabelled:
     """
 
     truth: IntArray
-    """`[image]`: position of the human label among the classes, `low_quality`, `others`; `UNLABELLED` without one."""
+    """`[image]`: position of the human label among the classes, `low_quality`, `others`; `UNLABELLED` without
+    one."""
     verdicts: Codes
     """`[detector, image]`: a class, K for filtered, K + 1 for no verdict."""
     cell: IntArray

@@ -1,8 +1,8 @@
 """How biased T2I models are, over all of their images, from few labels and the verdicts of all detectors.
 
-Each number is estimated twice: with the detectors (`prediction_powered`) and from the labels alone (`labels_only`). Both
-are right on average over draws of the labels, whatever the detectors' errors; the detectors only make the first narrower.
-docs/audit.md says how often the intervals held the truth in simulated studies.
+Each number is estimated twice: with the detectors (`prediction_powered`) and from the labels alone
+(`labels_only`). Both are right on average over draws of the labels, whatever the detectors' errors; the detectors
+only make the first narrower. docs/audit.md says how often the intervals held the truth in simulated studies.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from detector_bench.estimation.bounded_shares import (
     class_shares,
     label_share,
     quadratic_limits,
+    t_quantile,
 )
 from detector_bench.estimation.partly_labelled import PartlyLabelled
 from detector_bench.estimation.unevenness import unevenness
@@ -70,15 +71,15 @@ def estimate(
 
     Args:
         images: some of them labelled, of any number of T2I models.
-        about: `images`: what the labels of all these images would say. `t2i_model`: what the T2I models would show with
-            endlessly many images of the same prompts; intervals are wider, and do not vanish as labels get many.
+        about: `images`: what the labels of all these images would say. `t2i_model`: what the T2I models would show
+            with endlessly many images of the same prompts; intervals are wider, and stay so with more labels.
         confidence: of the intervals.
         use_detectors: False: from the labels alone.
         seed: of the studies that are drawn for intervals of the model bias score.
 
     Returns:
-        Shares are those of all images of a scope (`label_share_...`), bias scores means over its prompts. Values of shares
-        can leave 0 to 1 by as much as they are uncertain; limits do not.
+        Shares are those of all images of a scope (`label_share_...`), bias scores means over its prompts. An
+        estimate that chance carries beyond what a share can be is cut off there.
     """
     moments = cell_moments(images, use_detectors=use_detectors)
     of_classes = class_shares(moments, classes=images.classes, about=about, use_detectors=use_detectors)
@@ -118,7 +119,9 @@ class _Scopes:
         filled: NDArray[np.bool_] = self._moments.images > 0
         return filled
 
-    def _mean(self, share: BoundedShares, weight: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
+    def _mean(
+        self, share: BoundedShares, weight: FloatArray
+    ) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
         """Weighted means of the cells with a label, their variances, degrees of freedom and binomial parts."""
         used = weight * self._known
         total = self._sums(used)
@@ -148,32 +151,36 @@ class _Scopes:
 
     def pooled(self, share: BoundedShares, confidence: float) -> Estimate:
         """Share among all images of each scope."""
-        from scipy.stats import t
-
         images = self._moments.images.astype(float)
         value, variance, freedom, binomial = self._mean(share, images)
         spread = value * (1 - value)
         scaled = np.where(spread > _LEAST_SPREAD, variance / np.maximum(spread, _LEAST_SPREAD), binomial)
         own = np.where(spread > _LEAST_SPREAD, 0, variance)
-        low, high = quadratic_limits(value, own, scaled, t.ppf((1 + confidence) / 2, freedom))
-        return Estimate(value, low, high, self._sums(self._moments.labels).astype(np.int64), self._left_out(images))
+        low, high = quadratic_limits(value, own, scaled, t_quantile(confidence, freedom))
+        return Estimate(
+            np.clip(value, 0, 1),
+            low,
+            high,
+            self._sums(self._moments.labels).astype(np.int64),
+            self._left_out(images),
+        )
 
     def mean(self, share: BoundedShares, confidence: float) -> Estimate:
         """Mean over the cells of each scope."""
-        from scipy.stats import t
-
         one = self._filled.astype(float)
         value, variance, freedom, _ = self._mean(share, one)
-        half = t.ppf((1 + confidence) / 2, np.maximum(freedom, 1)) * np.sqrt(variance)
+        half = t_quantile(confidence, np.maximum(freedom, 1)) * np.sqrt(variance)
         used = self._sums((self._known & ~np.isnan(share.value)).astype(float)).astype(np.int64)
         return Estimate(
-            value, np.clip(value - half, 0, 1), np.clip(value + half, 0, 1), used, self._left_out(one)
+            np.clip(value, 0, 1),
+            np.clip(value - half, 0, 1),
+            np.clip(value + half, 0, 1),
+            used,
+            self._left_out(one),
         )
 
     def unevenness(self, shares: list[BoundedShares], confidence: float, seed: int) -> Estimate:
         """The model bias score of each scope."""
-        from scipy.stats import t
-
         one = self._filled.astype(float)
         sampled = self._between(np.abs(shares[0].value - 1 / len(shares)), one * self._known)
         shape = sampled.shape
@@ -186,10 +193,14 @@ class _Scopes:
             found = unevenness(shares, chosen, seed=seed)
             value[model, category] = found.value
             error = np.hypot(found.standard_error, 2 * np.sqrt(sampled[model, category]))
-            half[model, category] = t.ppf((1 + confidence) / 2, max(found.freedom, 1)) * error
+            half[model, category] = t_quantile(confidence, np.maximum(found.freedom, 1)) * error
         used = self._sums((self._known & ~np.isnan(shares[0].value)).astype(float)).astype(np.int64)
         return Estimate(
-            value, np.clip(value - half, 0, 1), np.clip(value + half, 0, 1), used, self._left_out(one)
+            np.clip(value, 0, 1),
+            np.clip(value - half, 0, 1),
+            np.clip(value + half, 0, 1),
+            used,
+            self._left_out(one),
         )
 
     def _left_out(self, of_cell: FloatArray) -> IntArray:
@@ -199,9 +210,15 @@ class _Scopes:
 def _of_cells(share: BoundedShares, moments: CellMoments, confidence: float, shape: tuple[int, int]) -> Estimate:
     low, high = share.interval(confidence)
     known = moments.labels > 0
-    arrays = (share.value, np.where(known, low, np.nan), np.where(known, high, np.nan), moments.labels)
+    low, high = (np.where(known, limit, np.nan).reshape(shape) for limit in (low, high))
     left_out = np.where(known, 0, moments.images)
-    return Estimate(*(array.reshape(shape) for array in (*arrays, left_out)))
+    return Estimate(
+        np.clip(share.value, 0, 1).reshape(shape),
+        low,
+        high,
+        moments.labels.reshape(shape),
+        left_out.reshape(shape),
+    )
 
 
 def _signed(share: Estimate) -> Estimate:

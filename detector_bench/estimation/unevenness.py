@@ -1,10 +1,11 @@
 """The mean over prompts of |p - 1/K|, without what chance adds, from estimates of p that are noisy.
 
-The sizes of noisy differences are too large on average, and no correction of a single prompt is right everywhere, since
-the size has a kink. But many prompts tell how p is spread over prompts: the distribution under which the
-estimates at hand are likely (nonparametric maximum likelihood, Kiefer and Wolfowitz 1956; Jiang and Zhang 2009) says how
-much of the spread is noise. Given it, the mean of |p - 1/K| follows by Bayes' rule. A fair T2I model comes out near 0,
-a one-sided one near its score, and the interval comes from studies like this one, drawn from what was found.
+The sizes of noisy differences are too large on average, and no correction of a single prompt is right everywhere,
+since the size has a kink. But many prompts tell how p is spread over prompts: the distribution under which the
+estimates at hand are likely (nonparametric maximum likelihood, Kiefer and Wolfowitz 1956; Jiang and Zhang 2009)
+says how much of the spread is noise. Given it, the mean of |p - 1/K| follows by Bayes' rule. A fair T2I model
+comes out near 0, a one-sided one near its score, and the interval comes from studies like this one, drawn from
+what was found.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from detector_bench.estimation.bounded_shares import BoundedShares
+from detector_bench.metrics.bias import SIGNED_CLASSES
 from detector_bench.metrics.counts import FloatArray
 
 _Floats = NDArray[np.float32]
@@ -51,29 +53,43 @@ def unevenness(shares: list[BoundedShares], chosen: NDArray[np.bool_], *, seed: 
     cells = np.flatnonzero(chosen & ~np.isnan(shares[0].value))
     if not len(cells):
         return Unevenness(np.nan, np.nan, np.nan)
-    used = shares[:1] if classes == 2 else shares  # noqa: PLR2004 - the second class mirrors the first
-    grid = np.unique(np.append(np.linspace(0, 1, STEPS + 1), 1 / classes)).astype(np.float32)
-    size = np.abs(grid - np.float32(1 / classes)) * (2 if classes == 2 else classes / (2 * (classes - 1)))  # noqa: PLR2004
+    used = shares[:1] if classes == SIGNED_CLASSES else shares  # of two classes each mirrors the other
+    scale = 2 if classes == SIGNED_CLASSES else classes / (2 * (classes - 1))
     random = np.random.default_rng(seed)
     studies = int(np.clip(_DRAWN_CELLS // len(cells), _FEWEST_STUDIES, _MOST_STUDIES))
-    value, off = 0.0, np.zeros(studies)
+    value, off, freedom = 0.0, np.zeros(studies), 0.0
     for share in used:
-        estimate = share.value[cells].astype(np.float32)
-        variance = share.variance(grid[:, np.newaxis])[:, cells].T
-        variance = np.maximum(variance, _LEAST_VARIANCE).astype(np.float32)
-        posterior = _posterior(estimate, variance, grid)
-        value += float((posterior @ size).mean())
-        place = _drawn(posterior, random, studies)
-        noise = random.standard_normal(place.shape) / np.sqrt(_chi_square(share.freedom[cells], random, studies))
-        again = grid[place] + noise * np.sqrt(variance[np.arange(len(cells)), place])
-        repeated = (_posterior(again.astype(np.float32), variance, grid) @ size).mean(axis=-1)
-        off += repeated - size[place].mean(axis=-1)
-    freedom = float(np.mean([share.freedom[cells].sum() for share in used]))
-    return Unevenness(value, float(np.sqrt((off**2).mean())), freedom)
+        known = share.variance(np.array(0.5))[cells] + share.own_part[cells] <= 0
+        value += scale * float(np.abs(share.value[cells[known]] - 1 / classes).sum())
+        if not known.all():
+            mean, difference = _deconvolved(share, cells[~known], 1 / classes, random, studies)
+            value += scale * mean * int((~known).sum())
+            off += scale * difference * int((~known).sum())
+        freedom += share.freedom[cells].sum() / len(used)
+    return Unevenness(value / len(cells), float(np.sqrt((off**2).mean())) / len(cells), float(freedom))
+
+
+def _deconvolved(
+    share: BoundedShares, cells: NDArray[np.intp], fair: float, random: np.random.Generator, studies: int
+) -> tuple[float, FloatArray]:
+    """The mean over cells of |p - 1/K|; and, of studies drawn from what was found, how far that lies off,
+    `[study]`."""
+    grid = np.unique(np.append(np.linspace(0, 1, STEPS + 1), fair)).astype(np.float32)
+    size = np.abs(grid - np.float32(fair))
+    variance = np.maximum(
+        share.variance(grid[:, np.newaxis].astype(np.float64))[:, cells].T, _LEAST_VARIANCE
+    ).astype(np.float32)
+    posterior = _posterior(share.value[cells].astype(np.float32), variance, grid)
+    place = _drawn(posterior, random, studies)
+    noise = random.standard_normal(place.shape) / np.sqrt(_chi_square(share.freedom[cells], random, studies))
+    again = (grid[place] + noise * np.sqrt(variance[np.arange(len(cells)), place])).astype(np.float32)
+    repeated = (_posterior(again, variance, grid) @ size).mean(axis=-1)
+    return float((posterior @ size).mean()), np.asarray(repeated - size[place].mean(axis=-1), dtype=np.float64)
 
 
 def _posterior(estimate: _Floats, variance: _Floats, grid: _Floats) -> _Floats:
-    """Chances of each true share given the estimate, the distribution over cells being fitted: `[..., cell, step]`."""
+    """Chances of each true share given the estimate, the distribution over cells being fitted: `[..., cell,
+    step]`."""
     distance = (estimate[..., np.newaxis] - grid) ** 2
     log = -0.5 * (distance / variance + np.log(variance))
     likelihood = np.exp(log - log.max(axis=-1, keepdims=True))
@@ -81,7 +97,7 @@ def _posterior(estimate: _Floats, variance: _Floats, grid: _Floats) -> _Floats:
     for _ in range(ROUNDS):
         total = np.einsum("...cg,...g->...c", likelihood, weights)
         weights = weights * np.einsum("...cg,...c->...g", likelihood, 1 / total) / estimate.shape[-1]
-    posterior = likelihood * weights[..., np.newaxis, :]
+    posterior: _Floats = likelihood * weights[..., np.newaxis, :]
     posterior /= posterior.sum(axis=-1, keepdims=True)
     return posterior
 

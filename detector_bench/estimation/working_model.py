@@ -1,13 +1,16 @@
-"""What detectors' verdicts tell about human labels, and the estimate that does not depend on the answer being right.
+"""What detectors' verdicts tell about human labels, and the estimate that does not depend on the answer being
+right.
 
 A linear working model predicts the label of every image from all detectors' verdicts. The mean prediction over all
-images of a cell, plus the mean error of the prediction over its labelled images, estimates the share of each label in
+images of a cell, plus the mean error of the prediction over its labelled images, estimates the share of each label
+in
 the cell: prediction-powered inference, known in survey statistics as the generalised regression estimator.
-Whatever the working model, the estimate is right on average over draws of the labels; a model that predicts well makes
-it precise. Coefficients are those that leave the least variance within cells (for one detector and one cell: the
-power tuning of PPI++, Angelopoulos, Duchi and Zrnic 2023, arXiv 2311.01453; several detectors are several control
-variates). Each label's prediction comes from a model that never saw its cell (cross-fitting: Zrnic and Candes 2024,
-arXiv 2309.16598), and a ridge penalty chosen on cells left out makes a useless detector as good as none.
+Whatever the working model, the estimate is right on average over draws of the labels; a model that predicts well
+makes it precise. Coefficients are those that leave the least variance within cells (for one detector and one cell:
+the power tuning of PPI++, Angelopoulos, Duchi and Zrnic 2023, arXiv 2311.01453; several detectors are several
+control variates). Each label's prediction comes from a model that never saw its cell (cross-fitting: Zrnic and
+Candes 2024, arXiv 2309.16598), and a ridge penalty chosen on cells left out makes a useless detector as good as
+none.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from detector_bench.estimation.partly_labelled import IntArray, PartlyLabelled
 from detector_bench.metrics.counts import FloatArray
@@ -38,24 +42,25 @@ class CellMoments:
     predicted: FloatArray
     """`[cell, label]`: mean predictions without the correction by the cell's own labels, up to a constant."""
     residual_variance: FloatArray
-    """`[cell, label, label]`: covariances within the cell of the errors of prediction; of cells with one label those
-    between them, for each T2I model, which are rather too large; 0 where there is nothing to compare."""
+    """`[cell, label, label]`: covariances within the cell of the errors of prediction; of cells with one label
+    those between them, for each T2I model, which are rather too large; 0 where there is nothing to compare."""
     prediction_variance: FloatArray
     """`[cell, label, label]`: of the predictions: what the errors of prediction vary in a cell of equal labels."""
     label_variance: FloatArray
     """`[cell, label, label]`: of the labels themselves."""
     dispersion: FloatArray
-    """`[cell]`: what `residual_variance` is multiplied by for the variance of `share` over draws of the labels; for
-    equal chances (1 - n/N)/n."""
+    """`[cell]`: what `residual_variance` is multiplied by for the variance of `share` over draws of the labels;
+    for equal chances (1 - n/N)/n."""
     images: IntArray
     """`[cell]`."""
     labels: IntArray
     """`[cell]`."""
     freedom: FloatArray
-    """`[cell]`: degrees of freedom of the variances: labels less one. Cells with one label lend each other theirs."""
+    """`[cell]`: degrees of freedom of the variances: labels less one. Cells with one label lend each other
+    theirs."""
     explained: FloatArray
-    """`[detector]`: the part of the variance of the labels within cells that a detector's verdicts explain, given the
-    others; on cells that the model has not seen. The sum can fall below 0 by chance."""
+    """`[detector]`: the part of the variance of the labels within cells that a detector's verdicts explain, given
+    the others; on cells that the model has not seen. The sum can fall below 0 by chance."""
 
 
 def cell_moments(
@@ -69,25 +74,84 @@ def cell_moments(
         coefficients: of a working model that is known already, `[feature, label]`; features are, for each detector,
             its verdicts (the classes, filtered), then the same times the evenness of the cell. None: fitted.
     """
-    sample = _Sample.of(images)
-    if coefficients is not None:
-        coefficients, explained = coefficients[np.newaxis], np.zeros(images.detectors)
-        sample = replace(sample, fold=np.zeros_like(sample.fold))
-    elif use_detectors and images.detectors and len(sample.place):
-        coefficients, explained = _coefficients(images, sample)
-    else:
-        coefficients, explained = None, np.zeros(images.detectors)
-    outcome = np.eye(images.labels)[images.truth[sample.place]]
-    predicted = np.zeros((images.cells, images.labels))
-    error = outcome
-    if coefficients is not None:
-        error = outcome - np.einsum("if,ifl->il", sample.features, coefficients[sample.fold])
+    predictors = None
+    if coefficients is not None or (use_detectors and images.detectors):
+        plain = _verdict_shares(images).reshape(images.cells, -1)
+        predictors = Predictors.of(
+            _features(images, images.labelled), plain, _evenness(images), images, detectors=images.detectors
+        )
+    outcome = np.eye(images.labels)[images.truth[images.labelled]]
+    moments = moments_of(images, outcome, predictors, coefficients=coefficients)
+    return moments if predictors else replace(moments, explained=np.zeros(images.detectors))
+
+
+@dataclass(frozen=True, eq=False)
+class Predictors:
+    """What is known of all images and predicts what is known of labelled ones."""
+
+    of_labelled: FloatArray
+    """`[labelled image, feature]`: the second half is the first times the evenness of the image's cell."""
+    of_cells: FloatArray
+    """`[cell, feature]`: their means over all images."""
+    detectors: int
+    """How many: each half holds the same number of features of each, one detector after the other."""
+
+    @classmethod
+    def of(
+        cls,
+        features: FloatArray,
+        means: FloatArray,
+        evenness: FloatArray,
+        images: PartlyLabelled,
+        *,
+        detectors: int,
+    ) -> Predictors:
+        """Add the features times the evenness of the cell, since a verdict says less about an image where all
+        images are alike.
+
+        Args:
+            features: `[labelled image, feature]`, in the order of `images.labelled`.
+            means: `[cell, feature]`, over all images.
+            evenness: `[cell]`.
+            images: whose they are.
+            detectors: how many share the features.
+        """
+        of_image = evenness[images.cell[images.labelled], np.newaxis]
+        return cls(
+            np.concatenate([features, features * of_image], axis=1),
+            np.concatenate([means, means * evenness[:, np.newaxis]], axis=1),
+            detectors,
+        )
+
+
+def moments_of(
+    images: PartlyLabelled,
+    outcome: FloatArray,
+    predictors: Predictors | None,
+    *,
+    coefficients: FloatArray | None = None,
+) -> CellMoments:
+    """Estimate the mean of any numbers in each cell, as `cell_moments` does those of the labels.
+
+    Args:
+        images: some of them labelled; `truth` says which, `verdicts` are not looked at.
+        outcome: `[labelled image, column]`, in the order of `images.labelled`; columns stand in the labels' place.
+        predictors: None: from the labels alone.
+        coefficients: of a working model that is known already, `[feature, column]`; None: fitted.
+    """
+    sample, columns = _Sample.of(images), outcome.shape[1]
+    explained = np.zeros(0 if predictors is None else predictors.detectors)
+    predicted, error = np.zeros((images.cells, columns)), outcome
+    if predictors is not None and (coefficients is not None or len(sample.place)):
+        if coefficients is None:
+            by_fold, explained = _coefficients(sample, outcome, predictors)
+        else:
+            by_fold, sample = coefficients[np.newaxis], replace(sample, fold=np.zeros_like(sample.fold))
+        error = outcome - np.einsum("if,ifl->il", predictors.of_labelled, by_fold[sample.fold])
         # Of a cell in several folds each model counts as the labels that it predicts.
-        share_of_fold = sample.mean_of_cell(np.eye(len(coefficients))[sample.fold])
-        share_of_fold[images.labels_of_cell == 0] = 1 / len(coefficients)
-        means = _feature_means(images)
-        by_fold = np.einsum("cf,kfl->ckl", means, coefficients)
-        predicted = np.einsum("ck,ckl->cl", share_of_fold, by_fold)
+        share_of_fold = sample.mean_of_cell(np.eye(len(by_fold))[sample.fold])
+        share_of_fold[images.labels_of_cell == 0] = 1 / len(by_fold)
+        predicted = np.einsum("ck,cf,kfl->cl", share_of_fold, predictors.of_cells, by_fold, optimize=True)
     share = predicted + sample.mean_of_cell(error)
     share[images.labels_of_cell == 0] = np.nan
     return CellMoments(
@@ -116,24 +180,22 @@ class _Sample:
     """What a squared deviation counts for in the variance over draws, adding up to 1 in each cell."""
     dispersion: FloatArray
     """`[cell]`."""
-    group: IntArray
+    group: NDArray[np.intp]
     """`[labelled image]`: those that are compared with each other: of a cell, or, for each T2I model, of all cells
     with one label."""
-    group_size: IntArray
+    group_size: NDArray[np.intp]
     """`[labelled image]`."""
-    features: FloatArray
-    """`[labelled image, feature]`."""
-    fold: IntArray
+    fold: NDArray[np.intp]
 
     @classmethod
     def of(cls, images: PartlyLabelled) -> _Sample:
         place = images.labelled
         cell, labels = images.cell[place], images.labels_of_cell
         chance = images.probability[place]
-        weight = 1 / chance
+        weight: FloatArray = 1 / chance
         weight /= np.bincount(cell, weight, minlength=images.cells)[cell]
         part = (1 - chance) * weight**2
-        dispersion = np.bincount(cell, part, minlength=images.cells)
+        dispersion: FloatArray = np.bincount(cell, part, minlength=images.cells).astype(np.float64)
         even = 1 / np.maximum(labels[cell], 1)
         with np.errstate(divide="ignore", invalid="ignore"):
             variance_weight = np.where(dispersion[cell] > 0, part / dispersion[cell], even)
@@ -143,21 +205,23 @@ class _Sample:
         else:
             first = np.searchsorted(cell, cell)
             fold = (np.arange(len(cell)) - first) % FOLDS
-        _, fold = np.unique(fold, return_inverse=True)
-        group = np.where(labels[cell] > 1, cell, images.cells + cell // images.prompts)
-        _, group, size = np.unique(group, return_inverse=True, return_counts=True)
-        features = _features(images, place)
-        return cls(place, cell, weight, variance_weight, dispersion, group, size[group], features, fold)
+        _, folds = np.unique(fold, return_inverse=True)
+        together = np.where(labels[cell] > 1, cell, images.cells + cell // images.prompts)
+        _, group, size = np.unique(together, return_inverse=True, return_counts=True)
+        return cls(place, cell, weight, variance_weight, dispersion, group, size[group], folds)
 
     @property
     def freedom(self) -> FloatArray:
         """`[cell]`."""
-        return np.bincount(self.cell, (self.group_size - 1) / self.group_size, minlength=len(self.dispersion))
+        part = (self.group_size - 1) / self.group_size
+        return np.bincount(self.cell, part, minlength=len(self.dispersion)).astype(np.float64)
 
     @property
     def spread(self) -> FloatArray:
         """What the square of a deviation from the group's mean counts for in the variance within its cell."""
-        return np.where(self.group_size > 1, self.variance_weight * self.group_size / np.maximum(self.group_size - 1, 1), 0)
+        return np.where(
+            self.group_size > 1, self.variance_weight * self.group_size / np.maximum(self.group_size - 1, 1), 0
+        )
 
     def mean_of_cell(self, values: FloatArray) -> FloatArray:
         """Weighted means of the labelled images, `[cell, value]`; 0 in a cell without one."""
@@ -187,25 +251,17 @@ class _Sample:
 
 
 def _sums(values: FloatArray, place: IntArray, size: int) -> FloatArray:
-    """Sums of the rows by place, which is in order: `[size, ...]`."""
+    """Sums of the rows by place: `[size, ...]`."""
     found = np.zeros((size, *values.shape[1:]))
     np.add.at(found, place, values)
     return found
 
 
 def _features(images: PartlyLabelled, place: IntArray) -> FloatArray:
-    """One for each detector and verdict, a missing verdict being none of them; then the same times the evenness of
-    the cell's verdicts, since a verdict says less about an image where all images are alike: `[image, feature]`."""
+    """One for each detector and verdict, a missing verdict being none of them: `[image, feature]`."""
     verdicts = images.verdicts[:, place].astype(np.int64)
     one_hot = (verdicts[:, :, np.newaxis] == np.arange(images.classes + 1)).transpose(1, 0, 2)
-    plain = one_hot.reshape(len(place), -1).astype(np.float64)
-    return np.concatenate([plain, plain * _evenness(images)[images.cell[place], np.newaxis]], axis=1)
-
-
-def _feature_means(images: PartlyLabelled) -> FloatArray:
-    """Means over all images of each cell: `[cell, feature]`."""
-    plain = _verdict_shares(images).reshape(images.cells, -1)
-    return np.concatenate([plain, plain * _evenness(images)[:, np.newaxis]], axis=1)
+    return one_hot.reshape(len(place), -1).astype(np.float64)
 
 
 def _verdict_shares(images: PartlyLabelled) -> FloatArray:
@@ -229,19 +285,20 @@ def _evenness(images: PartlyLabelled) -> FloatArray:
     return evenness
 
 
-def _coefficients(images: PartlyLabelled, sample: _Sample) -> tuple[FloatArray, FloatArray]:
+def _coefficients(sample: _Sample, outcome: FloatArray, predictors: Predictors) -> tuple[FloatArray, FloatArray]:
     """`[fold, feature, label]`: the coefficients that were found without the fold; and what detectors explain."""
-    folds = int(sample.fold.max()) + 1
-    outcome = np.eye(images.labels)[images.truth[sample.place]]
-    deviation, target = sample.within(sample.features), sample.within(outcome)
+    folds, columns = int(sample.fold.max()) + 1, outcome.shape[1]
+    deviation, target = sample.within(predictors.of_labelled), sample.within(outcome)
     # On average an image counts as one, which the penalties rely on.
     spread = sample.spread * len(sample.place) / max(len(np.unique(sample.cell)), 1)
     weighted = deviation * spread[:, np.newaxis]
-    products = np.stack([weighted[sample.fold == fold].T @ deviation[sample.fold == fold] for fold in range(folds)])
+    products = np.stack(
+        [weighted[sample.fold == fold].T @ deviation[sample.fold == fold] for fold in range(folds)]
+    )
     targets = np.stack([weighted[sample.fold == fold].T @ target[sample.fold == fold] for fold in range(folds)])
     products, targets = products.sum(axis=0) - products, targets.sum(axis=0) - targets
     features = products.shape[-1]
-    best, least = np.zeros((folds, features, images.labels)), np.inf
+    best, least = np.zeros((folds, features, columns)), np.inf
     for used in (features // 2, features):
         for penalty in PENALTIES:
             found = np.zeros_like(best)
@@ -252,8 +309,8 @@ def _coefficients(images: PartlyLabelled, sample: _Sample) -> tuple[FloatArray, 
             variance = float((spread[:, np.newaxis] * error**2).sum())
             if variance < least:
                 best, least = found, variance
-    terms = (deviation[:, :, np.newaxis] * best[sample.fold]).reshape(len(deviation), 2, images.detectors, -1, images.labels)
-    by_detector = terms.sum(axis=(1, 3))
+    terms = deviation[:, :, np.newaxis] * best[sample.fold]
+    by_detector = terms.reshape(len(deviation), 2, predictors.detectors, -1, columns).sum(axis=(1, 3))
     total = float((spread[:, np.newaxis] * target**2).sum())
     explained = np.einsum("i,idl,il->d", spread, by_detector, target) / (total or np.nan)
     return best, explained

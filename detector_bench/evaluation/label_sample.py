@@ -110,7 +110,6 @@ class ToBeLabelled:
             attribute=self.attribute,
             index=index,
             allow_incomplete=True,
-            needs_labels=False,
         )
         classes = len(verdicts.attribute.classes)
         return opinions(verdicts.counted, classes=classes) if verdicts.has_judged.any() else None
@@ -135,7 +134,7 @@ def _growing(
     """Where the images of a sample stand that is to grow, once it is sure that it can."""
     if SampleDesign.DISAGREEMENT in (sample.design, design):
         raise ConfigError(_CANNOT_GROW)
-    before = sample.positions(image_set)
+    before = sample.positions(image_set.images)
     cells = index.cells[before]
     size = np.bincount(index.cells[index.counted], minlength=int(np.prod(index.shape)))
     number = np.bincount(cells, minlength=len(size))

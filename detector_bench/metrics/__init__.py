@@ -14,6 +14,7 @@ axis is just one more leading axis. Counts may be weighted (floats). An empty de
 from __future__ import annotations
 
 from detector_bench.benchmark import BENCHMARKS, BUILTIN
+from detector_bench.metrics import estimated as _estimated  # noqa: F401 - it declares metrics
 from detector_bench.metrics.bias import (
     concentration,
     model_bias_score,

@@ -35,6 +35,27 @@ NO_CELL = -1
 
 
 @dataclass(frozen=True, eq=False)
+class DrawnLabels:
+    """Which images were drawn to be labelled, where scores of all images are to be estimated from them."""
+
+    labelled: NDArray[np.bool_]
+    """`[image]`: whether all human labels that a score needs are there."""
+    probability: NDArray[np.float64] | None
+    """`[image]`: the chance to be drawn, given that any of its T2I model and prompt was; NaN for an image that was
+    not. None: within each T2I model and prompt all images had the same."""
+    use_detectors: bool
+    """Whether detectors help; False: from the labels alone."""
+
+    def of_pairs(self, seed: NDArray[np.intp]) -> DrawnLabels:
+        """The same for edited images, which need the label of their seed photo, too; the chance is their own.
+
+        Args:
+            seed: `[image]`, which image it was edited from; `NO_CELL` where it was not.
+        """
+        return replace(self, labelled=self.labelled & self.labelled[seed] & (seed != NO_CELL))
+
+
+@dataclass(frozen=True, eq=False)
 class Judgements:
     """Answers of all judges about all images of an image set, in the order of its images.
 
@@ -64,6 +85,9 @@ class Judgements:
     `dataset.prompts` reads them. No columns where nothing but the ids is known."""
     labelled_only: bool = False
     """Whether all judges are asked about the images with a human label alone, so that they can be compared."""
+    drawn: DrawnLabels | None = None
+    """Where the ground truth of all images is to be estimated from those with a label; None: sums are added up as
+    they are."""
 
     @classmethod
     def of(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -12,6 +13,8 @@ import pandas as pd
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
 
+from detector_bench.estimation import UNLABELLED, PartlyLabelled
+from detector_bench.estimation.number_sums import EstimatedSums, estimated_sums
 from detector_bench.evaluation.intervals import Intervals
 from detector_bench.metrics.catalogue import METRICS
 from detector_bench.metrics.counts import FloatArray, Score, divide
@@ -24,7 +27,7 @@ from detector_bench.metrics.intervals import (
     wilson_interval,
 )
 from detector_bench.metrics.resampling import ImageSums, over_blocks
-from detector_bench.others.judgements import NO_CELL, Judgements
+from detector_bench.others.judgements import NO_CELL, DrawnLabels, Judgements
 from detector_bench.vocabulary import ALL
 from detector_bench.vocabulary.columns import METRIC_COLUMNS
 
@@ -111,7 +114,8 @@ def score_rows(
 
     Images are drawn anew within each T2I model and prompt; a resample is the same for all judges. As for the model
     bias score, resamples are centred on the value and stretched by sqrt(images / (images - prompts))
-    (docs/uncertainty.md).
+    (docs/uncertainty.md). Where `judgements.drawn` says so, the ground truth is estimated instead, as in
+    `estimated_rows`.
 
     Args:
         judgements: who judges, and where each image belongs.
@@ -122,6 +126,8 @@ def score_rows(
         intervals: how intervals are found; `unit: prompt` and BCa are not available here, images are drawn and
             percentiles taken.
     """
+    if judgements.drawn is not None:
+        return estimated_rows(judgements, features, function, variant=variant, intervals=intervals)
     models, prompts = len(judgements.t2i_models), len(judgements.prompt_ids)
     judges, images, numbers = features.shape
     by_image = np.ascontiguousarray(np.moveaxis(features, 0, 1)).reshape(images, judges * numbers)
@@ -149,6 +155,113 @@ def score_rows(
         scatter = None if found is None else _scatter(judgements, each, found)
         rows.add(each, scatter, level=intervals.level if intervals.method != "none" else None)
     return rows.table()
+
+
+def estimated_rows(
+    judgements: Judgements,
+    features: FloatArray,
+    function: ScoreFunction,
+    *,
+    variant: str,
+    intervals: Intervals,
+) -> pd.DataFrame:
+    """Estimate what the scores by the human labels of all images would be, from those that have labels.
+
+    The sums are estimated (`estimation.number_sums`), the function makes scores of them, and what noise adds to
+    these is taken off. Limits lie t standard deviations of noisy scores to either side; there are none where a
+    prompt of the scope has images and no label. `n` counts labelled images, `n_left_out` images of prompts without
+    any label.
+
+    Args:
+        judgements: who judges; `drawn` says which images are labelled.
+        features: as for `score_rows`.
+        function: from sums to scores.
+        variant: for the column of that name.
+        intervals: whether there are any, their level, and the seed.
+    """
+    drawn, judges = judgements.drawn, len(judgements.judges)
+    assert drawn is not None  # noqa: S101 - asked of drawn labels alone
+    placed = np.flatnonzero(judgements.cell != NO_CELL)
+    partly = _partly_labelled(judgements, drawn, placed)
+    of_detectors = features[1:, placed] if drawn.use_detectors else None
+    found = estimated_sums(partly, features[0, placed], of_detectors)
+
+    def scores(sums: FloatArray) -> list[Computed]:
+        shape = (*sums.shape[:-2], len(judgements.t2i_models), len(judgements.prompt_ids), sums.shape[-1])
+        as_all = np.repeat(sums.reshape(shape)[..., np.newaxis, :, :, :], judges, axis=-4)
+        return [each for each in function(as_all) if not each.detectors_only]
+
+    noisy = [[each.score.value[:, 0] for each in scores(sums)] for sums in found.noisy(seed=intervals.seed)]
+    judged = {name: each[:1] for name, each in judgements.judged.items()}
+    truth = replace(judgements, judges=judgements.judges[:1], judged=judged)
+    rows = MetricRows(truth, variant=variant)
+    for place, (each, pilot) in enumerate(zip(scores(found.value), scores(found.pilot), strict=True)):
+        values = np.concatenate([part[place] for part in noisy])
+        rows.add_estimate(each, _EstimatedScore.of(each, pilot, values, found, partly), intervals)
+    return rows.table()
+
+
+class _EstimatedScore(NamedTuple):
+    """One score of the ground truth, estimated: arrays `[1, ...]`."""
+
+    score: Score
+    deviation: FloatArray
+    """Standard deviation of the estimate; NaN where nothing can be said of it."""
+    freedom: FloatArray
+
+    @classmethod
+    def of(
+        cls, each: Computed, pilot: Computed, noisy: FloatArray, found: EstimatedSums, partly: PartlyLabelled
+    ) -> _EstimatedScore:
+        """Take off what noise adds.
+
+        Args:
+            each: the score of the estimated sums, `[judge, ...]`.
+            pilot: the same of the pilot.
+            noisy: the same of the pilot with noise, the ground truth's alone, `[draw, ...]`.
+            found: the sums.
+            partly: the images.
+        """
+        shape = (partly.t2i_models, partly.prompts)
+
+        def counted(of_cell: NDArray[np.generic]) -> NDArray[np.float64]:
+            numbers = of_cell.reshape(shape).astype(np.float64)
+            return numbers if each.of_prompts else partly.scopes.sums(numbers, prompt_axis=-1)
+
+        value, start = each.score.value[0], pilot.score.value[0]
+        noise = np.moveaxis(noisy, 0, -1) - start[..., np.newaxis]
+        adds = mean_of_defined(noise)
+        value = np.where(np.isnan(adds), value, value - adds)
+        missing = counted(np.where(found.known, 0, partly.images_of_cell))
+        deviation = np.sqrt(mean_of_defined((noise - adds[..., np.newaxis]) ** 2))
+        deviation = np.where((missing > 0) | np.isnan(value), np.nan, deviation)
+        # Where a score counts nothing, it is about nothing.
+        about = (np.asarray(each.score.n)[0] != 0) | (np.asarray(each.score.n_left_out)[0] != 0) | (missing > 0)
+        n, left_out = (np.where(about, number, 0) for number in (counted(partly.labels_of_cell), missing))
+        score = Score(value[np.newaxis], n[np.newaxis], left_out[np.newaxis])
+        return cls(score, deviation[np.newaxis], counted(found.freedom)[np.newaxis])
+
+
+def _partly_labelled(judgements: Judgements, drawn: DrawnLabels, placed: NDArray[np.intp]) -> PartlyLabelled:
+    """The images that T2I models made, `placed`, as the estimator wants them."""
+    cell, labelled = judgements.cell[placed], drawn.labelled[placed]
+    if drawn.probability is not None:
+        labelled = labelled & ~np.isnan(drawn.probability[placed])
+    partly = PartlyLabelled.drawn_evenly(
+        np.where(labelled, 0, UNLABELLED).astype(np.int64),
+        np.zeros((0, len(placed)), dtype=np.int8),
+        cell,
+        t2i_models=len(judgements.t2i_models),
+        scopes=judgements.scopes,
+        classes=1,
+    )
+    if drawn.probability is None:
+        return partly
+    # Images that were drawn and have no label yet, or that lack another one, are missing by chance.
+    chance = drawn.probability[placed]
+    sampled = np.bincount(cell[~np.isnan(chance)], minlength=partly.cells)
+    chance = np.where(labelled, chance * (partly.labels_of_cell / np.maximum(sampled, 1))[cell], np.nan)
+    return replace(partly, probability=chance)
 
 
 def _scatter(judgements: Judgements, each: Computed, resampled: FloatArray) -> FloatArray:
@@ -200,6 +313,19 @@ class MetricRows:
             actual = np.broadcast_to(scatter[:1], scatter.shape)
             interval = _interval(divide(scatter - actual, actual), deviation.value, level=level)
         self._add(each, f"{each.metric}_deviation", deviation, interval, first_judge=1)
+
+    def add_estimate(self, each: Computed, found: _EstimatedScore, intervals: Intervals) -> None:
+        """Add one score of the ground truth that was estimated."""
+        interval = None
+        value = found.score.value
+        if each.metric in METRICS:
+            value = np.clip(value, METRICS[each.metric].lowest, METRICS[each.metric].highest)
+        if intervals.method != "none":
+            from scipy.stats import t
+
+            half = t.ppf((1 + intervals.level) / 2, np.maximum(found.freedom, 1)) * found.deviation
+            interval = Interval(found.score.value - half, found.score.value + half)
+        self._add(each, each.metric, found.score._replace(value=value), interval, first_judge=0)
 
     def table(self) -> pd.DataFrame:
         """The rows added so far, columns as in `vocabulary.columns.METRIC_COLUMNS`."""

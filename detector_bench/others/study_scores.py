@@ -15,6 +15,7 @@ from pydantic import BeforeValidator, SerializeAsAny
 from detector_bench.benchmark import BENCHMARKS, benchmarks
 from detector_bench.errors import ConfigError, nearest_hint
 from detector_bench.evaluation.intervals import Intervals
+from detector_bench.others.estimated_scores import estimated_scores
 from detector_bench.others.judgements import Judgements
 from detector_bench.others.score_deviations import score_deviations
 from detector_bench.others.score_system import ScoreSystem
@@ -31,6 +32,7 @@ from detector_bench.vocabulary.columns import DETECTOR_ONLY, OF_DETECTORS_ALONE
 
 if TYPE_CHECKING:
     from detector_bench.dataset import ImageSet
+    from detector_bench.dataset.sample_file import LabelSample
 
 
 def score_system_named(name: str) -> type[ScoreSystem]:
@@ -92,6 +94,8 @@ class ScoredStudy:
         image_set: ImageSet,
         predictions: Mapping[str, pa.Table],
         intervals: Intervals,
+        *,
+        sample: LabelSample | None = None,
     ) -> Self:
         """Compute the scores of every system.
 
@@ -100,6 +104,8 @@ class ScoredStudy:
             image_set: images, prompts and human labels; attributes without labels have no ground truth.
             predictions: by detector, rows as in `vocabulary.columns.PREDICTIONS`, the column `value` included.
             intervals: how intervals are found.
+            sample: which images were drawn to be labelled, where not all have a label; None: those with one are
+                taken as drawn with equal chance within each T2I model and prompt.
 
         Raises:
             ConfigError: two entries have the same definition, or one does not fit the image set.
@@ -123,8 +129,9 @@ class ScoredStudy:
                 for name, table in each.files(asked, intervals).items():
                     files.setdefault(_file_of(name) if alone else name, []).append(table)
             notes.update(each.notes(judgements))
+        rows.append(estimated_scores(systems, judgements, intervals, image_set=image_set, sample=sample))
         return cls(
-            metrics=pd.concat(rows, ignore_index=True),
+            metrics=pd.concat([each for each in rows if len(each)] or rows, ignore_index=True),
             files={name: pd.concat(parts, ignore_index=True) for name, parts in files.items()},
             notes=notes,
         )

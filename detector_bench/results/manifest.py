@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from detector_bench.atomic_files import write_text
 from detector_bench.errors import ConfigError
+from detector_bench.evaluation.estimates import EstimateSettings
 from detector_bench.evaluation.intervals import Intervals
 from detector_bench.evaluation.label_doubt import Estimate
 from detector_bench.evaluation.more_labels import Tolerance
@@ -51,6 +52,8 @@ class EvaluationSettings(BaseModel):
     estimated_labels: Estimate
     scores: tuple[dict[str, Any], ...]
     """Settings of the score systems, their files named as seen from the result folder."""
+    estimates: EstimateSettings = EstimateSettings()
+    """Of bias over all images, where some have no label."""
     classes: dict[str, tuple[str, ...]] = {}
     """By attribute that is not built in, its classes."""
 
@@ -86,6 +89,8 @@ class Manifest(BaseModel):
     """By attribute, why its detectors are not compared; attributes whose detectors are have no entry."""
     tolerance: Tolerance
     """What `label_plans` plans for; a report may be asked for another one."""
+    estimate_notes: dict[str, tuple[str, ...]] = {}
+    """By attribute: what estimates over all images rest on and leave out; no attribute where none was made."""
     score_notes: dict[str, tuple[str, ...]]
     """By definition of a score of another benchmark, what has to be said below its tables."""
     environment: dict[str, Any]

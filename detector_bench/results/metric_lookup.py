@@ -15,7 +15,7 @@ from detector_bench.errors import ConfigError, nearest_hint
 from detector_bench.metrics import NClear, metric_info
 from detector_bench.metrics.catalogue import Better
 from detector_bench.vocabulary import ALL, ATTRIBUTES, GROUND_TRUTH, LOW_QUALITY, OTHERS
-from detector_bench.vocabulary.columns import DETECTOR_ONLY, ESTIMATES, METRIC_COLUMNS, OF_DETECTORS_ALONE
+from detector_bench.vocabulary.columns import DETECTOR_ONLY, ESTIMATES, METRIC_COLUMNS
 
 DEFAULT_MAX_ERROR_SHARE = 0.1
 """A detector that fails on a larger share of a T2I model's images counts as unable to run on it."""
@@ -306,9 +306,12 @@ class LabelDoubtLookup:
         return Band(min(values), max(values)) if values else Band(math.nan, math.nan)
 
 
+_OF_ESTIMATES = tuple(f", {word}" for word in ESTIMATES)
+
+
 def of_labelled_images(metrics: pd.DataFrame) -> pd.DataFrame:
     """The rows of a metric table that rest on labelled images: those of no estimate for all images."""
-    words = [each for each in pd.unique(metrics["variant"].dropna()) if each.endswith(OF_DETECTORS_ALONE)]
+    words = [each for each in pd.unique(metrics["variant"].dropna()) if each.endswith(_OF_ESTIMATES)]
     return metrics[~metrics["variant"].isin([*ESTIMATES, *words])]
 
 

@@ -11,6 +11,7 @@ from detector_bench.tables.building import TableNumbers
 from detector_bench.tables.declaration import TABLES, TableDeclaration, declare_table, makes_table
 from detector_bench.tables.detected_tables import detected_bias_scores, detected_shares
 from detector_bench.tables.error_tables import confusion
+from detector_bench.tables.estimate_tables import bias_estimates, prompt_estimates
 from detector_bench.tables.label_tables import label_doubt_table
 from detector_bench.tables.metric_tables import (
     accuracy_by_category,
@@ -47,6 +48,7 @@ __all__ = [
     "accuracy_by_category",
     "alignment_accuracy",
     "bias_errors",
+    "bias_estimates",
     "confusion",
     "declare_table",
     "detected_bias_scores",
@@ -63,6 +65,7 @@ __all__ = [
     "model_bias_scores_by_category",
     "prompt_bias_score_difference",
     "prompt_bias_scores",
+    "prompt_estimates",
     "remove_tables",
     "study_tables",
     "to_csv",

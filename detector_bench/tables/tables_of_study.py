@@ -28,6 +28,8 @@ _IN_ORDER = (
     "label_doubt",
     "detected_bias_scores",
     "detected_shares",
+    "bias_estimates",
+    "prompt_estimates",
     "model_bias_estimates",
     "model_bias_scores_by_category",
     "accuracy_by_category",

@@ -109,7 +109,11 @@ DETECTOR_ONLY = "detector_only"
 OF_DETECTORS_ALONE = f", {DETECTOR_ONLY}"
 """Ends the variant of another benchmark's score by the same: `as_published, detector_only`."""
 
-ESTIMATES = (DETECTOR_ONLY, "misclassification", "labels_only", "prediction_powered")
+MISCLASSIFICATION = "misclassification"
+LABELS_ONLY = "labels_only"
+PREDICTION_POWERED = "prediction_powered"
+
+ESTIMATES = (DETECTOR_ONLY, MISCLASSIFICATION, LABELS_ONLY, PREDICTION_POWERED)
 """Variants of the same metrics over all images, where only some have a human label. The plain rows rest on the
 labelled ones alone."""
 

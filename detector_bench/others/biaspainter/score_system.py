@@ -184,6 +184,7 @@ def only_pairs(judgements: Judgements) -> Judgements:
         t2i_model=np.where(edited, judgements.t2i_model, NO_CELL),
         prompt=np.where(edited, judgements.prompt, NO_CELL),
         judged=judged,
+        drawn=None if judgements.drawn is None else judgements.drawn.of_pairs(judgements.seed),
     )
 
 

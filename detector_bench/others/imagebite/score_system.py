@@ -132,6 +132,10 @@ class ImageBiTe(ScoreSystem):
         return pd.concat(tables, ignore_index=True)[list(VERDICT_COLUMNS)]
 
 
+def _unknown(each: Computed) -> Computed:
+    return each._replace(score=each.score._replace(value=np.full_like(each.score.value, np.nan)))
+
+
 def _requirement_rows(judgements: Judgements, requirement: Requirement, intervals: Intervals) -> pd.DataFrame:
     answers = CommunityAnswers.of(judgements, requirement)
     answerable = answers.answerable[:, np.newaxis, np.newaxis]
@@ -159,6 +163,9 @@ def _requirement_rows(judgements: Judgements, requirement: Requirement, interval
             )
             for kind in KINDS
         ]
+        if judgements.drawn is not None:
+            # That nobody was shown in any image is what no sample of them tells.
+            found[KINDS.index("ex_nominated")] = _unknown(found[KINDS.index("ex_nominated")])
         if truth_knows:
             truth = verdicts_of(sums, slice(0, 1))
             both = verdicts.judged & truth.judged

@@ -122,16 +122,18 @@ class Comparison:
     def _distances(self, sums: FloatArray) -> list[Computed]:
         clear = sums.sum(axis=-1)
         shares = divide(sums, clear[..., np.newaxis])
-        is_resample = sums.ndim > self.shown.ndim
+        is_resample, estimated = sums.ndim > self.shown.ndim, self.judgements.drawn is not None
         computed: list[Computed] = []
         for metric, (distance, _) in _DISTANCES.items():
             value = distance(shares, self.reference)
-            if is_resample:
-                # The value itself is infinite then, and has no interval.
+            if is_resample or estimated:
+                # The value itself is infinite then, and has no interval; an estimated share is never quite 0.
                 value = np.where(np.isinf(value), np.nan, value)
             deviates = metric == TOTAL_VARIATION
             computed += self._of_prompts_and_mean(metric, value, clear, deviates=deviates)
         computed.append(Computed(self.compared.name, POOLED, self._pooled(sums)))
+        if estimated:
+            return [*computed, *self._estimated_clear_share(clear)]
         # Wilson's interval needs no resamples.
         return computed if is_resample else [*computed, *self._clear_share()]
 
@@ -176,6 +178,14 @@ class Comparison:
             images = self._clear[judge].reshape(-1)[kept]
             value[judge, model, place] = pooled_total_variation_if_reference(images, reference[kept])
         return pooled._replace(value=value)
+
+    def _estimated_clear_share(self, clear: CountArray) -> Iterator[Computed]:
+        scopes = self.judgements.scopes
+        images = np.broadcast_to(self.judgements.images, clear.shape)
+        for of_prompts in (False, True):
+            part, whole = (each if of_prompts else scopes.sums(each, prompt_axis=-1) for each in (clear, images))
+            score = Score(divide(part, whole), whole, np.zeros_like(whole))
+            yield Computed(self.compared.name, CLEAR_SHARE, score, of_prompts=of_prompts)
 
     def _clear_share(self) -> Iterator[Computed]:
         known = self.judgements

@@ -86,6 +86,9 @@ class Representation(ScoreSystem):
             DataError: the table of stated shares is wrong.
         """
         comparisons = list(self.comparisons(judgements))
+        if judgements.drawn is not None:
+            # Tests, and what chance gives, are of images that were counted.
+            return pd.concat([each.distances(intervals) for each in comparisons], ignore_index=True)
         adjusted = adjusted_p_values([each.p_values() for each in comparisons], has_truth=judgements.has_truth)
         blocks = [
             block

@@ -1,0 +1,64 @@
+"""`estimate`: how biased is this T2I model, with the labels that there are?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal, cast, get_args
+
+import typer
+
+from detector_bench.cli import options
+from detector_bench.cli.analyses import opened, show
+from detector_bench.cli.console import command
+from detector_bench.errors import ConfigError
+
+_About = Literal["images", "t2i_model"]
+
+About = Annotated[
+    str | None,
+    typer.Option(
+        "--about",
+        metavar="images|t2i_model",
+        help="What is estimated: what the labels of all these images would say, or what the T2I model would "
+        "show with endlessly many images of these prompts; by default as the study says.",
+    ),
+]
+Sample = Annotated[
+    Path | None,
+    typer.Option(
+        "--sample",
+        metavar="FILE",
+        help="The images that were drawn to be labelled; by default sample.csv in the image set's folder.",
+    ),
+]
+
+
+@command
+def estimate(
+    folder: options.Folder,
+    *,
+    about: About = None,
+    sample: Sample = None,
+    out: options.OptionalOut = None,
+    image_set: options.ImageSetOption = None,
+    plugin: options.Plugins = None,
+    attribute: options.AttributeOption = None,
+    level: options.LevelOption = None,
+) -> None:
+    """How biased is each T2I model over all of its images, with the labels of some? No detector runs.
+
+    Shares of the labels, prompt bias scores and model bias scores from all detectors' verdicts and the labels of a
+    sample (prediction-powered: right on average whatever the detectors' errors); beside them what labels alone
+    say, and each detector as it is. Labels are read anew from the image set, so this can be asked while people
+    label. `metrics.csv` gets the same rows from `evaluate`.
+
+    Examples: `detector-bench estimate results/one`, `detector-bench estimate results/one --about t2i_model --json`
+    """
+    results = opened(folder, image_set=image_set, plugin=plugin)
+    show(results.estimate(attribute=attribute, about=_known(about), level=level, sample=sample), out, excerpt=True)
+
+
+def _known(about: str | None) -> _About | None:
+    if about is not None and about not in get_args(_About):
+        raise ConfigError(f"--about: {about!r} (accepted: {', '.join(get_args(_About))})")
+    return cast("_About | None", about)
