@@ -30,7 +30,7 @@ RESAMPLES = 200
 """Of the prompts of the study with labels."""
 
 FEWEST_LABELS = 5
-"""Labelled images of each class, below which nothing is learnt about it."""
+"""Labelled images of a class, or unclear ones, below which nothing is learnt about them."""
 
 _RIDGE = 1.0
 _ITERATIONS = 100
@@ -80,11 +80,13 @@ class LearntErrors:
     noise: FloatArray
     """`[label, label, label]`: covariances of the corrected M^-1 q given the first label."""
     between: FloatArray
-    """T, `[label, label]`: covariances, from prompt to prompt, of what the corrected estimate of a prompt with endlessly many
-    images would be off by; measured on prompts that M did not see. 0 of a study with fewer than five prompts."""
+    """T, `[label, label]`: covariances, from prompt to prompt, of what the estimate of a prompt with endlessly
+    many images would be off by; measured on prompts that M did not see. 0 of fewer than five prompts."""
     between_clear: FloatArray
-    """`[class]`: the variance of the same of a class's share among clear images. Filters that are strict in one prompt and loose
-    in another move shares of all images far more than these."""
+    """`[class]`: the variance of the same of a class's share among clear images. Filters that are strict in one
+    prompt and loose in another move shares of all images far more than these."""
+    freedom: float
+    """Degrees of freedom: resampled groups less one."""
     prompts: int
     """How many prompts had labels."""
     labels: int
@@ -101,11 +103,12 @@ class LearntErrors:
             seed: of the resamples.
 
         Raises:
-            ConfigError: too few labels of a class, or detectors whose verdicts do not tell the labels apart.
+            ConfigError: fewer than five labelled images of a class, or detectors whose verdicts do not tell the
+                labels apart.
         """
         taught = _Taught.of(images)
         prompts = np.unique(images.cell[images.labelled] % images.prompts)
-        unclear = np.unique(images.truth[images.labelled])
+        unclear = np.unique(images.truth[taught.place])
         unclear = unclear[unclear >= images.classes]
         q, classifiers = taught.classified(images)
         sums, numbers = taught.by_group(q)
@@ -133,6 +136,7 @@ class LearntErrors:
             noise=noise,
             between=between,
             between_clear=between_clear,
+            freedom=float(len(numbers) - 1),
             prompts=len(prompts),
             labels=len(taught.label),
             unclear=int(unclear[0]) if len(unclear) == 1 else None,
@@ -150,6 +154,8 @@ class LearntErrors:
 class _Taught:
     """The labelled images, in order of their cells."""
 
+    place: IntArray
+    """Where they stand among all images."""
     label: IntArray
     weight: FloatArray
     """Inverse chances, on average 1 in each cell."""
@@ -168,16 +174,11 @@ class _Taught:
         place = images.labelled
         label = np.minimum(images.truth[place], images.classes)
         number = np.bincount(label, minlength=images.classes + 1)
-        # Without an unclear image nothing is to be learnt about them, and none is assumed.
-        if (number[: images.classes] < FEWEST_LABELS).any() or 0 < number[-1] < FEWEST_LABELS:
-            short = int(
-                np.argmax((number < FEWEST_LABELS) & (number >= (np.arange(len(number)) == images.classes)))
-            )
-            name = "unclear images (low_quality or others)" if short == images.classes else f"class {short + 1}"
-            raise ConfigError(
-                f"only {number[short]} labelled images of {name} in the study that the detectors are validated on: at least "
-                f"{FEWEST_LABELS} of each are needed to learn how detectors err on them"
-            )
+        if (number[:-1] < FEWEST_LABELS).any():
+            raise ConfigError(f"fewer than {FEWEST_LABELS} labelled images of a class: nothing is learnt about it")
+        if number[-1] < FEWEST_LABELS:  # nothing is learnt about unclear images, and none are assumed
+            place, label = place[label < images.classes], label[label < images.classes]
+        labels = images.classes + int(number[-1] >= FEWEST_LABELS)
         cells, cell = np.unique(images.cell[place], return_inverse=True)
         prompts, prompt = np.unique(images.cell[place] % images.prompts, return_inverse=True)
         weight = 1 / images.probability[place]
@@ -186,12 +187,11 @@ class _Taught:
         group = np.arange(len(place)) if few else prompt
         fold = (np.arange(len(place)) if few else prompt) % FOLDS
         of_cell = np.searchsorted(prompts, cells % images.prompts)
-        labels = images.classes + int(number[-1] > 0)
-        return cls(label, weight, cell, cells // images.prompts, group, of_cell, fold, labels)
+        return cls(place, label, weight, cell, cells // images.prompts, group, of_cell, fold, labels)
 
     def classified(self, images: PartlyLabelled) -> tuple[FloatArray, FloatArray]:
         """q of every labelled image, `[image, label]`, and the classifiers of all folds."""
-        opinion = combinations(images.verdicts[:, images.labelled], classes=images.classes)
+        opinion = combinations(images.verdicts[:, self.place], classes=images.classes)
         size = (len(opinion.features), self.labels)
         q = np.empty((len(self.label), self.labels))
         classifiers = []
@@ -207,7 +207,9 @@ class _Taught:
         """Sums of q, `[group, q of label, label]`, and of the weights, `[group, label]`."""
         groups = int(self.group.max()) + 1
         sums, numbers = np.zeros((groups, self.labels, self.labels)), np.zeros((groups, self.labels))
-        np.add.at(sums, (self.group, slice(None), self.label), self.weight[:, np.newaxis] * q)
+        for label in range(self.labels):
+            own = self.label == label
+            np.add.at(sums[:, :, label], self.group[own], self.weight[own, np.newaxis] * q[own])
         np.add.at(numbers, (self.group, self.label), self.weight)
         return sums, numbers
 
@@ -280,7 +282,7 @@ class _Off:
         return found
 
     def _unexplained(self, spread: float) -> FloatArray:
-        """Products of what cells are off by, without what sampling and b explain on average, `[cell, label, label]`."""
+        """Products of what cells are off by, less what sampling and b explain, `[cell, label, label]`."""
         products = self.off[:, :, np.newaxis] * self.off[:, np.newaxis] - self.sampling
         explained = self.away[:, :, np.newaxis] * self.away[:, np.newaxis] - self.away_sampling
         return np.asarray(products - spread**2 * explained)
@@ -341,8 +343,8 @@ def _check_told_apart(mixing: FloatArray, resampled: FloatArray) -> None:
     least = float(np.linalg.svd(mixing, compute_uv=False)[-1])
     if least < _LEAST_DIFFERENCE * float(np.linalg.svd(resampled - mixing, compute_uv=False)[:, 0].mean()) / 2:
         raise ConfigError(
-            "in the study that the detectors are validated on their verdicts do not tell the human labels apart well "
-            "enough to estimate shares without labels: label some of these images, or choose better detectors"
+            "the verdicts on the labelled images do not tell the human labels apart well enough to estimate shares "
+            "without labels"
         )
 
 

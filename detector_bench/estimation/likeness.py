@@ -1,8 +1,8 @@
 """Do detectors meet images in one study as they did in another? Filter rates, error rates, agreement and scores.
 
-Whether a difference is more than chance is judged with whole prompts as the unit, since images of a prompt are alike,
-and for all differences at once: the largest of their t values is held against those of random signs of the prompts'
-deviations (multiplier bootstrap, Chernozhukov, Chetverikov and Kato 2013).
+Whether a difference is more than chance is judged with whole prompts as the unit, since images of a prompt are
+alike, and for all differences at once: the largest of their t values is held against those of random signs of the
+prompts' deviations (multiplier bootstrap, Chernozhukov, Chetverikov and Kato 2013).
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ class Difference(NamedTuple):
     """In the study with labels: a share; of scores their median."""
     here: float
     size: float
-    """The difference of the shares; of scores the largest difference of the shares of images with a score below any limit
-    (Kolmogorov-Smirnov), 0 to 1."""
+    """The difference of the shares; of scores the largest difference of the shares of images with a score below any
+    limit (Kolmogorov-Smirnov, at deciles), 0 to 1."""
     p_value: float
-    """Chance of a difference as certain as this anywhere in the table, were the studies alike; NaN where not tested."""
+    """Chance of a difference as certain as this anywhere in the table, were the studies alike; NaN: not tested."""
 
     @property
     def flagged(self) -> bool:
@@ -72,7 +72,7 @@ class Judged:
 
 
 def differences(study: Judged, here: Judged, *, detectors: tuple[str, ...], seed: int = 0) -> list[Difference]:
-    """Compare filter rates, error rates, agreement and scores of all detectors, the most certain difference first.
+    """Compare filter rates, error rates, agreement and scores of all detectors; what matters most comes first.
 
     Rates and scores also differ where labels are distributed otherwise, which the estimate allows: a difference is a
     reason to look, no proof that the estimate is wrong.
@@ -83,39 +83,24 @@ def differences(study: Judged, here: Judged, *, detectors: tuple[str, ...], seed
         detectors: their names.
         seed: of the signs.
     """
-    parts: list[tuple[str, tuple[str, ...], float, float, list[_Share]]] = []
-    for place, name in enumerate(detectors):
-        first, second = study.verdicts[place], here.verdicts[place]
-        for what, code in (("filter_rate", study.classes), ("error_rate", study.classes + 1)):
-            counted = [(each != study.classes + 1) | (what == "error_rate") for each in (first, second)]
-            shares = (
-                _Share.of((first == code) & counted[0], counted[0]),
-                _Share.of((second == code) & counted[1], counted[1]),
-            )
-            parts.append((what, (name,), shares[0].value, shares[1].value, list(shares)))
-        parts += _of_scores(study.scores[place], here.scores[place], name)
+    compared = [each for place, name in enumerate(detectors) for each in _of_detector(study, here, place, name)]
     for one, other in combinations(range(len(detectors)), 2):
-        shares = tuple(
-            _agreement(each.verdicts[one], each.verdicts[other], study.classes) for each in (study, here)
-        )
-        names = (detectors[one], detectors[other])
-        parts.append(("agreement", names, shares[0].value, shares[1].value, list(shares)))
-    deviations = [
-        np.stack([each.moved_by(judged.prompt) for *_, shares in parts for each in shares[side::2]], axis=1)
-        for side, judged in enumerate((study, here))
+        shares = [_agreement(judged, one, other) for judged in (study, here)]
+        compared.append(_Compared("agreement", (detectors[one], detectors[other]), *(([each]) for each in shares)))
+    distances = [
+        np.array([after.value - before.value for before, after in zip(each.there, each.here, strict=True)])
+        for each in compared
     ]
-    distances = np.array(
-        [shares[at + 1].value - shares[at].value for *_, shares in parts for at in range(0, len(shares), 2)]
-    )
-    adjusted = adjusted_p_values(distances, deviations, seed=seed)
-    found, start = [], 0
-    for what, names, before, now, shares in parts:
-        end = start + len(shares) // 2
-        own = adjusted[start:end]
-        size = float(np.nanmax(np.abs(distances[start:end]), initial=0))
-        p_value = float("nan") if np.isnan(own).all() else float(np.nanmin(own))
-        found.append(Difference(what, names, before, now, size, p_value))
-        start = end
+    moved = [
+        np.stack([share.moved_by(study.prompt) for each in compared for share in each.there], axis=1),
+        np.stack([share.moved_by(here.prompt) for each in compared for share in each.here], axis=1),
+    ]
+    adjusted = adjusted_p_values(np.concatenate(distances), moved, seed=seed)
+    of_each = np.split(adjusted, np.cumsum([len(each) for each in distances])[:-1])
+    found = [
+        each.difference(distance, p_values)
+        for each, distance, p_values in zip(compared, distances, of_each, strict=True)
+    ]
     return sorted(found, key=lambda each: (not each.flagged, -each.size))
 
 
@@ -152,14 +137,14 @@ def adjusted_p_values(differences: FloatArray, deviations: list[FloatArray], *, 
 class _Share:
     """A share of some of the images."""
 
-    counted: NDArray[np.float64]
+    counted: FloatArray
     """`[image]`: 1 if it has the property."""
-    among: NDArray[np.float64]
+    among: FloatArray
     """`[image]`: 1 if it is one of them."""
 
     @classmethod
     def of(cls, has: NDArray[np.bool_], among: NDArray[np.bool_]) -> _Share:
-        return cls((has & among).astype(float), among.astype(float))
+        return cls((has & among).astype(np.float64), among.astype(np.float64))
 
     @property
     def value(self) -> float:
@@ -169,10 +154,25 @@ class _Share:
     def moved_by(self, prompt: IntArray) -> FloatArray:
         """By how much each prompt moves the share, `[prompt]`."""
         total = self.among.sum()
-        if not total:
-            return np.zeros(len(np.unique(prompt)))
-        off = (self.counted - self.value * self.among) / total
+        off = (self.counted - self.value * self.among) / total if total else self.counted
         return by_prompt(off[:, np.newaxis], prompt)[:, 0]
+
+
+@dataclass(frozen=True, eq=False)
+class _Compared:
+    """One number, or a distribution by its shares below several limits."""
+
+    what: str
+    detectors: tuple[str, ...]
+    there: list[_Share]
+    here: list[_Share]
+    medians: tuple[float, float] | None = None
+
+    def difference(self, distances: FloatArray, p_values: FloatArray) -> Difference:
+        values = self.medians or (self.there[0].value, self.here[0].value)
+        size = np.nan if np.isnan(distances).all() else float(np.nanmax(np.abs(distances)))
+        p_value = np.nan if np.isnan(p_values).all() else float(np.nanmin(p_values))
+        return Difference(self.what, self.detectors, *values, size, p_value)
 
 
 def by_prompt(values: FloatArray, prompt: IntArray) -> FloatArray:
@@ -181,23 +181,30 @@ def by_prompt(values: FloatArray, prompt: IntArray) -> FloatArray:
     return np.stack([np.bincount(number, each) for each in values.T], axis=1)
 
 
-def _agreement(one: Codes, other: Codes, classes: int) -> _Share:
-    """The share of the images on which both say the same, among those with a verdict of both."""
-    return _Share.of(one == other, (one != classes + 1) & (other != classes + 1))
-
-
-def _of_scores(
-    there: FloatArray, here: FloatArray, name: str
-) -> list[tuple[str, tuple[str, ...], float, float, list[_Share]]]:
-    known = [~np.isnan(each) for each in (there, here)]
+def _of_detector(study: Judged, here: Judged, place: int, name: str) -> list[_Compared]:
+    """Filter rate among images with a verdict, error rate, and scores."""
+    error = study.classes + 1
+    filtered, failed = [], []
+    for judged in (study, here):
+        verdicts = judged.verdicts[place]
+        filtered.append([_Share.of(verdicts == study.classes, verdicts != error)])
+        failed.append([_Share.of(verdicts == error, np.ones(len(verdicts), dtype=np.bool_))])
+    found = [_Compared("filter_rate", (name,), *filtered), _Compared("error_rate", (name,), *failed)]
+    scores = [judged.scores[place] for judged in (study, here)]
+    known = [~np.isnan(each) for each in scores]
     if not (known[0].any() and known[1].any()):
-        return []
-    limits = np.unique(
-        np.quantile(np.concatenate([there[known[0]], here[known[1]]]), np.arange(1, SCORE_PARTS) / SCORE_PARTS)
+        return found
+    both = np.concatenate([each[seen] for each, seen in zip(scores, known, strict=True)])
+    limits = np.unique(np.quantile(both, np.arange(1, SCORE_PARTS) / SCORE_PARTS))
+    there, now = (
+        [_Share.of(np.nan_to_num(each, nan=np.inf) <= limit, seen) for limit in limits]
+        for each, seen in zip(scores, known, strict=True)
     )
-    shares = [
-        _Share.of(np.nan_to_num(each, nan=np.inf) <= limit, seen)
-        for limit in limits
-        for each, seen in zip((there, here), known, strict=True)
-    ]
-    return [("score", (name,), float(np.nanmedian(there)), float(np.nanmedian(here)), shares)]
+    medians = (float(np.nanmedian(scores[0])), float(np.nanmedian(scores[1])))
+    return [*found, _Compared("score", (name,), there, now, medians)]
+
+
+def _agreement(judged: Judged, one: int, other: int) -> _Share:
+    """The share of the images on which both say the same, among those with a verdict of both."""
+    first, second, error = judged.verdicts[one], judged.verdicts[other], judged.classes + 1
+    return _Share.of(first == second, (first != error) & (second != error))

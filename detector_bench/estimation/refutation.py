@@ -21,23 +21,23 @@ def verdicts_refute(
 ) -> float:
     """Can the verdicts here be those of the errors learnt there, whatever the labels are? A p-value.
 
-    If P(verdicts | label) is the same, every share of verdicts and every share of images on which two detectors agree is a mixture
-    of its shares given the labels. There are more such shares than labels, so that the mixture which fits best need not fit.
-    It is the only test that is possible without labels, and it cannot see errors that keep to such mixtures: a large p-value
-    confirms nothing.
+    If P(verdicts | label) is the same, every share of verdicts, and of images on which two detectors agree, is a
+    mixture of its shares given the labels. There are more such shares than labels, so that the mixture which fits
+    best need not fit. No other test is possible without labels, and this one cannot see errors that keep to such
+    mixtures: a large p-value confirms nothing.
 
     Returns:
         The chance of a misfit as clear as this, were the assumption true; NaN with fewer than four prompts in a study.
     """
-    place = study.labelled
-    label = np.minimum(study.truth[place], learnt.mixing.shape[1] - 1)
+    place, labels = study.labelled, learnt.mixing.shape[1]
+    place = place[np.minimum(study.truth[place], study.classes) < labels]
+    label = np.minimum(study.truth[place], study.classes)
     weight = 1 / study.probability[place]
     number = np.bincount(study.cell[place], minlength=study.cells)
     weight *= (number / np.maximum(np.bincount(study.cell[place], weight, minlength=study.cells), 1e-12))[
         study.cell[place]
     ]
     there, here = _signs(study.verdicts[:, place], study.classes), _signs(images.verdicts, images.classes)
-    labels = learnt.mixing.shape[1]
     total = np.bincount(label, weight, minlength=labels)
     given = np.stack([(weight * (label == each)) @ there / total[each] for each in range(labels)], axis=1)
     mean = here.mean(axis=0)
@@ -63,13 +63,13 @@ def verdicts_refute(
 def labels_refute(learnt: LearntErrors, images: PartlyLabelled) -> float:
     """Do the few labels that there are here contradict the errors learnt there? A p-value.
 
-    For each T2I model and label the estimated share among the labelled images is compared with the true one; the error
-    counts what single prompts may differ by at random.
+    For each T2I model and label the estimated share among the labelled images is compared with the true one; the
+    error counts what single prompts may differ by at random.
 
     Returns:
         The least of the p-values times their number (Bonferroni), at most 1; NaN without a label.
     """
-    from scipy.stats import t
+    from scipy.special import stdtr
 
     place = images.labelled
     labels = learnt.mixing.shape[1]
@@ -96,7 +96,7 @@ def labels_refute(learnt: LearntErrors, images: PartlyLabelled) -> float:
         of_prompt = np.bincount(cell[own] % images.prompts) / number
         variance = variance + (of_prompt**2).sum() * np.diag(learnt.between) + resampled[..., 0].var(axis=0)
         error = np.sqrt(np.maximum(variance, _LEAST_ERROR))
-        p_values += list(2 * t.sf(np.abs(off) / error, max(learnt.prompts - 1, 1)))
+        p_values += list(2 * stdtr(learnt.freedom, -np.abs(off) / error))
     return float(min(1.0, min(p_values, default=np.nan) * len(p_values)))
 
 

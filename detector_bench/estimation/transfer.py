@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from detector_bench.estimation.bounded_shares import About, BoundedShares, quadratic_limits
+from detector_bench.estimation.bounded_shares import About, BoundedShares, quadratic_limits, t_quantile
 from detector_bench.estimation.learnt_errors import RESAMPLES, LearntErrors
 from detector_bench.estimation.partly_labelled import PartlyLabelled
 from detector_bench.estimation.prediction_powered import Estimate, Estimates
@@ -42,16 +42,17 @@ def estimate_without_labels(
     """Estimate shares of labels and bias scores of all images from the detectors' verdicts alone.
 
     Args:
-        images: with the verdicts of the same detectors, in the same order, on the same classes; labels are not read.
+        images: with verdicts of the same detectors, in the same order, on the same classes; labels are not read.
         learnt: how the detectors err.
         about: see `prediction_powered.estimate`.
         confidence: of the intervals.
-        between_prompts: False: as if errors were the same in all prompts, for comparison; intervals are then too narrow.
+        between_prompts: False: as if errors were the same in all prompts, for comparison; intervals are then too
+            narrow.
         seed: of the studies that are drawn for intervals of the model bias score.
 
     Returns:
-        As `prediction_powered.estimate`; `n` is images (shares, prompts) or prompts (means), `n_left_out` images on
-        which no detector has a verdict, or prompts of such images alone. Shares of `low_quality` and `others`
+        As `prediction_powered.estimate`; `n` is images (shares, prompts) or prompts (means), `n_left_out` images
+        on which no detector has a verdict, or prompts of such images alone. Shares of `low_quality` and `others`
         are NaN where the other study had both: the detectors tell them only together. `explained` is NaN.
     """
     cells = _Cells.of(images, learnt, between_prompts=between_prompts)
@@ -146,15 +147,16 @@ class _Cells:
             between_clear=learnt.between_clear * narrowed**2 * between_prompts,
             plausible=plausible,
             classes=images.classes,
-            freedom=float(max(learnt.prompts - 1, 1)),
+            freedom=learnt.freedom,
             unclear=learnt.unclear if labels > images.classes else None,
         )
 
     def form_of(self, label: int) -> FloatArray | None:
         """The label's share as a linear function of all shares; None if nothing tells it."""
+        kinds: list[FloatArray] = list(np.eye(self.share.shape[1]))
         if label < self.classes:
-            return np.eye(self.share.shape[1])[label]
-        return np.eye(self.share.shape[1])[-1] if label == self.unclear else None
+            return kinds[label]
+        return kinds[-1] if label == self.unclear else None
 
     def shares(self, form: FloatArray | None, value: FloatArray | None, *, about: About) -> _Share:
         """The share of a label among all images."""
@@ -163,8 +165,15 @@ class _Cells:
             empty = BoundedShares(nothing, nothing, nothing, nothing, nothing)
             return _Share(empty, nothing, nothing, np.full((len(self.resampled), len(nothing)), np.nan))
         forms = np.broadcast_to(form, self.share.shape)
-        between = np.full(len(value), form @ self.between @ form)
-        return self._share(value, np.clip(value, 0, 1), forms, self.resampled @ form, np.ones(len(value)), between, about)
+        return self._share(
+            value,
+            np.clip(value, 0, 1),
+            forms=forms,
+            resampled=self.resampled @ form,
+            denominator=np.ones(len(value)),
+            between=float(form @ self.between @ form),
+            about=about,
+        )
 
     def among_clear(self, label: int, *, about: About) -> _Share:
         """The share of a class among clear images."""
@@ -181,8 +190,15 @@ class _Cells:
             found: FloatArray = pilot + np.einsum("...cl,cl->...c", shares, forms)
             return found
 
-        between = np.full(len(pilot), self.between_clear[label])
-        return self._share(one_step(self.share), pilot, forms, one_step(self.resampled), denominator, between, about)
+        return self._share(
+            one_step(self.share),
+            pilot,
+            forms=forms,
+            resampled=one_step(self.resampled),
+            denominator=denominator,
+            between=float(self.between_clear[label]),
+            about=about,
+        )
 
     def drawn_together(self, form: FloatArray) -> FloatArray:
         """A linear function of the shares, drawn to its mean over cells by as much as its variation is noise."""
@@ -201,10 +217,11 @@ class _Cells:
         self,
         value: FloatArray,
         pilot: FloatArray,
+        *,
         forms: FloatArray,
         resampled: FloatArray,
         denominator: FloatArray,
-        between: FloatArray,
+        between: float,
         about: About,
     ) -> _Share:
         sampling = np.einsum("cl,clm,cm->c", forms, self.sampling, forms)
@@ -213,7 +230,9 @@ class _Cells:
             binomial = 1 / np.maximum(self.used * denominator, 1)
         own = sampling + between + resampled.var(axis=0)
         alone = BoundedShares(value, pilot, own, binomial, np.full(len(value), self.freedom))
-        return _Share(alone, sampling + binomial * pilot * (1 - pilot), np.sqrt(between), resampled)
+        return _Share(
+            alone, sampling + binomial * pilot * (1 - pilot), np.full(len(value), np.sqrt(between)), resampled
+        )
 
 
 def _narrowed(
@@ -231,11 +250,9 @@ class _Scopes:
     """Means over the cells of each scope."""
 
     def __init__(self, images: PartlyLabelled, cells: _Cells, confidence: float) -> None:
-        from scipy.stats import t
-
         self._images, self._cells = images, cells
         self._shape = (images.t2i_models, images.prompts)
-        self._quantile = float(t.ppf((1 + confidence) / 2, cells.freedom))
+        self._quantile = float(t_quantile(confidence, np.array(cells.freedom)))
         self._confidence = confidence
 
     def _sums(self, values: FloatArray) -> FloatArray:
@@ -261,7 +278,7 @@ class _Scopes:
         variance += ((means - means.mean(axis=0)) ** 2).mean(axis=0)
         low, high = quadratic_limits(value, variance, np.zeros_like(value), np.full_like(value, self._quantile))
         number = sums.astype(np.int64)
-        return Estimate(value, low, high, number, self._sums(total).astype(np.int64) - number)
+        return Estimate(np.clip(value, 0, 1), low, high, number, self._sums(total).astype(np.int64) - number)
 
     def _between(self, values: FloatArray) -> FloatArray:
         """Sums of squares over prompts, the T2I models' cells of a prompt having the same deviation."""
@@ -277,13 +294,11 @@ class _Scopes:
         known = ~np.isnan(share.alone.value)
         number = np.where(known, self._cells.used, 0).astype(np.int64)
         limits = (np.where(known, each, np.nan) for each in (low, high))
-        arrays = (share.alone.value, *limits, number, self._images.images_of_cell - number)
+        arrays = (np.clip(share.alone.value, 0, 1), *limits, number, self._images.images_of_cell - number)
         return Estimate(*(array.reshape(self._shape) for array in arrays))
 
     def unevenness(self, shares: list[_Share], seed: int) -> Estimate:
         """The model bias score of each scope."""
-        from scipy.stats import t
-
         # The uncertainty that all cells have in common makes no prompt look more uneven than another.
         alone = [
             BoundedShares(
@@ -309,8 +324,7 @@ class _Scopes:
                 continue
             value[model, category] = found.value
             common = self._common(shares, chosen)
-            quantile = t.ppf((1 + self._confidence) / 2, self._cells.freedom)
-            half[model, category] = quantile * np.hypot(found.standard_error, common)
+            half[model, category] = self._quantile * np.hypot(found.standard_error, common)
         limits = (np.clip(value - half, 0, 1), np.clip(value + half, 0, 1))
         return Estimate(value, *limits, number, self._sums(filled).astype(np.int64) - number)
 

@@ -113,7 +113,10 @@ MISCLASSIFICATION = "misclassification"
 LABELS_ONLY = "labels_only"
 PREDICTION_POWERED = "prediction_powered"
 
-ESTIMATES = (DETECTOR_ONLY, MISCLASSIFICATION, LABELS_ONLY, PREDICTION_POWERED)
+VALIDATED_ELSEWHERE = "validated_elsewhere"
+"""Variant of estimates without any label on these images, from what another study's labels say of the detectors."""
+
+ESTIMATES = (DETECTOR_ONLY, MISCLASSIFICATION, LABELS_ONLY, PREDICTION_POWERED, VALIDATED_ELSEWHERE)
 """Variants of the same metrics over all images, where only some have a human label. The plain rows rest on the
 labelled ones alone."""
 
