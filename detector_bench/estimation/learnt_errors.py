@@ -35,7 +35,7 @@ FEWEST_LABELS = 5
 _RIDGE = 1.0
 _ITERATIONS = 100
 _FEWEST_PROMPTS = 5
-_LEAST_DIFFERENCE = 3.0
+_LEAST_DIFFERENCE = 1.5
 _LARGEST_SPREAD, _LEAST_SPREAD = 1.0, -0.5
 
 
@@ -341,10 +341,11 @@ def _held_out(q: FloatArray, taught: _Taught, sums: FloatArray, numbers: FloatAr
 
 def _check_told_apart(mixing: FloatArray, resampled: FloatArray) -> None:
     least = float(np.linalg.svd(mixing, compute_uv=False)[-1])
-    if least < _LEAST_DIFFERENCE * float(np.linalg.svd(resampled - mixing, compute_uv=False)[:, 0].mean()) / 2:
+    doubt = float(np.linalg.svd(resampled - mixing, compute_uv=False)[:, 0].mean())
+    if least < _LEAST_DIFFERENCE * doubt:
         raise ConfigError(
-            "the verdicts on the labelled images do not tell the human labels apart well enough to estimate shares "
-            "without labels"
+            "the verdicts on the labelled images do not tell the human labels apart well enough to estimate "
+            "shares without labels"
         )
 
 

@@ -47,10 +47,10 @@ class Difference(NamedTuple):
     """In the study with labels: a share; of scores their median."""
     here: float
     size: float
-    """The difference of the shares; of scores the largest difference of the shares of images with a score below any
+    """The difference of the shares; of scores the largest difference of the shares of images with a score below a
     limit (Kolmogorov-Smirnov, at deciles), 0 to 1."""
     p_value: float
-    """Chance of a difference as certain as this anywhere in the table, were the studies alike; NaN: not tested."""
+    """Chance of one as certain as this anywhere in the table, were the studies alike; NaN: not tested."""
 
     @property
     def flagged(self) -> bool:
@@ -74,8 +74,8 @@ class Judged:
 def differences(study: Judged, here: Judged, *, detectors: tuple[str, ...], seed: int = 0) -> list[Difference]:
     """Compare filter rates, error rates, agreement and scores of all detectors; what matters most comes first.
 
-    Rates and scores also differ where labels are distributed otherwise, which the estimate allows: a difference is a
-    reason to look, no proof that the estimate is wrong.
+    Rates and scores also differ where labels are distributed otherwise, which the estimate allows: a difference is
+    a reason to look, no proof that the estimate is wrong.
 
     Args:
         study: the one with labels.
@@ -86,7 +86,7 @@ def differences(study: Judged, here: Judged, *, detectors: tuple[str, ...], seed
     compared = [each for place, name in enumerate(detectors) for each in _of_detector(study, here, place, name)]
     for one, other in combinations(range(len(detectors)), 2):
         shares = [_agreement(judged, one, other) for judged in (study, here)]
-        compared.append(_Compared("agreement", (detectors[one], detectors[other]), *(([each]) for each in shares)))
+        compared.append(_Compared("agreement", (detectors[one], detectors[other]), [shares[0]], [shares[1]]))
     distances = [
         np.array([after.value - before.value for before, after in zip(each.there, each.here, strict=True)])
         for each in compared
@@ -189,7 +189,10 @@ def _of_detector(study: Judged, here: Judged, place: int, name: str) -> list[_Co
         verdicts = judged.verdicts[place]
         filtered.append([_Share.of(verdicts == study.classes, verdicts != error)])
         failed.append([_Share.of(verdicts == error, np.ones(len(verdicts), dtype=np.bool_))])
-    found = [_Compared("filter_rate", (name,), *filtered), _Compared("error_rate", (name,), *failed)]
+    found = [
+        _Compared("filter_rate", (name,), filtered[0], filtered[1]),
+        _Compared("error_rate", (name,), failed[0], failed[1]),
+    ]
     scores = [judged.scores[place] for judged in (study, here)]
     known = [~np.isnan(each) for each in scores]
     if not (known[0].any() and known[1].any()):

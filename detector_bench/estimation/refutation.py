@@ -27,7 +27,8 @@ def verdicts_refute(
     mixtures: a large p-value confirms nothing.
 
     Returns:
-        The chance of a misfit as clear as this, were the assumption true; NaN with fewer than four prompts in a study.
+        The chance of a misfit as clear as this, were the assumption true; NaN with fewer than four prompts in a
+        study.
     """
     place, labels = study.labelled, learnt.mixing.shape[1]
     place = place[np.minimum(study.truth[place], study.classes) < labels]

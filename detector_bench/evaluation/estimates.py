@@ -65,6 +65,12 @@ class EstimatedBias:
         """Nothing is estimated, and why."""
         return cls(pd.DataFrame(columns=list(METRIC_COLUMNS)), dict(notes))
 
+    def beside(self, other: EstimatedBias) -> EstimatedBias:
+        """The rows and sentences of both."""
+        rows = [each.rows for each in (self, other) if len(each.rows)]
+        notes = {name: self.notes.get(name, ()) + other.notes.get(name, ()) for name in (self.notes | other.notes)}
+        return EstimatedBias(pd.concat(rows, ignore_index=True) if rows else self.rows, notes)
+
 
 def estimate_bias(
     image_set: LabelledImages,
@@ -105,7 +111,7 @@ def estimate_bias(
                 use_detectors=use_detectors,
                 seed=settings.seed,
             )
-            _add_estimates(rows, estimates, labels, found, variant)
+            add_estimates(rows, estimates, labels, found, variant)
             if use_detectors:
                 _add_explained(rows, estimates, labels)
         if detectors_alone is not None:
@@ -245,9 +251,10 @@ def _of_t2i_models(found: ImageVerdicts, sample: LabelSample, drawn: IntArray) -
     return chances
 
 
-def _add_estimates(
+def add_estimates(
     rows: RowBlocks, estimates: Estimates, labels: LabelsOfSample, found: ImageVerdicts, variant: str
 ) -> None:
+    """Add the rows of all scopes and prompts."""
     images = labels.images.images_of_cell.reshape(labels.images.t2i_models, -1)
     scopes = _table(estimates.scopes, labels.attribute)
     name, whose = labels.attribute.name, [GROUND_TRUTH]
