@@ -2,12 +2,12 @@
 
     python benchmarks/audit_transfer.py [--worlds NAME ...] [--labels N] [--draws N] [--processes N] [--csv FILE]
 
-Divides every world of `audit_worlds.py` that is named into the study that teaches, of which N images per prompt are
-labelled, and the one that is estimated: half of the prompts each (`prompts`), or one T2I model each with the same prompts
-(`T2I models`). Prints how often 95 % intervals hold what all labels would say, how wide they are and how far off the
-estimates are: with what prompts differ by (`between_prompts`), and as if errors were the same in all prompts. Then how
-often the tests refute the assumption and how often a warning comes up, both for these divisions and for divisions of
-which the second study's first detector, or all detectors, err in another way.
+Divides every world of `audit_worlds.py` that is named into the study that teaches, of which N images per prompt
+are labelled, and the one that is estimated: half of the prompts each (`prompts`), or one T2I model each with the
+same prompts (`T2I models`). Prints how often 95 % intervals hold what all labels would say, how wide they are and
+how far off the estimates are: with what prompts differ by, and as if errors were the same in all prompts. Then how
+often the tests refute the assumption and how often a warning comes up: for these divisions, and where in the second
+study one detector, or all of them, err in another way.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from measuring import machine
 from detector_bench.errors import ConfigError
 from detector_bench.estimation import PartlyLabelled
 from detector_bench.estimation.learnt_errors import LearntErrors
-from detector_bench.estimation.likeness import Judged, differences
+from detector_bench.estimation.likeness import JudgedImages, differences
 from detector_bench.estimation.refutation import labels_refute, verdicts_refute
 from detector_bench.estimation.transfer import estimate_without_labels
 
@@ -160,28 +160,24 @@ def tested(draw: int, *, world: str, division: Division, labels: int, how: Spoil
     ]
 
 
-def _judged(images: PartlyLabelled, random: np.random.Generator) -> Judged:
+def _judged(images: PartlyLabelled, random: np.random.Generator) -> JudgedImages:
     scores = random.beta(5, 2, size=images.verdicts.shape)
-    return Judged(images.verdicts, scores, images.cell % images.prompts, images.classes)
+    return JudgedImages(images.verdicts, scores, images.cell % images.prompts, images.classes)
 
 
 def report(rows: pd.DataFrame) -> None:
     """Print a line for each world, division and score."""
-    print(
-        "| world, divided by | refused, % | score | held, % | as if all prompts alike | half-width | bias | rmse |"
-    )
-    print("|---|---:|---|---:|---:|---:|---:|---:|", flush=True)
     for (world, division), group in rows.groupby(["world", "division"], sort=False):
         refused = 100 * group["refused"].mean()
         means = group.groupby(["score", "between_prompts"])[["held", "half_width", "bias", "squared_error"]].mean()
         for score in SCORES:
             if (score, True) not in means.index:
                 continue
-            own, alike = means.loc[(score, True)], means.loc[(score, False)]
+            held, half_width, bias, squared_error = means.loc[[(score, True)]].to_numpy()[0]
+            alike = float(means.loc[[(score, False)], "held"].iloc[0])
             print(
-                f"| {world}, {division} | {refused:.0f} | {score} | {100 * own['held']:.1f} "
-                f"| {100 * alike['held']:.1f} | {own['half_width']:.3f} | {own['bias']:+.3f} "
-                f"| {own['squared_error'] ** 0.5:.3f} |",
+                f"| {world}, {division} | {refused:.0f} | {score} | {100 * held:.1f} | {100 * alike:.1f} "
+                f"| {half_width:.3f} | {bias:+.3f} | {squared_error**0.5:.3f} |",
                 flush=True,
             )
 
@@ -216,6 +212,8 @@ def main() -> None:
     parser.add_argument("--csv", type=Path)
     options = parser.parse_args()
     print(f"{machine()}\n{options.draws} draws each, {options.labels} labels per prompt there\n")
+    print("| world, divided by | refused, % | score | held, % | prompts alike | half-width | bias | rmse |")
+    print("|---|---:|---|---:|---:|---:|---:|---:|", flush=True)
     found, tests = [], []
     with ProcessPoolExecutor(options.processes) as pool:
         for name in options.worlds:

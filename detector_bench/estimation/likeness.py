@@ -59,7 +59,7 @@ class Difference(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Judged:
+class JudgedImages:
     """A study's verdicts and scores, as far as they are compared."""
 
     verdicts: Codes
@@ -71,7 +71,7 @@ class Judged:
     classes: int
 
 
-def differences(study: Judged, here: Judged, *, detectors: tuple[str, ...], seed: int = 0) -> list[Difference]:
+def differences(study: JudgedImages, here: JudgedImages, *, detectors: tuple[str, ...], seed: int = 0) -> list[Difference]:
     """Compare filter rates, error rates, agreement and scores of all detectors; what matters most comes first.
 
     Rates and scores also differ where labels are distributed otherwise, which the estimate allows: a difference is
@@ -181,7 +181,7 @@ def by_prompt(values: FloatArray, prompt: IntArray) -> FloatArray:
     return np.stack([np.bincount(number, each) for each in values.T], axis=1)
 
 
-def _of_detector(study: Judged, here: Judged, place: int, name: str) -> list[_Compared]:
+def _of_detector(study: JudgedImages, here: JudgedImages, place: int, name: str) -> list[_Compared]:
     """Filter rate among images with a verdict, error rate, and scores."""
     error = study.classes + 1
     filtered, failed = [], []
@@ -207,7 +207,7 @@ def _of_detector(study: Judged, here: Judged, place: int, name: str) -> list[_Co
     return [*found, _Compared("score", (name,), there, now, medians)]
 
 
-def _agreement(judged: Judged, one: int, other: int) -> _Share:
+def _agreement(judged: JudgedImages, one: int, other: int) -> _Share:
     """The share of the images on which both say the same, among those with a verdict of both."""
     first, second, error = judged.verdicts[one], judged.verdicts[other], judged.classes + 1
     return _Share.of(first == second, (first != error) & (second != error))

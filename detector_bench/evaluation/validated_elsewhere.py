@@ -13,7 +13,7 @@ import pyarrow as pa
 from detector_bench.dataset.sample_file import LabelSample
 from detector_bench.errors import ConfigError
 from detector_bench.estimation.learnt_errors import FEWEST_LABELS, LearntErrors
-from detector_bench.estimation.likeness import Difference, Judged, differences
+from detector_bench.estimation.likeness import Difference, JudgedImages, differences
 from detector_bench.estimation.partly_labelled import PartlyLabelled
 from detector_bench.estimation.refutation import labels_refute, verdicts_refute
 from detector_bench.estimation.transfer import estimate_without_labels
@@ -308,9 +308,9 @@ def _with_detectors(images: PartlyLabelled, found: ImageVerdicts, detectors: Seq
     return replace(images, verdicts=images.verdicts[[found.detectors.index(name) for name in detectors]])
 
 
-def _judged(found: ImageVerdicts, detectors: Sequence[str], places: np.ndarray) -> Judged:
+def _judged(found: ImageVerdicts, detectors: Sequence[str], places: np.ndarray) -> JudgedImages:
     chosen = [found.detectors.index(name) for name in detectors]
-    return Judged(
+    return JudgedImages(
         verdicts=found.counted[chosen][:, places],
         scores=found.numbers("score")[chosen][:, places],
         prompt=found.index.cells[places] % len(found.index.prompt_ids),
