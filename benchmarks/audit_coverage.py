@@ -41,6 +41,8 @@ About = Literal["images", "t2i_model"]
 ABOUT: tuple[About, ...] = ("images", "t2i_model")
 VARIANTS = ("labels_only", "prediction_powered")
 LEVEL = 0.95
+ROUNDING = 1e-9
+"""Of numbers that were added up in another order: of images that all have a label limits are the truth itself."""
 PER_TASK = 10
 """Draws that a process does at a time."""
 
@@ -178,7 +180,7 @@ class Tally:
             defined,
             there,
             np.where(there, truth, 0),
-            there & (low <= truth) & (truth <= high),
+            there & (low <= truth + ROUNDING) & (truth <= high + ROUNDING),
             there & (high < truth),
             (high - low) / 2,
             np.where(there, error, 0),

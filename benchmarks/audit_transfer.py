@@ -173,8 +173,8 @@ def report(rows: pd.DataFrame) -> None:
         for score in SCORES:
             if (score, True) not in means.index:
                 continue
-            held, half_width, bias, squared_error = means.loc[[(score, True)]].to_numpy()[0]
-            alike = float(means.loc[[(score, False)], "held"].iloc[0])
+            held, half_width, bias, squared_error = means.xs((score, True)).to_numpy()
+            alike = means.xs((score, False)).to_numpy()[0]
             print(
                 f"| {world}, {division} | {refused:.0f} | {score} | {100 * held:.1f} | {100 * alike:.1f} "
                 f"| {half_width:.3f} | {bias:+.3f} | {squared_error**0.5:.3f} |",
@@ -190,9 +190,8 @@ def report_tests(rows: pd.DataFrame) -> None:
     print("|---|---:|---:|---:|---:|")
     for key, group in rows.groupby(["world", "division", "errors here"], sort=False):
         shares = 100 * group[["refuted by verdicts", "refuted by a label per prompt", "warning"]].mean()
-        print(
-            f"| {', '.join(key)} | {len(group)} | {' | '.join(f'{share:.0f}' for share in shares)} |", flush=True
-        )
+        place = ", ".join(str(each) for each in key)
+        print(f"| {place} | {len(group)} | {' | '.join(f'{share:.0f}' for share in shares)} |", flush=True)
 
 
 def divisions(world: World) -> Iterator[Division]:

@@ -54,18 +54,20 @@ class BoundedShares:
     """`[cell]`: the part of the variance that does not depend on p."""
     binomial_part: FloatArray
     """`[cell]`: what p (1 - p) is multiplied by."""
+    grain: FloatArray
+    """`[cell]`: what labels being counted in whole numbers adds to the variance: a twelfth of the squared step."""
     freedom: FloatArray
     """`[cell]`: degrees of freedom of the variance; infinite without detectors."""
+    measured: FloatArray
+    """`[cell]`: the variance of the estimate by the cell's own labels alone, for sums over cells; where it has
+    none to compare, the common one."""
+    measured_freedom: FloatArray
+    """`[cell]`: degrees of freedom of `measured`."""
 
     def variance(self, share: FloatArray) -> FloatArray:
         """Of the estimate, if `share` were true; broadcasts against `[cell]`."""
         found: FloatArray = self.own_part + self.binomial_part * share * (1 - share)
         return found
-
-    @property
-    def plug_in_variance(self) -> FloatArray:
-        """`[cell]`: at the pilot."""
-        return self.variance(self.pilot)
 
     def interval(self, confidence: float) -> tuple[FloatArray, FloatArray]:
         """Limits within 0 to 1, `[cell]` each."""
@@ -97,18 +99,34 @@ def quadratic_limits(
     return np.clip(low, 0, 1), np.clip(high, 0, 1)
 
 
-def class_shares(
-    moments: CellMoments, *, classes: int, about: About, use_detectors: bool = True
-) -> list[BoundedShares]:
+def limits_below_one(
+    value: FloatArray, error: FloatArray, quantile: FloatArray, *, least: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Limits of a score from 0 to 1 whose variance goes to 0 with its distance from 1, since what is near 1 is
+    known from what is rare.
+
+    Args:
+        value: estimates.
+        error: standard errors.
+        quantile: how many of them an interval reaches.
+        least: the least distance from 1 that is reckoned with.
+    """
+    scaled = (quantile * error) ** 2 / np.maximum(1 - value, least)
+    middle = value - scaled / 2
+    root = np.sqrt(np.maximum(middle**2 - value**2 + scaled, 0))
+    return np.clip(middle - root, 0, 1), np.clip(middle + root, 0, 1)
+
+
+def class_shares(moments: CellMoments, *, classes: int, about: About) -> list[BoundedShares]:
     """Shares of each class among the clear images of each cell.
 
     The estimate is one step from a pilot: r = r0 + (share of the class - r0 share of clear) / c, with r0 and c
     drawn towards the prediction in cells with few labels. It is the ratio of both shares where there are many, and
-    does not explode where few images are clear.
+    does not explode where few images are clear. A cell of which no labelled image is clear has none.
     """
     clear = np.zeros(moments.share.shape[1])
     clear[:classes] = 1
-    direct = moments.share @ clear
+    direct, some_clear = moments.share @ clear, moments.label_share @ clear > 0
     denominator = np.clip(_drawn_together(moments, clear, direct), _LEAST_CLEAR, 1)
     doubt = moments.dispersion * _moderated(_form(moments.residual_variance, clear), moments.freedom)
     second_order = 1 + _SECOND_ORDER * doubt / denominator**2
@@ -117,7 +135,7 @@ def class_shares(
     for index in range(classes):
         kind = np.eye(len(clear))[index]
         pilot = np.clip(_drawn_together(moments, kind, moments.share @ kind) / denominator, 0, 1)
-        value = pilot + (moments.share[:, index] - pilot * direct) / denominator
+        value = np.where(some_clear, pilot + (moments.share[:, index] - pilot * direct) / denominator, np.nan)
         forms = (kind - pilot[:, np.newaxis] * clear) / denominator[:, np.newaxis]
         found.append(
             _shares(
@@ -127,7 +145,6 @@ def class_shares(
                 forms,
                 denominator,
                 about=about,
-                use_detectors=use_detectors,
                 further=(value - pilot) ** 2 * doubt,
                 times=second_order,
             )
@@ -135,7 +152,7 @@ def class_shares(
     return found
 
 
-def label_share(moments: CellMoments, label: int, *, about: About, use_detectors: bool = True) -> BoundedShares:
+def label_share(moments: CellMoments, label: int, *, about: About) -> BoundedShares:
     """Share of one label among all images of each cell."""
     kind = np.eye(moments.share.shape[1])[label]
     value = moments.share[:, label]
@@ -148,7 +165,6 @@ def label_share(moments: CellMoments, label: int, *, about: About, use_detectors
         np.broadcast_to(kind, moments.share.shape),
         one,
         about=about,
-        use_detectors=use_detectors,
     )
 
 
@@ -160,14 +176,13 @@ def _shares(
     denominator: FloatArray,
     *,
     about: About,
-    use_detectors: bool,
     further: FloatArray | float = 0.0,
     times: FloatArray | float = 1.0,
 ) -> BoundedShares:
     dispersion, freedom = moments.dispersion, moments.freedom
     residual = np.einsum("cl,clm,cm->c", forms, moments.residual_variance, forms)
     constant, slope, own_weight = 0.0, 1.0, np.zeros_like(freedom)
-    if use_detectors:
+    if moments.uses_detectors:
         of_labels = np.einsum("cl,clm,cm->c", forms, moments.label_variance, forms)
         unexplained = min(float((freedom @ residual + 1) / (freedom @ of_labels + 1)), 1.0)
         predictions = np.einsum("cl,clm,cm->c", forms, moments.prediction_variance, forms)
@@ -183,8 +198,14 @@ def _shares(
     own = own * constant + further
     if about == "t2i_model":
         binomial = binomial + 1 / (np.maximum(moments.images, 1) * denominator)
-    all_freedom = freedom + COMMON_FREEDOM if use_detectors else np.full_like(freedom, np.inf)
-    return BoundedShares(value, pilot, own, binomial, all_freedom)
+    measured = times * dispersion * residual + further
+    if about == "t2i_model":
+        of_labels = np.einsum("cl,clm,cm->c", forms, moments.label_variance, forms)
+        measured = measured + of_labels / np.maximum(moments.images, 1)
+    measured = np.where(freedom > 0, measured, own + binomial * pilot * (1 - pilot))
+    all_freedom = freedom + COMMON_FREEDOM if moments.uses_detectors else np.full_like(freedom, np.inf)
+    grain = slope * dispersion / (12 * np.maximum(moments.labels, 1) * denominator**2)
+    return BoundedShares(value, pilot, own, binomial, grain, all_freedom, measured, np.maximum(freedom, 1))
 
 
 def _common_variance(

@@ -71,7 +71,9 @@ class JudgedImages:
     classes: int
 
 
-def differences(study: JudgedImages, here: JudgedImages, *, detectors: tuple[str, ...], seed: int = 0) -> list[Difference]:
+def differences(
+    study: JudgedImages, here: JudgedImages, *, detectors: tuple[str, ...], seed: int = 0
+) -> list[Difference]:
     """Compare filter rates, error rates, agreement and scores of all detectors; what matters most comes first.
 
     Rates and scores also differ where labels are distributed otherwise, which the estimate allows: a difference is

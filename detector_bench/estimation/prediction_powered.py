@@ -18,6 +18,7 @@ from detector_bench.estimation.bounded_shares import (
     BoundedShares,
     class_shares,
     label_share,
+    limits_below_one,
     quadratic_limits,
     t_quantile,
 )
@@ -42,7 +43,8 @@ class Estimate(NamedTuple):
     n: IntArray
     """How many labels (shares, prompt bias scores) or prompts (means over prompts) the estimate rests on."""
     n_left_out: IntArray
-    """How many images, or prompts, have no label in their prompt, so that nothing is said about them."""
+    """How many images, or prompts, are left out: no image of the prompt has a label, or, for bias scores, none
+    that is labelled is clear."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,13 +84,13 @@ def estimate(
         estimate that chance carries beyond what a share can be is cut off there.
     """
     moments = cell_moments(images, use_detectors=use_detectors)
-    of_classes = class_shares(moments, classes=images.classes, about=about, use_detectors=use_detectors)
+    of_classes = class_shares(moments, classes=images.classes, about=about)
     scopes = _Scopes(images, moments)
     of_scopes: dict[str, Estimate] = {}
     of_prompts: dict[str, Estimate] = {}
     shape = (images.t2i_models, images.prompts)
     for label in range(images.labels):
-        share = label_share(moments, label, about=about, use_detectors=use_detectors)
+        share = label_share(moments, label, about=about)
         of_scopes[f"label_share_{label}"] = scopes.pooled(share, confidence)
         of_prompts[f"label_share_{label}"] = _of_cells(share, moments, confidence, shape)
     if images.classes == SIGNED_CLASSES:
@@ -123,20 +125,20 @@ class _Scopes:
         self, share: BoundedShares, weight: FloatArray
     ) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
         """Weighted means of the cells with a label, their variances, degrees of freedom and binomial parts."""
-        used = weight * self._known
+        used = weight * ~np.isnan(share.value)
         total = self._sums(used)
         value = divide(self._sums(used * share.value), total)
-        variance = divide(self._sums(used**2 * share.plug_in_variance), total**2)
+        variance = divide(self._sums(used**2 * share.measured), total**2)
         freedom = divide(
-            self._sums(used**2 * share.plug_in_variance) ** 2,
-            self._sums(used**4 * share.plug_in_variance**2 / np.maximum(share.freedom, 1)),
+            self._sums(used**2 * share.measured) ** 2,
+            self._sums(used**4 * share.measured**2 / share.measured_freedom),
         )
         binomial = divide(self._sums(used**2 * share.binomial_part), total**2)
         return value, variance + self._between(share.value, used), np.nan_to_num(freedom, nan=np.inf), binomial
 
     def _between(self, values: FloatArray, used: FloatArray) -> FloatArray:
         """What not having drawn all cells adds to the variance of a weighted mean of those that were."""
-        drawn = self._known & self._sampled
+        drawn = ~np.isnan(values) & self._sampled
         if not drawn.any():
             return np.zeros((1 + self._shape[0], 1 + len(self._images.scopes.categories)))
         part = np.where(drawn, used, 0)
@@ -153,63 +155,59 @@ class _Scopes:
         """Share among all images of each scope."""
         images = self._moments.images.astype(float)
         value, variance, freedom, binomial = self._mean(share, images)
-        spread = value * (1 - value)
-        scaled = np.where(spread > _LEAST_SPREAD, variance / np.maximum(spread, _LEAST_SPREAD), binomial)
-        own = np.where(spread > _LEAST_SPREAD, 0, variance)
-        low, high = quadratic_limits(value, own, scaled, t_quantile(confidence, freedom))
+        low, high = _limits_of_mean(value, variance, binomial, t_quantile(confidence, freedom))
         return Estimate(
             np.clip(value, 0, 1),
             low,
             high,
             self._sums(self._moments.labels).astype(np.int64),
-            self._left_out(images),
+            self._left_out(images, share),
         )
 
     def mean(self, share: BoundedShares, confidence: float) -> Estimate:
         """Mean over the cells of each scope."""
         one = self._filled.astype(float)
-        value, variance, freedom, _ = self._mean(share, one)
-        half = t_quantile(confidence, np.maximum(freedom, 1)) * np.sqrt(variance)
-        used = self._sums((self._known & ~np.isnan(share.value)).astype(float)).astype(np.int64)
-        return Estimate(
-            np.clip(value, 0, 1),
-            np.clip(value - half, 0, 1),
-            np.clip(value + half, 0, 1),
-            used,
-            self._left_out(one),
-        )
+        value, variance, freedom, binomial = self._mean(share, one)
+        low, high = _limits_of_mean(value, variance, binomial, t_quantile(confidence, np.maximum(freedom, 1)))
+        used = self._sums((~np.isnan(share.value)).astype(float)).astype(np.int64)
+        return Estimate(np.clip(value, 0, 1), low, high, used, self._left_out(one, share))
 
     def unevenness(self, shares: list[BoundedShares], confidence: float, seed: int) -> Estimate:
         """The model bias score of each scope."""
         one = self._filled.astype(float)
-        sampled = self._between(np.abs(shares[0].value - 1 / len(shares)), one * self._known)
+        sampled = self._between(np.abs(shares[0].value - 1 / len(shares)), one * ~np.isnan(shares[0].value))
         shape = sampled.shape
-        value, half = np.full(shape, np.nan), np.full(shape, np.nan)
+        value, error, freedom = (np.full(shape, np.nan) for _ in range(3))
         models, categories = np.divmod(np.arange(self._images.cells), self._images.prompts)
         categories = self._images.scopes.category_of_prompt[categories]
         for model, category in np.ndindex(*shape):
             chosen = self._known & ((model == 0) | (models == model - 1))
             chosen &= (category == 0) | (categories == category - 1)
             found = unevenness(shares, chosen, seed=seed)
-            value[model, category] = found.value
-            error = np.hypot(found.standard_error, 2 * np.sqrt(sampled[model, category]))
-            half[model, category] = t_quantile(confidence, np.maximum(found.freedom, 1)) * error
-        used = self._sums((self._known & ~np.isnan(shares[0].value)).astype(float)).astype(np.int64)
-        return Estimate(
-            np.clip(value, 0, 1),
-            np.clip(value - half, 0, 1),
-            np.clip(value + half, 0, 1),
-            used,
-            self._left_out(one),
-        )
+            value[model, category], freedom[model, category] = found.value, found.freedom
+            error[model, category] = np.hypot(found.standard_error, 2 * np.sqrt(sampled[model, category]))
+        quantile = t_quantile(confidence, np.maximum(freedom, 1))
+        low, high = limits_below_one(value, error, quantile, least=1 / self._sums(self._moments.labels).clip(1))
+        used = self._sums((~np.isnan(shares[0].value)).astype(float)).astype(np.int64)
+        return Estimate(np.clip(value, 0, 1), low, high, used, self._left_out(one, shares[0]))
 
-    def _left_out(self, of_cell: FloatArray) -> IntArray:
-        return self._sums(np.where(self._known | self._sampled, 0, of_cell)).astype(np.int64)
+    def _left_out(self, of_cell: FloatArray, share: BoundedShares) -> IntArray:
+        spoken_for = ~np.isnan(share.value) | (self._sampled & ~self._known)
+        return self._sums(np.where(spoken_for, 0, of_cell)).astype(np.int64)
+
+
+def _limits_of_mean(
+    value: FloatArray, variance: FloatArray, binomial: FloatArray, quantile: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Limits of a mean of shares, whose variance changes with the mean as that of a share does."""
+    spread = value * (1 - value)
+    scaled = np.where(spread > _LEAST_SPREAD, variance / np.maximum(spread, _LEAST_SPREAD), binomial)
+    return quadratic_limits(value, np.where(spread > _LEAST_SPREAD, 0, variance), scaled, quantile)
 
 
 def _of_cells(share: BoundedShares, moments: CellMoments, confidence: float, shape: tuple[int, int]) -> Estimate:
     low, high = share.interval(confidence)
-    known = moments.labels > 0
+    known = ~np.isnan(share.value)
     low, high = (np.where(known, limit, np.nan).reshape(shape) for limit in (low, high))
     left_out = np.where(known, 0, moments.images)
     return Estimate(

@@ -13,7 +13,7 @@ model bias score is freed of the first two by `estimation.unevenness`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -162,7 +162,7 @@ class _Cells:
         """The share of a label among all images."""
         if form is None or value is None:
             nothing = np.full(len(self.used), np.nan)
-            empty = BoundedShares(nothing, nothing, nothing, nothing, nothing)
+            empty = BoundedShares(*[nothing] * 8)
             return _Share(empty, nothing, nothing, np.full((len(self.resampled), len(nothing)), np.nan))
         forms = np.broadcast_to(form, self.share.shape)
         return self._share(
@@ -229,7 +229,17 @@ class _Cells:
         if about == "t2i_model":
             binomial = 1 / np.maximum(self.used * denominator, 1)
         own = sampling + between + resampled.var(axis=0)
-        alone = BoundedShares(value, pilot, own, binomial, np.full(len(value), self.freedom))
+        freedom = np.full(len(value), self.freedom)
+        alone = BoundedShares(
+            value=value,
+            pilot=pilot,
+            own_part=own,
+            binomial_part=binomial,
+            grain=np.zeros(len(value)),
+            freedom=freedom,
+            measured=own + binomial * pilot * (1 - pilot),
+            measured_freedom=freedom,
+        )
         return _Share(
             alone, sampling + binomial * pilot * (1 - pilot), np.full(len(value), np.sqrt(between)), resampled
         )
@@ -300,16 +310,7 @@ class _Scopes:
     def unevenness(self, shares: list[_Share], seed: int) -> Estimate:
         """The model bias score of each scope."""
         # The uncertainty that all cells have in common makes no prompt look more uneven than another.
-        alone = [
-            BoundedShares(
-                each.alone.value,
-                each.alone.pilot,
-                each.alone.own_part - each.resampled.var(axis=0),
-                each.alone.binomial_part,
-                each.alone.freedom,
-            )
-            for each in shares
-        ]
+        alone = [replace(each.alone, own_part=each.alone.own_part - each.resampled.var(axis=0)) for each in shares]
         filled = (self._images.images_of_cell > 0).astype(float)
         known = ~np.isnan(shares[0].alone.value) & (self._cells.used > 0)
         models, prompts = np.divmod(np.arange(self._images.cells), self._images.prompts)

@@ -28,6 +28,7 @@ ROUNDS = 60
 """Of the EM algorithm; more would make the distribution ever more jagged."""
 
 _LEAST_VARIANCE = 1e-5
+_EXACT = 1e-12
 _DRAWN_CELLS = 8_000
 _FEWEST_STUDIES, _MOST_STUDIES = 60, 400
 
@@ -37,7 +38,7 @@ class Unevenness(NamedTuple):
 
     value: float
     standard_error: float
-    """Of the estimate about the truth: its spread and its bias in drawn studies."""
+    """Of the estimate about the truth: its spread and its bias in drawn studies, and that labels are whole."""
     freedom: float
 
 
@@ -57,16 +58,18 @@ def unevenness(shares: list[BoundedShares], chosen: NDArray[np.bool_], *, seed: 
     scale = 2 if classes == SIGNED_CLASSES else classes / (2 * (classes - 1))
     random = np.random.default_rng(seed)
     studies = int(np.clip(_DRAWN_CELLS // len(cells), _FEWEST_STUDIES, _MOST_STUDIES))
-    value, off, freedom = 0.0, np.zeros(studies), 0.0
+    value, off, freedom, grain = 0.0, np.zeros(studies), 0.0, 0.0
     for share in used:
-        known = share.variance(np.array(0.5))[cells] + share.own_part[cells] <= 0
+        known = share.variance(np.array(0.5))[cells] + share.own_part[cells] <= _EXACT
         value += scale * float(np.abs(share.value[cells[known]] - 1 / classes).sum())
         if not known.all():
             mean, difference = _deconvolved(share, cells[~known], 1 / classes, random, studies)
             value += scale * mean * int((~known).sum())
             off += scale * difference * int((~known).sum())
+            grain += scale**2 * float(share.grain[cells[~known]].sum()) / len(used)
         freedom += share.freedom[cells].sum() / len(used)
-    return Unevenness(value / len(cells), float(np.sqrt((off**2).mean())) / len(cells), float(freedom))
+    error = float(np.sqrt((off**2).mean() + grain)) / len(cells)
+    return Unevenness(value / len(cells), error, float(freedom))
 
 
 def _deconvolved(
@@ -76,9 +79,8 @@ def _deconvolved(
     `[study]`."""
     grid = np.unique(np.append(np.linspace(0, 1, STEPS + 1), fair)).astype(np.float32)
     size = np.abs(grid - np.float32(fair))
-    variance = np.maximum(
-        share.variance(grid[:, np.newaxis].astype(np.float64))[:, cells].T, _LEAST_VARIANCE
-    ).astype(np.float32)
+    at_grid = share.variance(grid[:, np.newaxis].astype(np.float64)) + share.grain
+    variance = np.maximum(at_grid[:, cells].T, _LEAST_VARIANCE).astype(np.float32)
     posterior = _posterior(share.value[cells].astype(np.float32), variance, grid)
     place = _drawn(posterior, random, studies)
     noise = random.standard_normal(place.shape) / np.sqrt(_chi_square(share.freedom[cells], random, studies))

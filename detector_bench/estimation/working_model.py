@@ -26,8 +26,12 @@ from detector_bench.metrics.counts import FloatArray
 FOLDS = 10
 """In how many parts cells are divided for cross-fitting."""
 
-PENALTIES = (0.3, 1.0, 3.0, 10.0, 30.0, 100.0, np.inf)
-"""Ridge penalties, in labelled images; the last ignores all detectors."""
+PENALTIES = (0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
+"""Ridge penalties, in labelled images."""
+
+LEAST_EXPLAINED = 0.05
+"""Part of the labels' variance within cells that detectors have to explain on cells that the model has not seen,
+or else the estimate is that of labels alone."""
 
 _FEWEST_PROMPTS = 4
 """Of fewer prompts images are divided instead of cells."""
@@ -39,6 +43,8 @@ class CellMoments:
 
     share: FloatArray
     """`[cell, label]`: estimates, which may leave 0 to 1; NaN in a cell without a label."""
+    label_share: FloatArray
+    """`[cell, label]`: among the labelled images alone; 0 in a cell without one."""
     predicted: FloatArray
     """`[cell, label]`: mean predictions without the correction by the cell's own labels, up to a constant."""
     residual_variance: FloatArray
@@ -58,6 +64,8 @@ class CellMoments:
     freedom: FloatArray
     """`[cell]`: degrees of freedom of the variances: labels less one. Cells with one label lend each other
     theirs."""
+    uses_detectors: bool
+    """Whether predictions took part: not where they would leave the variance as it is."""
     explained: FloatArray
     """`[detector]`: the part of the variance of the labels within cells that a detector's verdicts explain, given
     the others; on cells that the model has not seen. The sum can fall below 0 by chance."""
@@ -71,8 +79,9 @@ def cell_moments(
     Args:
         images: some of them labelled.
         use_detectors: False: from the labels alone.
-        coefficients: of a working model that is known already, `[feature, label]`; features are, for each detector,
-            its verdicts (the classes, filtered), then the same times the evenness of the cell. None: fitted.
+        coefficients: of a working model that is known already, `[feature, label]`; features are, for each
+            detector, its verdicts (the classes, filtered), then the same times the evenness of the cell. None:
+            fitted.
     """
     predictors = None
     if coefficients is not None or (use_detectors and images.detectors):
@@ -156,6 +165,7 @@ def moments_of(
     share[images.labels_of_cell == 0] = np.nan
     return CellMoments(
         share=share,
+        label_share=sample.mean_of_cell(outcome),
         predicted=predicted,
         residual_variance=sample.variance_within(error),
         prediction_variance=sample.variance_within(outcome - error),
@@ -164,6 +174,7 @@ def moments_of(
         images=images.images_of_cell,
         labels=images.labels_of_cell,
         freedom=sample.freedom,
+        uses_detectors=bool(predicted.any()),
         explained=explained,
     )
 
@@ -219,9 +230,9 @@ class _Sample:
     @property
     def spread(self) -> FloatArray:
         """What the square of a deviation from the group's mean counts for in the variance within its cell."""
-        return np.where(
-            self.group_size > 1, self.variance_weight * self.group_size / np.maximum(self.group_size - 1, 1), 0
-        )
+        others = np.maximum(self.group_size - 1, 1)
+        spread: FloatArray = np.where(self.group_size > 1, self.variance_weight * self.group_size / others, 0)
+        return spread
 
     def mean_of_cell(self, values: FloatArray) -> FloatArray:
         """Weighted means of the labelled images, `[cell, value]`; 0 in a cell without one."""
@@ -231,7 +242,8 @@ class _Sample:
         """Deviations from the mean of the group."""
         sums = _sums(values * self.weight[:, np.newaxis], self.group, int(self.group.max(initial=-1)) + 1)
         weights = np.bincount(self.group, self.weight)
-        return values - (sums / weights[:, np.newaxis])[self.group]
+        deviations: FloatArray = values - (sums / weights[:, np.newaxis])[self.group]
+        return deviations
 
     def variance_within(self, values: FloatArray) -> FloatArray:
         """Covariances within each cell, unbiased for equal chances: `[cell, value, value]`."""
@@ -261,7 +273,8 @@ def _features(images: PartlyLabelled, place: IntArray) -> FloatArray:
     """One for each detector and verdict, a missing verdict being none of them: `[image, feature]`."""
     verdicts = images.verdicts[:, place].astype(np.int64)
     one_hot = (verdicts[:, :, np.newaxis] == np.arange(images.classes + 1)).transpose(1, 0, 2)
-    return one_hot.reshape(len(place), -1).astype(np.float64)
+    features: FloatArray = one_hot.reshape(len(place), -1).astype(np.float64)
+    return features
 
 
 def _verdict_shares(images: PartlyLabelled) -> FloatArray:
@@ -298,19 +311,19 @@ def _coefficients(sample: _Sample, outcome: FloatArray, predictors: Predictors) 
     targets = np.stack([weighted[sample.fold == fold].T @ target[sample.fold == fold] for fold in range(folds)])
     products, targets = products.sum(axis=0) - products, targets.sum(axis=0) - targets
     features = products.shape[-1]
-    best, least = np.zeros((folds, features, columns)), np.inf
+    # Detectors have to earn their place, as choosing among models lets the best look better than it is.
+    total = float((spread[:, np.newaxis] * target**2).sum())
+    best, least = np.zeros((folds, features, columns)), (1 - LEAST_EXPLAINED) * total
     for used in (features // 2, features):
         for penalty in PENALTIES:
+            ridge = penalty * np.eye(used)
             found = np.zeros_like(best)
-            if np.isfinite(penalty):
-                ridge = penalty * np.eye(used)
-                found[:, :used] = np.linalg.solve(products[:, :used, :used] + ridge, targets[:, :used])
+            found[:, :used] = np.linalg.solve(products[:, :used, :used] + ridge, targets[:, :used])
             error = target - np.einsum("if,ifl->il", deviation, found[sample.fold])
             variance = float((spread[:, np.newaxis] * error**2).sum())
             if variance < least:
                 best, least = found, variance
     terms = deviation[:, :, np.newaxis] * best[sample.fold]
     by_detector = terms.reshape(len(deviation), 2, predictors.detectors, -1, columns).sum(axis=(1, 3))
-    total = float((spread[:, np.newaxis] * target**2).sum())
     explained = np.einsum("i,idl,il->d", spread, by_detector, target) / (total or np.nan)
     return best, explained

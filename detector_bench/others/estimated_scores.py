@@ -53,7 +53,7 @@ def estimated_scores(
     probability = None
     if sample is not None and image_set is not None:
         probability = np.full(len(judgements.image_ids), np.nan)
-        probability[sample.positions(image_set)] = sample.rows["probability"]
+        probability[sample.positions(image_set.images)] = sample.rows["probability"]
     blocks = [
         found.assign(variant=found["variant"] + f", {word}")
         for system in systems
