@@ -5,9 +5,9 @@
 Divides every world of `audit_worlds.py` that is named into the study that teaches, of which N images per prompt
 are labelled, and the one that is estimated: half of the prompts each (`prompts`), or one T2I model each with the
 same prompts (`T2I models`). Prints how often 95 % intervals hold what all labels would say, how wide they are and
-how far off the estimates are: with what prompts differ by, and as if errors were the same in all prompts. Then how
-often the tests refute the assumption and how often a warning comes up: for these divisions, and where in the second
-study one detector, or all of them, err in another way.
+how far off the estimates are: with what prompts differ by, and as if errors were the same in all prompts. Then
+how often the tests refute the assumption and how often a warning comes up: for these divisions, and where in the
+second study one detector, or all of them, err in another way.
 """
 
 from __future__ import annotations
