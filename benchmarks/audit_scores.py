@@ -2,9 +2,9 @@
 
     python benchmarks/audit_scores.py [--worlds NAME ...] [--labels N ...] [--draws N] [--csv FILE]
 
-An image set of `audit_worlds.py` stays, and the images to be labelled are drawn anew; the truth is what the system
-says of the labels of all images. Several sets take turns. Prints, for each world and number of labels, how often 95 %
-intervals hold the truth, how wide they are against those of labels alone, bias and rmse.
+An image set of `audit_worlds.py` stays, and the images to be labelled are drawn anew; the truth is what the
+system says of the labels of all images. Several sets take turns. Prints, for each world and number of labels, how
+often 95 % intervals hold the truth, how wide they are against those of labels alone, bias and rmse.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from detector_bench.others.representation.score_system import Representation
 from detector_bench.others.score_system import ScoreSystem
 from detector_bench.vocabulary import ALL, GROUND_TRUTH, attribute_named
 
-WORLDS = ("Lyu 2025, 8 detectors", "portraits, 5 detectors, 50 images", "half fair, half one-sided", "7 classes")
+WORLDS = ("half fair, half one-sided", "Lyu 2025, 8 detectors", "7 classes")
 LABELS = (5, 10)
 PER_TASK = 10
 PLACE = ["metric", "t2i_model", "prompt_id"]
@@ -79,8 +79,11 @@ def systems_of(classes: int) -> tuple[ScoreSystem, ...]:
     share = round(1 / len(communities), 3)
     stated = [{"sensitive_community": each, "expected_distribution": share, "delta": 0.15} for each in communities]
     requirement = {
-        "name": "parity", "ethical_concern": concern, "stereotyping_threshold": 0.7, "expected_distributions": stated
-    }  # fmt: skip
+        "name": "parity",
+        "ethical_concern": concern,
+        "stereotyping_threshold": 0.7,
+        "expected_distributions": stated,
+    }
     with tempfile.NamedTemporaryFile("w", suffix=".json", delete=False) as file:
         json.dump({"requirements": [requirement]}, file)
     return (

@@ -20,6 +20,7 @@ from detector_bench.results.finished_study import FinishedStudy, ResultFolder
 from detector_bench.results.manifest import Counts
 from detector_bench.results.metric_lookup import Number
 from detector_bench.results.run_record import read_run_record
+from detector_bench.study_plan import plan, plan_settings
 from detector_bench.study_questions import ResultTables
 from detector_bench.tables import Table, filtering_and_accuracy, in_style_of
 from detector_bench.vocabulary import ALL, GROUND_TRUTH
@@ -252,6 +253,64 @@ class StudyNumbers:
             level=level,
             sample=None if sample is None else Path(sample),
             validated_on=None if validated_on is None else Path(validated_on),
+        )
+
+    def plan(
+        self,
+        score: str = "model_bias_score",
+        *,
+        half_width: float = 0.05,
+        attribute: str | None = None,
+        t2i_models: Sequence[str] = (),
+        about: Literal["images", "t2i_model"] | None = None,
+        level: float | None = None,
+        sample: Path | str | None = None,
+        validated_on: Path | str | None = None,
+        seconds_per_label: float = 4.0,
+    ) -> ResultTables:
+        """How many labels and images take each T2I model's score to a half-width; of which prompts, and with which
+        detectors.
+
+        A forecast from the labels at hand; a guess where there are none.
+
+        Args:
+            score: "model_bias_score", "mean_prompt_bias_score", "prompt_bias_score" (each prompt's by itself) or
+                "label_share_" and a label.
+            half_width: half the length of the interval that is wanted, above 0 to 1.
+            attribute: None: the study's first.
+            t2i_models: none: all.
+            about: see `estimate`; None: as the study says.
+            level: of the intervals; None: the study's.
+            sample: see `estimate`.
+            validated_on: result folder of another study with labels: before any label here, it says what detectors
+                are worth.
+            seconds_per_label: for the time that the labels take.
+
+        Returns:
+            The tables `audit_plan`, `prompts_to_label` and `detectors_worth`; their numbers, and `label_curves`:
+            the half-width at every number of labels.
+
+        Raises:
+            ConfigError: an unknown score or T2I model, a half-width beyond 0 to 1, no detector, or another study
+                that has none of the detectors.
+            DataError: the sample does not belong to these images.
+        """
+        own = self.reader.settings.estimates
+        settings = plan_settings(
+            score=score,
+            half_width=half_width,
+            about=about or own.about,
+            level=level or own.level,
+            seed=own.seed,
+            seconds_per_label=seconds_per_label,
+        )
+        return plan(
+            self.reader,
+            self.of_attribute(attribute).attribute,
+            settings,
+            t2i_models=tuple(t2i_models),
+            sample=None if sample is None else Path(sample),
+            validated_on=None if validated_on is None else ResultFolder.open(validated_on),
         )
 
     def rank(

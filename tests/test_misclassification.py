@@ -16,7 +16,9 @@ from detector_bench.estimation import (
 )
 from detector_bench.estimation.misclassification import misclassification
 from detector_bench.estimation.misclassification_matrix import misclassification_matrix
+from detector_bench.estimation.sampling import draw, opinions
 from detector_bench.metrics import Scopes
+from detector_bench.vocabulary.columns import SampleDesign
 
 # Rows: male, female, not clear. Columns: male, female, filtered.
 ERRORS = np.array([[0.85, 0.05, 0.10], [0.15, 0.75, 0.10], [0.20, 0.10, 0.70]])
@@ -229,6 +231,27 @@ def test_equal_errors_are_seldom_called_unequal_however_few_labels_there_are() -
     found = [assumption_test(world(seed, labels=2)[0], 0, seed=seed, deals=99).p_value for seed in range(400)]
     assert np.mean(np.array(found) <= 0.05) < 0.08
     assert 0.44 < np.mean(found) < 0.56
+
+
+def test_a_sample_spread_over_the_verdicts_does_not_make_equal_errors_unequal() -> None:
+    def spread(seed: int, lean: float) -> PartlyLabelled:
+        images, truth = world(seed, lean=lean, images=20)
+        said = opinions(images.verdicts, classes=2)
+        found = draw(
+            images.cell, shape=(1, 30), labels=300, seed=seed, said=said, design=SampleDesign.VERDICTS
+        ).images
+        chosen = np.isin(np.arange(len(truth)), found)
+        return replace(images, truth=np.where(chosen, truth, -1), probability=np.where(chosen, 0.5, np.nan))
+
+    def called_unequal(lean: float, draws: int) -> float:
+        found = [
+            assumption_test(spread(seed, lean), 0, seed=seed, by_verdicts=True, deals=99).p_value
+            for seed in range(draws)
+        ]
+        return float(np.mean(np.array(found) <= 0.05))
+
+    assert called_unequal(0.0, 100) <= 0.05
+    assert called_unequal(0.6, 20) > 0.8
 
 
 def test_errors_that_follow_the_stereotype_are_noticed_with_few_labels() -> None:

@@ -28,6 +28,7 @@ COMMANDS: dict[str, str | CommandGroup] = {
     "run": ".cli.studies:run",
     "evaluate": ".cli.studies:evaluate",
     "estimate": ".cli.estimate:estimate",
+    "plan": ".cli.plan:plan",
     "compare": ".cli.analyses:compare",
     "rank": ".cli.analyses:rank",
     "causes": ".cli.analyses:causes",

@@ -71,12 +71,13 @@ def estimate(
     """
     results = opened(folder, image_set=image_set, plugin=plugin)
     found = results.estimate(
-        attribute=attribute, about=_known(about), level=level, sample=sample, validated_on=validated_on
+        attribute=attribute, about=known_about(about), level=level, sample=sample, validated_on=validated_on
     )
     show(found, out, excerpt=True)
 
 
-def _known(about: str | None) -> _About | None:
+def known_about(about: str | None) -> _About | None:
+    """What is estimated, checked."""
     if about is not None and about not in get_args(_About):
         raise ConfigError(f"--about: {about!r} (accepted: {', '.join(get_args(_About))})")
     return cast("_About | None", about)

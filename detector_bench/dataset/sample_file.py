@@ -56,10 +56,9 @@ def drawn_from(image_set: ImageSet) -> str:
     images = image_set.images.sort_values("image_id")
     digest = hashlib.sha256()
     for name in _VERSION_COLUMNS:
-        for cell in images[name]:
-            text = str(cell).encode()
-            # Lengths before the text: no cell can be mistaken for two.
-            digest.update(b"%d:" % len(text) + text)
+        texts = [str(cell).encode() for cell in images[name].tolist()]
+        # Lengths before the text: no cell can be mistaken for two.
+        digest.update(b"".join(b"%d:%b" % (len(text), text) for text in texts))
     return digest.hexdigest()
 
 
@@ -127,14 +126,15 @@ def read_sample(path: Path, image_set: ImageSet) -> LabelSample:
 
 def _check_images(table: TextTable, image_set: ImageSet, findings: Findings) -> None:
     ids = pd.Series(table.column("image_id").to_pylist(), dtype="str")
-    model = dict(zip(image_set.images["image_id"], image_set.images["t2i_model"], strict=True))
-    unknown = np.flatnonzero(~ids.isin(model.keys()))
+    place = pd.Index(image_set.images["image_id"]).get_indexer(pd.Index(ids))
+    unknown = np.flatnonzero(place < 0)
     findings.add_rows(
         table, "image_id", unknown, message="unknown image", accepted="an image_id that images.csv lists"
     )
     repeated = np.flatnonzero(ids.duplicated())
     findings.add_rows(table, "image_id", repeated, message="image listed twice", accepted="each image once")
-    of_no_model = np.flatnonzero([model.get(image_id) == "" for image_id in ids])
+    made_by = image_set.images["t2i_model"].to_numpy()[place]
+    of_no_model = np.flatnonzero((place >= 0) & (made_by == ""))
     message = "no T2I model made this image"
     findings.add_rows(table, "image_id", of_no_model, message=message, accepted="an image with a t2i_model")
 

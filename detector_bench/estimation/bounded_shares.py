@@ -117,24 +117,33 @@ def limits_below_one(
     return np.clip(middle - root, 0, 1), np.clip(middle + root, 0, 1)
 
 
-def class_shares(moments: CellMoments, *, classes: int, about: About) -> list[BoundedShares]:
+def class_shares(
+    moments: CellMoments, *, classes: int, about: About, planned_freedom: FloatArray | None = None
+) -> list[BoundedShares]:
     """Shares of each class among the clear images of each cell.
 
     The estimate is one step from a pilot: r = r0 + (share of the class - r0 share of clear) / c, with r0 and c
     drawn towards the prediction in cells with few labels. It is the ratio of both shares where there are many, and
     does not explode where few images are clear. A cell of which no labelled image is clear has none.
+
+    Args:
+        moments: of the cells.
+        classes: how many of the labels are classes.
+        about: what the shares are of.
+        planned_freedom: `[cell]`: degrees of freedom that the variances will have in a study that is planned;
+            None: those of the moments.
     """
     clear = np.zeros(moments.share.shape[1])
     clear[:classes] = 1
     direct, some_clear = moments.share @ clear, moments.label_share @ clear > 0
-    denominator = np.clip(_drawn_together(moments, clear, direct), _LEAST_CLEAR, 1)
+    denominator = np.clip(drawn_together(moments, clear, direct), _LEAST_CLEAR, 1)
     doubt = moments.dispersion * _moderated(_form(moments.residual_variance, clear), moments.freedom)
     second_order = 1 + _SECOND_ORDER * doubt / denominator**2
     doubt = (doubt + (direct - denominator) ** 2) / denominator**2
     found = []
     for index in range(classes):
         kind = np.eye(len(clear))[index]
-        pilot = np.clip(_drawn_together(moments, kind, moments.share @ kind) / denominator, 0, 1)
+        pilot = np.clip(drawn_together(moments, kind, moments.share @ kind) / denominator, 0, 1)
         value = np.where(some_clear, pilot + (moments.share[:, index] - pilot * direct) / denominator, np.nan)
         forms = (kind - pilot[:, np.newaxis] * clear) / denominator[:, np.newaxis]
         found.append(
@@ -145,6 +154,7 @@ def class_shares(moments: CellMoments, *, classes: int, about: About) -> list[Bo
                 forms,
                 denominator,
                 about=about,
+                planned_freedom=planned_freedom,
                 further=(value - pilot) ** 2 * doubt,
                 times=second_order,
             )
@@ -152,11 +162,13 @@ def class_shares(moments: CellMoments, *, classes: int, about: About) -> list[Bo
     return found
 
 
-def label_share(moments: CellMoments, label: int, *, about: About) -> BoundedShares:
-    """Share of one label among all images of each cell."""
+def label_share(
+    moments: CellMoments, label: int, *, about: About, planned_freedom: FloatArray | None = None
+) -> BoundedShares:
+    """Share of one label among all images of each cell; for the rest see `class_shares`."""
     kind = np.eye(moments.share.shape[1])[label]
     value = moments.share[:, label]
-    pilot = np.clip(_drawn_together(moments, kind, value), 0, 1)
+    pilot = np.clip(drawn_together(moments, kind, value), 0, 1)
     one = np.ones(len(value))
     return _shares(
         moments,
@@ -165,6 +177,7 @@ def label_share(moments: CellMoments, label: int, *, about: About) -> BoundedSha
         np.broadcast_to(kind, moments.share.shape),
         one,
         about=about,
+        planned_freedom=planned_freedom,
     )
 
 
@@ -176,10 +189,12 @@ def _shares(
     denominator: FloatArray,
     *,
     about: About,
+    planned_freedom: FloatArray | None,
     further: FloatArray | float = 0.0,
     times: FloatArray | float = 1.0,
 ) -> BoundedShares:
     dispersion, freedom = moments.dispersion, moments.freedom
+    forms = np.nan_to_num(forms)  # of cells without a label, which tell the others nothing
     residual = np.einsum("cl,clm,cm->c", forms, moments.residual_variance, forms)
     constant, slope, own_weight = 0.0, 1.0, np.zeros_like(freedom)
     if moments.uses_detectors:
@@ -202,7 +217,11 @@ def _shares(
     if about == "t2i_model":
         of_labels = np.einsum("cl,clm,cm->c", forms, moments.label_variance, forms)
         measured = measured + of_labels / np.maximum(moments.images, 1)
-    measured = np.where(freedom > 0, measured, own + binomial * pilot * (1 - pilot))
+    # A label alone says nothing of the variance, and as it agrees with itself its share is no help.
+    careful = (moments.labels * pilot + 1) / (moments.labels + 2)
+    measured = np.where(freedom > 0, measured, own + binomial * careful * (1 - careful))
+    if planned_freedom is not None:
+        freedom = planned_freedom
     all_freedom = freedom + COMMON_FREEDOM if moments.uses_detectors else np.full_like(freedom, np.inf)
     grain = slope * dispersion / (12 * np.maximum(moments.labels, 1) * denominator**2)
     return BoundedShares(value, pilot, own, binomial, grain, all_freedom, measured, np.maximum(freedom, 1))
@@ -217,10 +236,11 @@ def _common_variance(
     predictions in cells that are near to that, or, where there are few, where it ends as p (1 - p) goes to 0; b is
     what remains of the errors' variance.
     """
-    spread = pilot * (1 - pilot)
     known = freedom > 0
     if not known.any():
         return 0.0, slope
+    spread = np.nan_to_num(pilot * (1 - pilot))
+    residual, of_prediction = np.nan_to_num(residual), np.nan_to_num(of_prediction)
     end = _end_of_line(spread[known], of_prediction[known], freedom[known])
     one_sided = np.where(4 * spread < _ONE_SIDED, freedom, 0)
     constant = (one_sided @ of_prediction + _LABELS_OF_END * end) / (one_sided.sum() + _LABELS_OF_END)
@@ -240,7 +260,7 @@ def _end_of_line(place: FloatArray, height: FloatArray, weight: FloatArray) -> f
     return float(max(level - max(slope, 0.0) * middle, 0.0))
 
 
-def _drawn_together(moments: CellMoments, form: FloatArray, direct: FloatArray) -> FloatArray:
+def drawn_together(moments: CellMoments, form: FloatArray, direct: FloatArray) -> FloatArray:
     """The cells' estimates drawn towards the prediction, the more the less is known of a cell (Fay and Herriot
     1979, the variance between cells by moments)."""
     known = ~np.isnan(direct)

@@ -9,7 +9,9 @@ permutation test; no large numbers are needed). Two statistics say how unequal a
   ones where a cell has few labels.
 - The sum over labelled images of the share that the image's verdict has among the cell's *unlabelled* images sees
   errors that lean the way the rest of the cell leans, towards its stereotype: mistakes that bias estimates of all
-  such cells in one direction.
+  such cells in one direction. (Where the labels were spread over the verdicts, what is labelled and what is not
+  are alike by design; then, and where all images are labelled, shares of the truths among the labelled images
+  stand in for these. That sees less.)
 
 The test takes the larger of both after each is standardised over the deals, so that it has one p-value.
 """
@@ -49,11 +51,14 @@ class _Table(NamedTuple):
     images: IntArray
     """`[cell, verdict]`, neither of them empty."""
     shares: FloatArray
-    """`[cell, verdict]`: shares of the verdicts among the cell's unlabelled images; 0 where it has none."""
+    """`[cell, verdict]`: which way the cell leans: shares of the verdicts among its unlabelled images, or of the
+    truths among its labelled ones; 0 where it has none."""
     cells: IntArray
 
 
-def assumption_test(images: PartlyLabelled, detector: int, *, seed: int, deals: int = DEALS) -> AssumptionTest:
+def assumption_test(
+    images: PartlyLabelled, detector: int, *, seed: int, by_verdicts: bool = False, deals: int = DEALS
+) -> AssumptionTest:
     """Test whether a detector makes the same errors in all prompts of all T2I models.
 
     Where images were drawn with unequal chances, the test is about the images that were drawn: about P(verdict |
@@ -65,9 +70,11 @@ def assumption_test(images: PartlyLabelled, detector: int, *, seed: int, deals: 
         images: some of them labelled.
         detector: position of the detector.
         seed: of the deals.
+        by_verdicts: True: the labelled images were spread over the detectors' verdicts within each cell (the
+            design `verdicts`). Taken for another sample they would have equal errors called unequal too often.
         deals: how many.
     """
-    tables = _tables(images, detector)
+    tables = _tables(images, detector, by_verdicts=by_verdicts)
     if not tables:
         return AssumptionTest(float("nan"), 0, 0)
     random = np.random.default_rng(seed)
@@ -81,14 +88,17 @@ def assumption_test(images: PartlyLabelled, detector: int, *, seed: int, deals: 
     )
 
 
-def _tables(images: PartlyLabelled, detector: int) -> list[_Table]:
+def _tables(images: PartlyLabelled, detector: int, *, by_verdicts: bool) -> list[_Table]:
     """Of the truths that have labels in several cells, and several verdicts."""
     kinds = images.classes + 1
     said = images.verdicts[detector].astype(np.int64)
     rest = np.flatnonzero((images.truth == UNLABELLED) & (said < kinds))
-    others = _counted(images.cell[rest], said[rest], images.cells, kinds)
-    shares = np.nan_to_num(divide(others, others.sum(axis=1, keepdims=True)))
     place, truth, verdict = verdicts_by_truth(images, detector)
+    if by_verdicts or not len(rest):
+        leaning = _counted(images.cell[place], truth, images.cells, kinds)
+    else:
+        leaning = _counted(images.cell[rest], said[rest], images.cells, kinds)
+    shares = np.nan_to_num(divide(leaning, leaning.sum(axis=1, keepdims=True)))
     found = []
     for each in range(kinds):
         of_truth = truth == each

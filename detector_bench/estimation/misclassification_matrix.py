@@ -15,7 +15,7 @@ LEAST_SEPARATION = 1.96
 verdicts have nothing to do with the truth passes in no more than about 5 % of samples."""
 
 ROUNDS = 300
-"""Of the EM algorithm; endlessly many would move a share by 0.001 at most."""
+"""Of the EM algorithm; endlessly many would move a share by about 0.001."""
 
 _EVEN_PART = 1.0
 """So many labels, spread over all verdicts, are added to a truth's for the variance of its row, so that a row of

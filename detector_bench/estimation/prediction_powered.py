@@ -85,22 +85,22 @@ def estimate(
     """
     moments = cell_moments(images, use_detectors=use_detectors)
     of_classes = class_shares(moments, classes=images.classes, about=about)
-    scopes = _Scopes(images, moments)
+    scopes = ScopeEstimates(images, moments)
     of_scopes: dict[str, Estimate] = {}
     of_prompts: dict[str, Estimate] = {}
     shape = (images.t2i_models, images.prompts)
     for label in range(images.labels):
         share = label_share(moments, label, about=about)
         of_scopes[f"label_share_{label}"] = scopes.pooled(share, confidence)
-        of_prompts[f"label_share_{label}"] = _of_cells(share, moments, confidence, shape)
+        of_prompts[f"label_share_{label}"] = of_cells(share, moments, confidence, shape)
     if images.classes == SIGNED_CLASSES:
-        of_prompts["prompt_bias_score"] = _signed(_of_cells(of_classes[0], moments, confidence, shape))
-        of_scopes["mean_prompt_bias_score"] = _signed(scopes.mean(of_classes[0], confidence))
+        of_prompts["prompt_bias_score"] = signed(of_cells(of_classes[0], moments, confidence, shape))
+        of_scopes["mean_prompt_bias_score"] = signed(scopes.mean(of_classes[0], confidence))
     of_scopes["model_bias_score"] = scopes.unevenness(of_classes, confidence, seed)
     return Estimates(of_scopes, of_prompts, moments.explained)
 
 
-class _Scopes:
+class ScopeEstimates:
     """Means over the cells of each scope."""
 
     def __init__(self, images: PartlyLabelled, moments: CellMoments) -> None:
@@ -172,8 +172,10 @@ class _Scopes:
         used = self._sums((~np.isnan(share.value)).astype(float)).astype(np.int64)
         return Estimate(np.clip(value, 0, 1), low, high, used, self._left_out(one, share))
 
-    def unevenness(self, shares: list[BoundedShares], confidence: float, seed: int) -> Estimate:
-        """The model bias score of each scope."""
+    def unevenness(
+        self, shares: list[BoundedShares], confidence: float, seed: int, *, only: int | None = None
+    ) -> Estimate:
+        """The model bias score of each scope; `only`: of this T2I model, 0 for all together, elsewhere NaN."""
         one = self._filled.astype(float)
         sampled = self._between(np.abs(shares[0].value - 1 / len(shares)), one * ~np.isnan(shares[0].value))
         shape = sampled.shape
@@ -181,6 +183,8 @@ class _Scopes:
         models, categories = np.divmod(np.arange(self._images.cells), self._images.prompts)
         categories = self._images.scopes.category_of_prompt[categories]
         for model, category in np.ndindex(*shape):
+            if only is not None and (model, category) != (only, 0):
+                continue
             chosen = self._known & ((model == 0) | (models == model - 1))
             chosen &= (category == 0) | (categories == category - 1)
             found = unevenness(shares, chosen, seed=seed)
@@ -205,7 +209,8 @@ def _limits_of_mean(
     return quadratic_limits(value, np.where(spread > _LEAST_SPREAD, 0, variance), scaled, quantile)
 
 
-def _of_cells(share: BoundedShares, moments: CellMoments, confidence: float, shape: tuple[int, int]) -> Estimate:
+def of_cells(share: BoundedShares, moments: CellMoments, confidence: float, shape: tuple[int, int]) -> Estimate:
+    """Shares of single cells, each with an interval of its own, `[t2i_model, prompt]`."""
     low, high = share.interval(confidence)
     known = ~np.isnan(share.value)
     low, high = (np.where(known, limit, np.nan).reshape(shape) for limit in (low, high))
@@ -219,6 +224,6 @@ def _of_cells(share: BoundedShares, moments: CellMoments, confidence: float, sha
     )
 
 
-def _signed(share: Estimate) -> Estimate:
+def signed(share: Estimate) -> Estimate:
     """The balance of both classes, from -1 to 1, of the share of the first."""
     return share._replace(value=2 * share.value - 1, low=2 * share.low - 1, high=2 * share.high - 1)

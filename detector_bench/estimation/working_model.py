@@ -161,7 +161,16 @@ def moments_of(
         share_of_fold = sample.mean_of_cell(np.eye(len(by_fold))[sample.fold])
         share_of_fold[images.labels_of_cell == 0] = 1 / len(by_fold)
         predicted = np.einsum("ck,cf,kfl->cl", share_of_fold, predictors.of_cells, by_fold, optimize=True)
+        # Labelled images by the model that did not see them, so that all errors cancel where all are labelled.
+        mixed = np.einsum(
+            "ik,if,kfl->il", share_of_fold[sample.cell], predictors.of_labelled, by_fold, optimize=True
+        )
+        own = _sums(outcome - error - mixed, sample.cell, images.cells)
+        predicted += own / np.maximum(images.images_of_cell, 1)[:, np.newaxis]
     share = predicted + sample.mean_of_cell(error)
+    # Where cells lie in several folds predictions do not cancel, though nothing is left to predict.
+    complete = images.labels_of_cell == images.images_of_cell
+    share[complete] = sample.mean_of_cell(outcome)[complete]
     share[images.labels_of_cell == 0] = np.nan
     return CellMoments(
         share=share,

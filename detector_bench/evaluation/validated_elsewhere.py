@@ -18,10 +18,11 @@ from detector_bench.estimation.partly_labelled import PartlyLabelled
 from detector_bench.estimation.refutation import labels_refute, verdicts_refute
 from detector_bench.estimation.transfer import estimate_without_labels
 from detector_bench.evaluation.detectors_alone import add_detectors_alone
-from detector_bench.evaluation.estimates import EstimatedBias, EstimateSettings, LabelsOfSample, add_estimates
-from detector_bench.evaluation.image_index import ImageIndex, LabelledImages
+from detector_bench.evaluation.estimates import EstimatedBias, EstimateSettings, add_estimates
+from detector_bench.evaluation.image_index import ImageIndex, AnnotatedImages
 from detector_bench.evaluation.image_verdicts import ImageVerdicts
 from detector_bench.evaluation.intervals import Intervals
+from detector_bench.evaluation.labels_of_sample import LabelsOfSample
 from detector_bench.evaluation.row_blocks import RowBlocks
 from detector_bench.vocabulary.columns import DIFFERENCE_COLUMNS, VALIDATED_ELSEWHERE
 
@@ -43,7 +44,7 @@ class JudgedStudy:
     """
 
     name: str
-    image_set: LabelledImages
+    image_set: AnnotatedImages
     predictions: Mapping[str, pa.Table]
     fingerprints: Mapping[str, str]
     sample: LabelSample | None = None

@@ -35,10 +35,10 @@ _SCORES = {"model_bias_score": "Model bias score", "mean_prompt_bias_score": "Me
 _OF_PROMPTS = "prompt_bias_score"
 
 _CAPTION = (
-    "Bias of perceived {attribute} over all images of each T2I model. Labels and all detectors: prediction- "
-    "powered, right on average whatever the detectors' errors. Labels alone: the same without detectors. A "
-    "detector corrected by its errors: right only if its errors are the same in all prompts. As it is: its "
-    "verdicts taken as true. In brackets: confidence intervals."
+    "Bias of perceived {attribute} over all images of each T2I model. Labels and all detectors: "
+    "prediction-powered, right on average whatever the detectors' errors. Labels alone: the same without "
+    "detectors. A detector corrected by its errors: right only if its errors are the same in all prompts. As "
+    "it is: its verdicts taken as true. In brackets: confidence intervals."
 )
 _CAPTION_ELSEWHERE = (
     "Bias of perceived {attribute} over all images of each T2I model. By their errors elsewhere: from the "
@@ -123,7 +123,9 @@ def bias_estimates(numbers: TableNumbers) -> Table | None:
             ),
         ),
         rows=tuple(table_rows),
-        notes=("The model bias score is without what chance adds, except for a detector as it is.",),
+        notes=(
+            "Model bias scores from labels are without what chance adds; by a detector, as others compute them.",
+        ),
         grouped=True,
     )
 

@@ -1,0 +1,244 @@
+"""The labels of a sample beside the verdicts of all detectors, and what has to be said of what rests on them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from detector_bench.dataset.sample_file import LabelSample
+from detector_bench.estimation import UNLABELLED, PartlyLabelled
+from detector_bench.evaluation.image_index import AnnotatedImages, ImageIndex
+from detector_bench.evaluation.image_verdicts import ImageVerdicts
+from detector_bench.vocabulary import LOW_QUALITY, Attribute
+from detector_bench.vocabulary.columns import SampleDesign
+
+IntArray = NDArray[np.int64]
+FloatArray = NDArray[np.float64]
+
+_FEW_LABELS = 5
+"""Of a prompt, below which intervals of simulated studies held the truth less often than they say."""
+
+_ROUNDING = 1e-9
+
+
+@dataclass(frozen=True, eq=False)
+class LabelsOfSample:
+    """The labels whose chance to be there is known, beside the verdicts of all detectors."""
+
+    images: PartlyLabelled
+    """Of the images that T2I models made."""
+    attribute: Attribute
+    index: ImageIndex
+    detectors: tuple[str, ...]
+    sampled: int | None
+    """Images that were drawn; None: no sample is known."""
+    outside: int
+    """Labelled images that are not in the sample: their chance is unknown, and their labels are not used."""
+    missing: int
+    """Images of the sample that have no label yet."""
+    altered: int
+    """Cells of which the sample lists more or fewer images than its probabilities say."""
+    annotators: int
+    """How many people's labels are used."""
+    by_verdicts: bool
+    """Whether the sample was spread over the detectors' verdicts within each cell."""
+
+    @classmethod
+    def of(cls, found: ImageVerdicts, image_set: AnnotatedImages, sample: LabelSample | None) -> LabelsOfSample:
+        """Put labels, verdicts and chances side by side.
+
+        Of a sample that is not labelled to its end, the labelled images are taken as a random part of it, as the
+        desk asks for them in random order.
+        """
+        counted = found.index.counted
+        places = np.flatnonzero(counted)
+        cell, truth = found.index.cells[places], found.truth[places].copy()
+        cells = len(found.index.t2i_models) * len(found.index.prompt_ids)
+        sampled, outside, missing, altered = None, 0, 0, 0
+        probability = np.full(len(places), np.nan)
+        of_cells = np.ones(cells)
+        if sample is not None:
+            chance = np.full(len(found.truth), np.nan)
+            drawn = sample.positions(image_set.images)
+            chance[drawn] = sample.rows["probability"]
+            chance = chance[places]
+            in_sample = ~np.isnan(chance)
+            outside = int(((truth != UNLABELLED) & ~in_sample).sum())
+            truth[~in_sample] = UNLABELLED
+            sampled, missing = int(in_sample.sum()), int((in_sample & (truth == UNLABELLED)).sum())
+            finished = np.bincount(cell[truth != UNLABELLED], minlength=cells)
+            in_cell = np.bincount(cell[in_sample], minlength=cells)
+            if sample.design is SampleDesign.DISAGREEMENT:
+                probability = chance * (finished / np.maximum(in_cell, 1))[cell]
+            altered = 0 if sample.design is SampleDesign.DISAGREEMENT else _altered(cell, chance, in_cell)
+            of_cells = _of_cells(found, sample, drawn, finished=finished > 0, in_sample=in_cell > 0)
+        labelled = truth != UNLABELLED
+        if sample is None or sample.design is not SampleDesign.DISAGREEMENT:
+            images, labels = np.bincount(cell, minlength=cells), np.bincount(cell[labelled], minlength=cells)
+            probability = (labels / np.maximum(images, 1))[cell]
+        images_and_labels = PartlyLabelled(
+            truth=truth,
+            verdicts=found.counted[:, places],
+            cell=cell,
+            t2i_models=len(found.index.t2i_models),
+            scopes=found.index.scopes,
+            classes=len(found.attribute.classes),
+            probability=np.where(labelled, probability, np.nan),
+            cell_probability=of_cells,
+        )
+        about = image_set.labels[image_set.labels["attribute"] == found.attribute.name]
+        used = image_set.images["image_id"].to_numpy()[places[labelled]]
+        return cls(
+            images_and_labels,
+            found.attribute,
+            found.index,
+            found.detectors,
+            sampled,
+            outside,
+            missing,
+            altered,
+            annotators=about.loc[about["image_id"].isin(used), "annotator"].nunique(),
+            by_verdicts=sample is not None and sample.design is SampleDesign.VERDICTS,
+        )
+
+    @property
+    def any_label(self) -> bool:
+        """Whether there is a label to begin with."""
+        return bool(len(self.images.labelled))
+
+    @property
+    def any_clear(self) -> bool:
+        """Whether a class is among the labels."""
+        return bool((self.images.truth[self.images.labelled] < self.images.classes).any())
+
+    @property
+    def complete(self) -> bool:
+        """Whether every image has a label."""
+        return len(self.images.labelled) == len(self.images.truth)
+
+    def notes(self) -> list[str]:
+        """What is left out, and what the estimates rest on."""
+        labels, images = len(self.images.labelled), len(self.images.truth)
+        verb = "speaks" if labels == 1 else "speak"
+        speak = f"{_many(labels, 'label')} of {self.attribute.name} {verb} for {images:,} images"
+        drawn = "." if self.sampled is None else f"; drawn to be labelled: {_many(self.sampled, 'image')}."
+        parts = (self._sample(), self._without_labels(), self._few_labels(), self._labels(), self._verdicts())
+        return [speak + drawn, *(said for part in parts for said in part)]
+
+    def _sample(self) -> Iterator[str]:
+        if self.sampled is None and not self.complete:
+            yield "No sample says how they were chosen: they are taken as drawn at random within each prompt."
+        if self.altered:
+            yield (
+                f"In {self._prompts(self.altered)} the sample lists more or fewer images than its probabilities "
+                "say: it was changed by hand, and what is estimated may be wrong."
+            )
+        if self.outside:
+            yield f"{_many(self.outside, 'labelled image')} outside of the sample: labels left out."
+        if self.missing:
+            yield (
+                f"{_many(self.missing, 'image')} of the sample without a label yet: the others are taken as a "
+                "random part of it."
+            )
+        labelled = self._of_models(self.images.labels_of_cell > 0)
+        drawn = self._of_models((self.images.cell_probability < 1) & (self.images.images_of_cell > 0))
+        for name, found, of in zip(self.index.t2i_models, labelled, drawn, strict=True):
+            if found and of:
+                yield f"{name}: {found:,} of {of:,} prompts were drawn, and speak for all of them."
+
+    def _without_labels(self) -> Iterator[str]:
+        images = self.images
+        labelled = self._of_models(images.labels_of_cell > 0)
+        there = self._of_models(images.images_of_cell > 0)
+        for name, found, of in zip(self.index.t2i_models, labelled, there, strict=True):
+            if of and not found:
+                yield f"No image of {name} has a label: nothing is said of it, and rows of all leave it out."
+        wanted = (
+            (images.images_of_cell > 0) & (images.cell_probability == 1) & np.repeat(labelled > 0, images.prompts)
+        )
+        without = int((wanted & (images.labels_of_cell == 0)).sum())
+        if without:
+            yield (
+                f"{without:,} of {self._prompts(int(wanted.sum()))} without a label: nothing is said of them, and "
+                "means over prompts leave them out."
+            )
+
+    def _few_labels(self) -> Iterator[str]:
+        labels = self.images.labels_of_cell
+        few = int(((labels > 0) & (labels < np.minimum(_FEW_LABELS, self.images.images_of_cell))).sum())
+        if few:
+            yield f"{self._prompts(few)} with fewer than {_FEW_LABELS} labels: rough intervals."
+
+    def _labels(self) -> Iterator[str]:
+        images = self.images
+        truth, cell = images.truth[images.labelled], images.cell[images.labelled]
+        if self.annotators == 1:
+            yield "All labels are one annotator's: what others would have said is not known."
+        if len(np.unique(truth)) == 1 and len(truth) < len(images.truth):
+            yield (
+                f"All labels are {self.attribute.labels[truth[0]]}: how images vary, and what the detectors are "
+                "worth, they do not say."
+            )
+        if not self.any_clear:
+            yield "No labelled image is clear: there is no bias score."
+            return
+        clear = np.bincount(cell, truth < images.classes, images.cells)
+        none = int(((images.labels_of_cell > 0) & (clear == 0)).sum())
+        if none:
+            yield (
+                f"{self._prompts(none)} without a clear labelled image (most are {LOW_QUALITY}): no bias score, "
+                "and means over prompts leave them out."
+            )
+
+    def _verdicts(self) -> Iterator[str]:
+        lacks = self.images.verdicts > self.images.classes
+        if lacks.all():
+            yield f"No detector has a verdict on {self.attribute.name}: the labels stand alone."
+            return
+        for detector, lacking in zip(self.detectors, lacks, strict=True):
+            number = int(lacking[self.images.labelled].sum())
+            if lacking.all():
+                yield f"{detector} has no verdict on any image: it says nothing."
+            elif number:
+                without = _many(number, "labelled image")
+                yield f"{detector} has no verdict on {without}: it says nothing of them."
+
+    def _prompts(self, number: int) -> str:
+        return _many(number, "prompt") + (" of the T2I models" if self.images.t2i_models > 1 else "")
+
+    def _of_models(self, of_cell: NDArray[np.bool_]) -> IntArray:
+        number: IntArray = of_cell.reshape(self.images.t2i_models, -1).sum(axis=1)
+        return number
+
+
+def _many(number: int, noun: str) -> str:
+    return f"{number:,} {noun}" + ("" if number == 1 else "s")
+
+
+def _altered(cell: IntArray, chance: FloatArray, in_cell: IntArray) -> int:
+    """How many cells do not have as many images in the sample as their equal chances say."""
+    listed = ~np.isnan(chance)
+    images = np.bincount(cell, minlength=len(in_cell))
+    differs = np.abs(chance[listed] - (in_cell / np.maximum(images, 1))[cell[listed]]) > _ROUNDING
+    return len(np.unique(cell[listed][differs]))
+
+
+def _of_cells(
+    found: ImageVerdicts,
+    sample: LabelSample,
+    drawn: IntArray,
+    *,
+    finished: NDArray[np.bool_],
+    in_sample: NDArray[np.bool_],
+) -> FloatArray:
+    """`[cell]`: the chance to have got a label by now; 1 where the sample has all cells of a T2I model, and for
+    T2I models that are not in it."""
+    t2i_model, _ = found.index.places
+    chances = np.ones(len(found.index.t2i_models))
+    chances[t2i_model[drawn]] = sample.rows["cell_probability"]
+    begun, listed = (part.reshape(len(chances), -1).sum(axis=1) for part in (finished, in_sample))
+    chances = np.where(chances < 1, chances * begun / np.maximum(listed, 1), chances)
+    return np.repeat(chances, len(found.index.prompt_ids))
