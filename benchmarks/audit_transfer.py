@@ -1,6 +1,6 @@
 """How good are estimates of a study without labels, from detectors' errors learnt in another?
 
-    python benchmarks/audit_transfer.py [--worlds NAME ...] [--labels N] [--draws N] [--processes N] [--csv FILE]
+    python benchmarks/audit_transfer.py [--worlds NAME ...] [--labels N] [--draws N] [--parts estimates tests]
 
 Divides every world of `audit_worlds.py` that is named into the study that teaches, of which N images per prompt
 are labelled, and the one that is estimated: half of the prompts each (`prompts`), or one T2I model each with the
@@ -13,7 +13,7 @@ second study one detector, or all of them, err in another way.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from functools import partial
@@ -55,6 +55,7 @@ WORLDS = (
 )
 SPOILT: tuple[Spoilt, ...] = ("", "one detector filters more", "one detector leans", "all detectors lean")
 SPOILT_WORLDS = ("Lyu 2025, 8 detectors", "filters follow the class")
+PARTS = ("estimates", "tests")
 SCORES = ("share_0", "mean_prompt_bias_score", "model_bias_score", "prompt_bias_score")
 _FIRST_IMAGES = 1_000
 _PART = 0.2
@@ -184,10 +185,6 @@ def report(rows: pd.DataFrame) -> None:
 
 def report_tests(rows: pd.DataFrame) -> None:
     """Print how often the assumption is refuted, and how often there is a warning."""
-    print(
-        "\n| world, divided by, errors here | draws | refuted by verdicts, % | by a label per prompt | warning |"
-    )
-    print("|---|---:|---:|---:|---:|")
     for key, group in rows.groupby(["world", "division", "errors here"], sort=False):
         shares = 100 * group[["refuted by verdicts", "refuted by a label per prompt", "warning"]].mean()
         place = ", ".join(str(each) for each in key)
@@ -208,25 +205,37 @@ def main() -> None:
     parser.add_argument("--labels", type=int, default=20, help="per prompt of the study that teaches")
     parser.add_argument("--draws", type=int, default=100)
     parser.add_argument("--processes", type=int, default=2)
-    parser.add_argument("--csv", type=Path)
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS)
+    parser.add_argument("--csv", type=Path, help="of every estimate")
     options = parser.parse_args()
-    print(f"{machine()}\n{options.draws} draws each, {options.labels} labels per prompt there\n")
-    print("| world, divided by | refused, % | score | held, % | prompts alike | half-width | bias | rmse |")
-    print("|---|---:|---|---:|---:|---:|---:|---:|", flush=True)
-    found, tests = [], []
+    print(f"{machine()}\n{options.draws} draws each, {options.labels} labels per prompt there\n", flush=True)
+    chosen = [(name, division) for name in options.worlds for division in divisions(world_named(name))]
     with ProcessPoolExecutor(options.processes) as pool:
-        for name in options.worlds:
-            for division in divisions(world_named(name)):
-                given = {"world": name, "division": division, "labels": options.labels}
-                parts = pool.map(partial(estimated, **given), range(options.draws), chunksize=5)
-                found.append(pd.DataFrame([row for part in parts for row in part]))
+
+        def rows(
+            what: Callable[..., list[dict[str, object]]], name: str, division: Division, **also: str
+        ) -> pd.DataFrame:
+            given = partial(what, world=name, division=division, labels=options.labels, **also)
+            parts = pool.map(given, range(options.draws), chunksize=5)
+            return pd.DataFrame([row for part in parts for row in part])
+
+        if "estimates" in options.parts:
+            print(
+                "| world, divided by | refused, % | score | held, % | prompts alike | half-width | bias | rmse |"
+            )
+            print("|---|---:|---|---:|---:|---:|---:|---:|", flush=True)
+            found = []
+            for name, division in chosen:
+                found.append(rows(estimated, name, division))
                 report(found[-1])
+            if options.csv:
+                pd.concat(found).to_csv(options.csv, index=False)
+        if "tests" in options.parts:
+            print("\n| world, divided by, errors here | draws | refuted by verdicts, % | by labels | warning |")
+            print("|---|---:|---:|---:|---:|", flush=True)
+            for name, division in chosen:
                 for how in SPOILT if name in SPOILT_WORLDS else SPOILT[:1]:
-                    parts = pool.map(partial(tested, how=how, **given), range(options.draws), chunksize=5)
-                    tests += [row for part in parts for row in part]
-    report_tests(pd.DataFrame(tests))
-    if options.csv:
-        pd.concat(found).to_csv(options.csv, index=False)
+                    report_tests(rows(tested, name, division, how=how))
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ from detector_bench.estimation.refutation import labels_refute, verdicts_refute
 from detector_bench.estimation.transfer import estimate_without_labels
 from detector_bench.evaluation.detectors_alone import add_detectors_alone
 from detector_bench.evaluation.estimates import EstimatedBias, EstimateSettings, add_estimates
-from detector_bench.evaluation.image_index import ImageIndex, AnnotatedImages
+from detector_bench.evaluation.image_index import AnnotatedImages, ImageIndex
 from detector_bench.evaluation.image_verdicts import ImageVerdicts
 from detector_bench.evaluation.intervals import Intervals
 from detector_bench.evaluation.labels_of_sample import LabelsOfSample
