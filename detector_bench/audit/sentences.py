@@ -79,7 +79,7 @@ def what_carried(audit: AttributeAudit) -> str:
         return ""
     together = sum(known.values())
     ordered = sorted(known, key=known.__getitem__, reverse=True)
-    helping = [name for name in ordered if known[name] >= 0.01][:3]  # noqa: PLR2004 - less is not worth a word
+    helping = [name for name in ordered if known[name] >= 0.01][:3]
     if together <= 0 or not helping:
         return (
             "The detectors' verdicts explain nothing of how the labels vary within prompts: the estimate rests on the"
