@@ -61,8 +61,8 @@ def known_figures() -> dict[str, str]:
 
 
 def figures_of(study: FinishedStudy) -> tuple[str, ...]:
-    """The names of the figures that belong to a study: those of estimates only where some images have no label, those of
-    benchmarks only where it has their scores."""
+    """The names of the figures that belong to a study: those of estimates only where some images have no label,
+    those of benchmarks only where it has their scores."""
     own = [name for name in FIGURES if name not in _OF_ESTIMATES or has_prompt_estimates(study)]
     known = set(study.metrics_of_all_attributes["metric"].astype(str))
     further = (item for each in benchmarks() for item in each.figures.items())
