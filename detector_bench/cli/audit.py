@@ -35,10 +35,10 @@ def audit(
 ) -> None:
     """How biased are the T2I models that made these images, with the labels that there are, or none?
 
-    All of it at once: runs the study's detectors, estimates each T2I model's bias over all images from their verdicts
-    and the human labels, compares the T2I models, and writes tables, figures and a report that leads with the
-    answer. Prints the answer in sentences, and what to do next. Interrupted or repeated, it goes on where it was:
-    label some images and call it again.
+    All of it at once: runs the study's detectors, estimates each T2I model's bias over all images from their
+    verdicts and the human labels, compares the T2I models, and writes tables, figures and a report that leads with
+    the answer. Prints the answer in sentences, and what to do next. Interrupted or repeated, it goes on where it
+    was: label some images and call it again.
 
     Examples: `detector-bench audit configs/t2i_portraits.yaml --out results/portraits --weights-dir weights`,
     `detector-bench audit my_study.yaml --image-set my_images --out results/mine --half-width 0.1`

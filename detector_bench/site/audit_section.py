@@ -51,7 +51,7 @@ class AuditSection:
     @property
     def leads(self) -> bool:
         """Whether the page asks for the T2I models' bias first, and for the detectors after that."""
-        return self.audit.labels is HumanLabels.SOME
+        return self.audit.labels is not HumanLabels.ALL
 
     @property
     def title(self) -> str:
