@@ -213,6 +213,8 @@ def _write_results(
         writing = beside.submit(write_long_table, "metrics", metrics, out)
         files = write_long_table("confusion", confusion, out) | write_long_table("label_doubt", doubt, out)
         further, not_comparable = _further_tables(study, image_set, judged, settings, metrics)
+        files |= write_long_table("t2i_model_biases", estimated.tests.biases, out)
+        files |= write_long_table("t2i_model_comparisons", estimated.tests.differences, out)
         for name in (*FURTHER_TABLES, "label_plans"):
             files |= write_long_table(name, further.get(name, no_rows(name)), out)
         tables = study_tables(

@@ -14,9 +14,9 @@ from detector_bench.dataset import ImageSet
 from detector_bench.dataset.sample_file import LabelSample
 from detector_bench.estimation.planning import HalfWidths
 from detector_bench.evaluation.audit_plan import says_enough
-from detector_bench.evaluation.estimates import LabelsOfSample
 from detector_bench.evaluation.image_index import NULL, ImageIndex, codes
 from detector_bench.evaluation.image_verdicts import ImageVerdicts
+from detector_bench.evaluation.labels_of_sample import LabelsOfSample
 from detector_bench.labelling.worth import LabelsWorth
 
 SCORE = "model_bias_score"

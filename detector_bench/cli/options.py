@@ -224,6 +224,13 @@ Verdicts = Annotated[
     Path | None,
     typer.Option("--results", metavar="DIR", help="What detectors say: a result folder, or its predictions."),
 ]
+_HALF_WIDTH = typer.Option(
+    "--half-width",
+    metavar="X",
+    help="What is wanted: a score plus or minus X, above 0 to 1; labels are planned for it. By default 0.05.",
+)
+HalfWidth = Annotated[float, _HALF_WIDTH]
+HalfWidthOption = Annotated[float | None, _HALF_WIDTH]
 PromptWeights = Annotated[
     Path | None,
     typer.Option("--weights", metavar="FILE", help="What prompts weigh: prompt_id, weight; or weight.json."),

@@ -39,10 +39,7 @@ def plan(
             " label_share_LABEL.",
         ),
     ] = "model_bias_score",
-    half_width: Annotated[
-        float,
-        typer.Option("--half-width", metavar="X", help="What is wanted: the score plus or minus X; above 0 to 1."),
-    ] = 0.05,
+    half_width: options.HalfWidth = 0.05,
     t2i_model: T2IModels = None,
     about: About = None,
     validated_on: ValidatedOn = None,

@@ -8,7 +8,7 @@ far each detector's verdicts helped stands in rows of its own (`explained_varian
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
@@ -19,6 +19,9 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from detector_bench.dataset.sample_file import LabelSample
 from detector_bench.estimation import Estimate, Estimates, estimate
+from detector_bench.estimation.equal_errors import assumption_test
+from detector_bench.estimation.misclassification import misclassification
+from detector_bench.estimation.misclassification_matrix import misclassification_matrix
 from detector_bench.evaluation.detectors_alone import add_detectors_alone
 from detector_bench.evaluation.image_index import AnnotatedImages, ImageIndex
 from detector_bench.evaluation.image_verdicts import ImageVerdicts
@@ -26,13 +29,18 @@ from detector_bench.evaluation.intervals import Intervals
 from detector_bench.evaluation.labels_of_sample import LabelsOfSample
 from detector_bench.evaluation.row_blocks import Cells, RowBlocks, scope_levels
 from detector_bench.evaluation.scores import ScoreTable
+from detector_bench.evaluation.t2i_model_tests import T2IModelRows
 from detector_bench.vocabulary import GROUND_TRUTH, Attribute
-from detector_bench.vocabulary.columns import LABELS_ONLY, METRIC_COLUMNS, PREDICTION_POWERED
+from detector_bench.vocabulary.columns import LABELS_ONLY, METRIC_COLUMNS, MISCLASSIFICATION, PREDICTION_POWERED
 
 IntArray = NDArray[np.int64]
 FloatArray = NDArray[np.float64]
 
 _SHARE = "label_share_"
+
+_NOT_CLEAR = "what is not clear"
+_DEALS = 199
+"""Of the test whether errors are equal in all prompts."""
 
 
 class EstimateSettings(BaseModel):
@@ -57,11 +65,19 @@ class EstimatedBias:
     """Columns as in `vocabulary.columns.METRIC_COLUMNS`."""
     notes: dict[str, tuple[str, ...]]
     """By attribute: what is left out of the estimates, and what they rest on, a sentence each."""
+    tests: T2IModelRows = field(default_factory=T2IModelRows)
+    """Which T2I models are biased, and which two differ; also of attributes of which every image has a label."""
 
     @classmethod
     def none(cls, notes: Mapping[str, tuple[str, ...]]) -> EstimatedBias:
         """Nothing is estimated, and why."""
         return cls(pd.DataFrame(columns=list(METRIC_COLUMNS)), dict(notes))
+
+    def beside(self, other: EstimatedBias) -> EstimatedBias:
+        """The rows and sentences of both."""
+        rows = [each.rows for each in (self, other) if len(each.rows)]
+        notes = {name: self.notes.get(name, ()) + other.notes.get(name, ()) for name in (self.notes | other.notes)}
+        return EstimatedBias(pd.concat(rows, ignore_index=True) if rows else self.rows, notes)
 
 
 def estimate_bias(
@@ -89,10 +105,13 @@ def estimate_bias(
     """
     index = ImageIndex.of(image_set)
     rows = RowBlocks(index, attributes=list(attributes), detectors=list(predictions), n_clear="detector")
-    notes = {}
+    notes, tests = {}, T2IModelRows()
     for attribute in attributes:
         found = ImageVerdicts.read(image_set, predictions, attribute=attribute, index=index, allow_incomplete=True)
         labels = LabelsOfSample.of(found, image_set, sample)
+        if labels.any_clear:
+            names = found.index.t2i_models
+            tests.add(labels.images, attribute, names, level=settings.level, seed=settings.seed)
         if not labels.any_label or (labels.complete and not complete):
             continue
         for variant, use_detectors in ((PREDICTION_POWERED, True), (LABELS_ONLY, False)):
@@ -103,23 +122,31 @@ def estimate_bias(
                 use_detectors=use_detectors,
                 seed=settings.seed,
             )
-            _add_estimates(
+            add_estimates(
                 rows, estimates if labels.any_clear else _shares_alone(estimates), labels, found, variant
             )
             if use_detectors:
-                _add_explained(rows, estimates, labels)
+                _add_numbers(rows, "explained_variance", estimates.explained, labels, variant)
+        faults = _add_misclassification(rows, labels, found, settings) if labels.any_clear else []
         if detectors_alone is not None:
             add_detectors_alone(rows, found, intervals=detectors_alone)
-        notes[attribute] = tuple(labels.notes())
-    return EstimatedBias(rows.table(), notes) if notes else EstimatedBias.none({})
+        notes[attribute] = (*labels.notes(), *faults)
+    return replace(EstimatedBias(rows.table(), notes) if notes else EstimatedBias.none({}), tests=tests)
 
 
-def _add_estimates(
-    rows: RowBlocks, estimates: Estimates, labels: LabelsOfSample, found: ImageVerdicts, variant: str
+def add_estimates(
+    rows: RowBlocks,
+    estimates: Estimates,
+    labels: LabelsOfSample,
+    found: ImageVerdicts,
+    variant: str,
+    *,
+    detector: str = GROUND_TRUTH,
 ) -> None:
+    """Add the rows of all scopes and prompts."""
     images = labels.images.images_of_cell.reshape(labels.images.t2i_models, -1)
     scopes = _table(estimates.scopes, labels.attribute)
-    name, whose = labels.attribute.name, [GROUND_TRUTH]
+    name, whose = labels.attribute.name, [detector]
     for cells in scope_levels(found.index.scopes.sums(images, prompt_axis=-1)):
         rows.add(
             scopes.at((slice(None), cells.t2i_model, cells.category)),
@@ -155,23 +182,38 @@ def _shares_alone(estimates: Estimates) -> Estimates:
     return replace(estimates, scopes=shares(estimates.scopes), prompts=shares(estimates.prompts))
 
 
-def _add_explained(rows: RowBlocks, estimates: Estimates, labels: LabelsOfSample) -> None:
+def _add_misclassification(
+    rows: RowBlocks, labels: LabelsOfSample, found: ImageVerdicts, settings: EstimateSettings
+) -> list[str]:
+    """What each detector says once its errors are undone, and whether these are equal in all prompts.
+
+    Returns:
+        Of which detectors nothing can be undone, and why.
+    """
+    faults, images = [], labels.images
+    p_values = np.full(len(labels.detectors), np.nan)
+    for place, detector in enumerate(labels.detectors):
+        if fault := misclassification_matrix(images, place).fault((*labels.attribute.classes, _NOT_CLEAR)):
+            faults.append(f"{detector} cannot be corrected by its errors: {fault}.")
+            continue
+        estimates = misclassification(images, place, about=settings.about, confidence=settings.level)
+        add_estimates(rows, estimates, labels, found, MISCLASSIFICATION, detector=detector)
+        tested = assumption_test(images, place, seed=settings.seed, by_verdicts=labels.by_verdicts, deals=_DEALS)
+        p_values[place] = tested.p_value
+    _add_numbers(rows, "misclassification_p_value", p_values, labels, MISCLASSIFICATION)
+    return faults
+
+
+def _add_numbers(rows: RowBlocks, metric: str, values: FloatArray, labels: LabelsOfSample, variant: str) -> None:
+    """One number for each detector, over everything."""
     if not labels.detectors:
         return
     shape = (len(labels.detectors), 1, 1)
     none, number = np.full(shape, np.nan), len(labels.images.labelled)
-    table = ScoreTable(
-        ("explained_variance",),
-        estimates.explained.reshape(shape),
-        np.full(shape, number),
-        np.full(shape, len(labels.images.truth) - number),
-        none,
-        none,
-    )
+    others = np.full(shape, len(labels.images.truth) - number)
+    table = ScoreTable((metric,), values.reshape(shape), np.full(shape, number), others, none, none)
     everything = Cells(*(np.zeros(1, dtype=np.int64) for _ in range(3)))
-    rows.add(
-        table, everything, attribute=labels.attribute.name, detectors=labels.detectors, variant=PREDICTION_POWERED
-    )
+    rows.add(table, everything, attribute=labels.attribute.name, detectors=labels.detectors, variant=variant)
 
 
 def _table(named: Mapping[str, Estimate], attribute: Attribute) -> ScoreTable:

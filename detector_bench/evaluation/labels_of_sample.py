@@ -43,6 +43,8 @@ class LabelsOfSample:
     """Cells of which the sample lists more or fewer images than its probabilities say."""
     annotators: int
     """How many people's labels are used."""
+    by_verdicts: bool
+    """Whether the sample was spread over the detectors' verdicts within each cell."""
 
     @classmethod
     def of(cls, found: ImageVerdicts, image_set: AnnotatedImages, sample: LabelSample | None) -> LabelsOfSample:
@@ -99,6 +101,7 @@ class LabelsOfSample:
             missing,
             altered,
             annotators=about.loc[about["image_id"].isin(used), "annotator"].nunique(),
+            by_verdicts=sample is not None and sample.design is SampleDesign.VERDICTS,
         )
 
     @property
@@ -186,8 +189,8 @@ class LabelsOfSample:
         none = int(((images.labels_of_cell > 0) & (clear == 0)).sum())
         if none:
             yield (
-                f"{self._prompts(none)} without a clear labelled image (most are {LOW_QUALITY}): no bias score, and "
-                "means over prompts leave them out."
+                f"{self._prompts(none)} without a clear labelled image (most are {LOW_QUALITY}): no bias score, "
+                "and means over prompts leave them out."
             )
 
     def _verdicts(self) -> Iterator[str]:

@@ -32,4 +32,16 @@ register_metrics(
         no_interval="it describes the estimate",
         section="Estimates from few labels",
     ),
+    MetricInfo(
+        name="misclassification_p_value",
+        meaning="whether a detector's errors could be equal in all prompts, which undoing them takes for granted",
+        definition="share of deals of the labelled verdicts among images of the same label, over all prompts, "
+        "that are at least as uneven as what was found",
+        source="ours",
+        better="none",
+        counted="images",
+        left_out="images without a label",
+        no_interval="a p-value",
+        section="Estimates from few labels",
+    ),
 )
