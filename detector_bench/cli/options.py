@@ -236,13 +236,8 @@ ValidatedOn = Annotated[
     typer.Option(
         "--validated-on",
         metavar="DIR2",
-<<<<<<< HEAD
-        help="Result folder of another study with labels, of the same detectors: what it learnt about them "
-        "stands in for labels of these images.",
-=======
         help="Result folder of another study with labels, of the same detectors: what it learnt about them stands "
         "in for labels of these images.",
->>>>>>> plan
     ),
 ]
 PromptWeights = Annotated[
