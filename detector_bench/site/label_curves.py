@@ -48,7 +48,7 @@ def label_curves(rows: pd.DataFrame) -> list[LabelCurve]:
 
 
 def _curve(t2i_model: str, rows: pd.DataFrame) -> LabelCurve:
-    most, widest = float(rows["labels"].max()), float(rows["half_width"].max())
+    most, widest = float(rows["labels"].max()), float(rows["half_width"].max()) or 1.0
 
     def x(labels: float) -> float:
         return round(_LEFT + labels / most * (WIDTH - _LEFT - _RIGHT), 1)
