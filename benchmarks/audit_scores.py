@@ -36,7 +36,7 @@ from detector_bench.others.representation.score_system import Representation
 from detector_bench.others.score_system import ScoreSystem
 from detector_bench.vocabulary import ALL, GROUND_TRUTH, attribute_named
 
-WORLDS = ("Lyu 2025, 8 detectors", "portraits, 5 detectors, 50 images", "half fair, half one-sided", "7 classes")
+WORLDS = ("half fair, half one-sided", "Lyu 2025, 8 detectors", "7 classes")
 LABELS = (5, 10)
 PER_TASK = 10
 PLACE = ["metric", "t2i_model", "prompt_id"]

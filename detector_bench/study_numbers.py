@@ -220,6 +220,7 @@ class StudyNumbers:
         about: Literal["images", "t2i_model"] | None = None,
         level: float | None = None,
         sample: Path | str | None = None,
+        validated_on: Path | str | None = None,
     ) -> ResultTables:
         """How biased each T2I model is over all of its images, from all detectors' verdicts and the labels of
         some.
@@ -234,16 +235,24 @@ class StudyNumbers:
             level: of the intervals; None: the study's.
             sample: which images were drawn to be labelled; None: `sample.csv` in the image set's folder, or,
                 without one, labelled images are taken as drawn at random within each prompt.
+            validated_on: the result folder of another study, whose labels say how the same detectors err: then
+                also estimates without any label on these images, with the tests and warnings that are possible.
 
         Raises:
-            ConfigError: no image has a label of the attribute.
+            ConfigError: no image has a label of the attribute; or the other study is this one, has other
+                classes, other detectors or too few labels.
             DataError: the sample does not belong to these images.
         """
         attributes = (
             self.reader.settings.attributes if attribute is None else (self.of_attribute(attribute).attribute,)
         )
         return questions.estimate(
-            self.reader, attributes, about=about, level=level, sample=None if sample is None else Path(sample)
+            self.reader,
+            attributes,
+            about=about,
+            level=level,
+            sample=None if sample is None else Path(sample),
+            validated_on=None if validated_on is None else Path(validated_on),
         )
 
     def plan(

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from detector_bench.audit import HALF_WIDTH
 from detector_bench.cli import options
@@ -17,23 +15,13 @@ from detector_bench.plugins import load_plugins
 if TYPE_CHECKING:
     from detector_bench.study import StudyAudit
 
-HalfWidth = Annotated[
-    float,
-    typer.Option(
-        "--half-width",
-        min=0.001,
-        max=0.5,
-        help="How narrow the interval of a model bias score should be, to either side; decides what to do next.",
-    ),
-]
-
 
 @command
 def audit(
     study_file: options.StudyFile,
     *,
     out: options.Out,
-    half_width: HalfWidth = HALF_WIDTH,
+    half_width: options.HalfWidth = HALF_WIDTH,
     image_set: options.ImageSetOption = None,
     weights_dir: options.WeightsDir = None,
     cache_dir: options.CacheDir = None,
@@ -69,7 +57,7 @@ def audit(
     with RunProgressDisplay(errors) as running, ReportDisplay(errors) as reporting:
         found = study.audit(
             out,
-            half_width=half_width,
+            half_width=options.checked_half_width(half_width),
             weights_dir=weights_dir,
             cache_dir=cache_dir,
             use_cache=not no_cache,

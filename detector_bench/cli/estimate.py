@@ -39,6 +39,7 @@ def estimate(
     *,
     about: About = None,
     sample: Sample = None,
+    validated_on: options.ValidatedOn = None,
     out: options.OptionalOut = None,
     image_set: options.ImageSetOption = None,
     plugin: options.Plugins = None,
@@ -52,14 +53,18 @@ def estimate(
     say, and each detector as it is. Labels are read anew from the image set, so this can be asked while people
     label. `metrics.csv` gets the same rows from `evaluate`.
 
-    Examples: `detector-bench estimate results/one`, `detector-bench estimate results/one --about t2i_model --json`
+    Without labels, --validated-on takes over from another study how often the detectors give each verdict to
+    images with each human label. That is an assumption, tested as far as it can be; a warning says where the
+    detectors meet other images here than there.
+
+    Examples: `detector-bench estimate results/one`, `detector-bench estimate results/one --about t2i_model
+    --json`, `detector-bench estimate results/new --validated-on results/one`
     """
     results = opened(folder, image_set=image_set, plugin=plugin)
-    show(
-        results.estimate(attribute=attribute, about=known_about(about), level=level, sample=sample),
-        out,
-        excerpt=True,
+    found = results.estimate(
+        attribute=attribute, about=known_about(about), level=level, sample=sample, validated_on=validated_on
     )
+    show(found, out, excerpt=True)
 
 
 def known_about(about: str | None) -> _About | None:

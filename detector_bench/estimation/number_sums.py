@@ -24,6 +24,8 @@ DRAWS = 400
 COMMON_FREEDOM = 4.0
 """Degrees of freedom that the mean covariance over cells counts for beside a cell's own."""
 
+_FEW_UNDEFINED = 0.1
+_FAR = 5.0
 _NUMBERS_AT_ONCE = 4_000_000
 
 
@@ -73,7 +75,9 @@ def estimated_sums(
     moments = moments_of(images, found, predictors)
     covariance = moments.dispersion[:, np.newaxis, np.newaxis] * _moderated(moments)
     known = moments.labels > 0
-    mean = np.where(known[:, np.newaxis], moments.share, 0.0)
+    # Exactly, not but for rounding, where nothing is left to predict.
+    complete = (moments.labels == moments.images)[:, np.newaxis]
+    mean = np.where(known[:, np.newaxis], np.where(complete, moments.label_share, moments.share), 0.0)
     pilot = _pilot(moments, mean, np.trace(covariance, axis1=1, axis2=2))
     if len(found):
         pilot = np.where(
@@ -87,6 +91,29 @@ def estimated_sums(
         freedom=moments.freedom + COMMON_FREEDOM,
         known=known,
     )
+
+
+def of_noise(noise: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Mean and standard deviation of what noise adds to a score, where a few draws divide by almost nothing.
+
+    The deviation is half the distance between the quantiles that lie one deviation off the mean of a normal
+    distribution; the mean counts what lies farther than five deviations off the median as five.
+
+    Args:
+        noise: `[..., draw]`; NaN where a draw has no score.
+
+    Returns:
+        Both without the last axis; NaN where a tenth of the draws or more have no score.
+    """
+    from scipy.special import ndtr
+
+    defined = np.isnan(noise).mean(axis=-1) < _FEW_UNDEFINED
+    known = np.where(defined[..., np.newaxis], noise, 0.0)
+    low, middle, high = np.nanquantile(known, [ndtr(-1), 0.5, ndtr(1)], axis=-1)
+    deviation = (high - low) / 2
+    bounds = (middle + sign * _FAR * deviation for sign in (-1, 1))
+    mean = np.nanmean(np.clip(known, *(bound[..., np.newaxis] for bound in bounds)), axis=-1)
+    return np.where(defined, mean, np.nan), np.where(defined, deviation, np.nan)
 
 
 def _predictors(images: PartlyLabelled, by_detectors: FloatArray) -> Predictors:

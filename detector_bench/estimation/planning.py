@@ -260,8 +260,14 @@ class HalfWidths:
         return high
 
     def curve(self, score: str, labels: Sequence[float], t2i_model: int, *, times: float = 1.0) -> FloatArray:
-        """Half-widths at several numbers of labels."""
-        return np.array([self.at(score, number, t2i_model, times=times) for number in labels])
+        """Half-widths at several numbers of labels, which ascend.
+
+        What the drawn studies leave of a rise, which no label can bring, is evened out (isotonic regression).
+        """
+        from scipy.optimize import isotonic_regression
+
+        found = np.array([self.at(score, number, t2i_model, times=times) for number in labels])
+        return found if np.isnan(found).any() else np.asarray(isotonic_regression(found, increasing=False).x)
 
     def labels_of_prompts(self, half_width: float) -> tuple[FloatArray, IntArray]:
         """Prompt bias scores, `[cell]`: their half-widths now (NaN before any label), and how many labels each
@@ -319,12 +325,11 @@ class HalfWidths:
         weight = np.where(known, moments.freedom, 0)
         common = np.einsum("c,clm->lm", weight, moments.residual_variance) / max(weight.sum(), 1e-12)
         residual = np.where(known[:, np.newaxis, np.newaxis], moments.residual_variance, common)
-        # A prompt in which a clear image is to be expected will have a score.
-        some_clear = labels * self._together[:, : self.images.classes].sum(axis=1) >= 1
         planned = replace(
             moments,
             share=self._together,
-            label_share=np.where(some_clear[:, np.newaxis], self._together, moments.label_share),
+            # A prompt that shows no clear image now has no score then.
+            label_share=np.where(known[:, np.newaxis], moments.label_share, self._together),
             residual_variance=min(self._learnt(float(labels.sum())), 1 / max(self.unexplained, 1e-6)) * residual,
             dispersion=cost * _dispersion(labels, size),
             images=size,
@@ -379,8 +384,8 @@ class HalfWidths:
 def _scattered(now: BoundedShares, then: BoundedShares, expected: FloatArray) -> FloatArray:
     """The estimates at hand, moved to or from what was expected of them until they scatter as those to come."""
     known = ~np.isnan(now.value)
-    variance = np.maximum(now.measured, _LEAST_VARIANCE)
-    to_come = then.measured
+    variance = np.maximum(now.variance(now.pilot), _LEAST_VARIANCE)
+    to_come = then.variance(then.pilot)
     weight = 1 / variance[known]
     off = (now.value - expected)[known]
     middle = float(np.average(off, weights=weight))

@@ -73,6 +73,12 @@ class EstimatedBias:
         """Nothing is estimated, and why."""
         return cls(pd.DataFrame(columns=list(METRIC_COLUMNS)), dict(notes))
 
+    def beside(self, other: EstimatedBias) -> EstimatedBias:
+        """The rows and sentences of both."""
+        rows = [each.rows for each in (self, other) if len(each.rows)]
+        notes = {name: self.notes.get(name, ()) + other.notes.get(name, ()) for name in (self.notes | other.notes)}
+        return EstimatedBias(pd.concat(rows, ignore_index=True) if rows else self.rows, notes)
+
 
 def estimate_bias(
     image_set: AnnotatedImages,
@@ -116,7 +122,7 @@ def estimate_bias(
                 use_detectors=use_detectors,
                 seed=settings.seed,
             )
-            _add_estimates(
+            add_estimates(
                 rows, estimates if labels.any_clear else _shares_alone(estimates), labels, found, variant
             )
             if use_detectors:
@@ -128,7 +134,7 @@ def estimate_bias(
     return replace(EstimatedBias(rows.table(), notes) if notes else EstimatedBias.none({}), tests=tests)
 
 
-def _add_estimates(
+def add_estimates(
     rows: RowBlocks,
     estimates: Estimates,
     labels: LabelsOfSample,
@@ -137,6 +143,7 @@ def _add_estimates(
     *,
     detector: str = GROUND_TRUTH,
 ) -> None:
+    """Add the rows of all scopes and prompts."""
     images = labels.images.images_of_cell.reshape(labels.images.t2i_models, -1)
     scopes = _table(estimates.scopes, labels.attribute)
     name, whose = labels.attribute.name, [detector]
@@ -190,7 +197,7 @@ def _add_misclassification(
             faults.append(f"{detector} cannot be corrected by its errors: {fault}.")
             continue
         estimates = misclassification(images, place, about=settings.about, confidence=settings.level)
-        _add_estimates(rows, estimates, labels, found, MISCLASSIFICATION, detector=detector)
+        add_estimates(rows, estimates, labels, found, MISCLASSIFICATION, detector=detector)
         tested = assumption_test(images, place, seed=settings.seed, by_verdicts=labels.by_verdicts, deals=_DEALS)
         p_values[place] = tested.p_value
     _add_numbers(rows, "misclassification_p_value", p_values, labels, MISCLASSIFICATION)

@@ -27,6 +27,7 @@ from detector_bench.figures.prompt_estimates import has_prompt_estimates
 from detector_bench.installation import require
 from detector_bench.plugins import load_plugins, loaded_plugins
 from detector_bench.results.finished_study import FinishedStudy
+from detector_bench.vocabulary.columns import PREDICTION_POWERED
 
 FIGURES: dict[str, str] = {
     "prompt_estimates": "prompts from the most to the least biased, estimated over all images",
@@ -42,6 +43,7 @@ FIGURES: dict[str, str] = {
     "error_causes": "parts of filtering and classification in the bias error",
     "threshold_sweep": "recall, filter rate and bias error at every threshold",
     "agreement_matrix": "agreement of annotators and detectors",
+    "label_curve": "half-width of the model bias score by the number of labels",
 }
 """What each figure shows, by its name, which is also its module's; benchmarks have further ones."""
 
@@ -50,6 +52,9 @@ _OF_ESTIMATES = ("prompt_estimates",)
 
 _NEEDS_NO_LABELS = ("model_bias_scores", "score_deviations")
 """Figures that show what there is; or say themselves why there is nothing to draw."""
+
+_NEEDS_ESTIMATES = ("label_curve",)
+"""Figures of studies of which only some images have a label."""
 
 _HOMES = {"score_deviations": "detector_bench.others.score_deviations_figure"}
 """Modules of figures that lie elsewhere."""
@@ -63,8 +68,14 @@ def known_figures() -> dict[str, str]:
 def figures_of(study: FinishedStudy) -> tuple[str, ...]:
     """The names of the figures that belong to a study: those of estimates only where some images have no label,
     those of benchmarks only where it has their scores."""
-    own = [name for name in FIGURES if name not in _OF_ESTIMATES or has_prompt_estimates(study)]
     known = set(study.metrics_of_all_attributes["metric"].astype(str))
+    estimated = (study.metrics["variant"] == PREDICTION_POWERED).any()
+    own = [
+        name
+        for name in FIGURES
+        if (estimated or name not in _NEEDS_ESTIMATES)
+        and (name not in _OF_ESTIMATES or has_prompt_estimates(study))
+    ]
     further = (item for each in benchmarks() for item in each.figures.items())
     return (*own, *(name for name, figure in further if figure.metric in known))
 

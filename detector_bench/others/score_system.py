@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
 
 from detector_bench.estimation import UNLABELLED, PartlyLabelled
-from detector_bench.estimation.number_sums import EstimatedSums, estimated_sums
+from detector_bench.estimation.number_sums import EstimatedSums, estimated_sums, of_noise
 from detector_bench.evaluation.intervals import Intervals
 from detector_bench.metrics.catalogue import METRICS
 from detector_bench.metrics.counts import FloatArray, Score, divide
@@ -30,6 +30,9 @@ from detector_bench.metrics.resampling import ImageSums, over_blocks
 from detector_bench.others.judgements import NO_CELL, DrawnLabels, Judgements
 from detector_bench.vocabulary import ALL
 from detector_bench.vocabulary.columns import METRIC_COLUMNS
+
+_UNSURE = 0.25
+"""Which part of what is taken off an estimate counts as a standard deviation: it is itself an estimate."""
 
 
 class Computed(NamedTuple):
@@ -47,6 +50,8 @@ class Computed(NamedTuple):
     """Whether it is a share of `score.n` things: then its interval is Wilson's."""
     detectors_only: bool = False
     """Whether it compares a detector with the ground truth, so that the ground truth itself has no row."""
+    has_estimated_interval: bool = True
+    """Whether estimates of it from few labels have intervals; False where these did not hold the truth."""
 
 
 ScoreFunction = Callable[[FloatArray], Sequence[Computed]]
@@ -229,12 +234,11 @@ class _EstimatedScore(NamedTuple):
             return numbers if each.of_prompts else partly.scopes.sums(numbers, prompt_axis=-1)
 
         value, start = each.score.value[0], pilot.score.value[0]
-        noise = np.moveaxis(noisy, 0, -1) - start[..., np.newaxis]
-        adds = mean_of_defined(noise)
+        adds, spread = of_noise(np.moveaxis(noisy, 0, -1) - start[..., np.newaxis])
         value = np.where(np.isnan(adds), value, value - adds)
         missing = counted(np.where(found.known, 0, partly.images_of_cell))
-        deviation = np.sqrt(mean_of_defined((noise - adds[..., np.newaxis]) ** 2))
-        deviation = np.where((missing > 0) | np.isnan(value), np.nan, deviation)
+        no_interval = (missing > 0) | np.isnan(value) | (not each.has_estimated_interval)
+        deviation = np.where(no_interval, np.nan, np.hypot(spread, _UNSURE * adds))
         # Where a score counts nothing, it is about nothing.
         about = (np.asarray(each.score.n)[0] != 0) | (np.asarray(each.score.n_left_out)[0] != 0) | (missing > 0)
         n, left_out = (np.where(about, number, 0) for number in (counted(partly.labels_of_cell), missing))
@@ -345,6 +349,8 @@ class MetricRows:
         there[:first_judge] = False
         if each.attribute != ALL:
             there &= np.array(self._judgements.judged[each.attribute])[:, np.newaxis, np.newaxis]
+        if not there.any():
+            return
         judge, model, place = np.nonzero(there)
         nothing = np.full(score.value.shape, np.nan)
         low, high = interval if interval is not None else (nothing, nothing)

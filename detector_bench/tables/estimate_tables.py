@@ -19,11 +19,13 @@ from detector_bench.vocabulary.columns import (
     LABELS_ONLY,
     MISCLASSIFICATION,
     PREDICTION_POWERED,
+    VALIDATED_ELSEWHERE,
 )
 
 ESTIMATORS = {
     PREDICTION_POWERED: "Labels and all detectors",
     LABELS_ONLY: "Labels alone",
+    VALIDATED_ELSEWHERE: "All detectors, by their errors elsewhere",
     MISCLASSIFICATION: "{detector}, corrected by its errors",
     DETECTOR_ONLY: "{detector}, as it is",
 }
@@ -38,17 +40,41 @@ _CAPTION = (
     "detectors. A detector corrected by its errors: right only if its errors are the same in all prompts. As "
     "it is: its verdicts taken as true. In brackets: confidence intervals."
 )
+_CAPTION_ELSEWHERE = (
+    "Bias of perceived {attribute} over all images of each T2I model. By their errors elsewhere: from the "
+    "verdicts alone, right only if detectors err on these images as on the labelled ones of another study; no "
+    "interval covers that. A detector as it is: its verdicts taken as true. In brackets: confidence intervals."
+)
 _PROMPT_CAPTION = (
-    "Prompts from the most to the least biased, by labels and all detectors. 1: all clear images show {first}; "
+    "Prompts from the most to the least biased, by {by}. 1: all clear images show {first}; "
     "-1: all show {second}. In brackets: the confidence interval of each prompt by itself."
 )
+_DIFFERING = {
+    "filter_rate": "Filtered, of the images with a verdict",
+    "error_rate": "Errors, of all images",
+    "agreement": "Same verdict",
+    "score": "Median score",
+}
+_SIDES = ("value_there", "value_here", "difference")
+_DIFFERENCES_CAPTION = (
+    "Detectors on the images of the study that they are validated on (there) and on these (here). Shares; of "
+    "scores the medians, with the Kolmogorov-Smirnov distance as the difference. p: the chance of a difference as "
+    "certain as this anywhere in the table, were the images alike; prompts are the unit. Other shares of the "
+    "classes alone make differences, too."
+)
+_BY = {
+    PREDICTION_POWERED: "labels and all detectors",
+    VALIDATED_ELSEWHERE: "all detectors and their errors in another study",
+}
+_RESTS_ON = {PREDICTION_POWERED: "Labels", VALIDATED_ELSEWHERE: "Verdicts"}
+"""What `n` counts in the rows of a prompt."""
 
 
 @makes_table("bias_estimates", needs_labels=False)
 def bias_estimates(numbers: TableNumbers) -> Table | None:
     """Each T2I model's bias over all images by every estimator; None where none was made."""
     rows = estimate_rows(numbers.metrics, numbers.attribute)
-    if rows.empty or not (rows["variant"] == PREDICTION_POWERED).any():
+    if _leading(rows) is None:
         return None
     shares = [name for name in dict.fromkeys(rows["metric"]) if str(name).startswith("label_share_")]
     shown = [name for name in _SCORES if (rows["metric"] == name).any()]
@@ -77,7 +103,9 @@ def bias_estimates(numbers: TableNumbers) -> Table | None:
                 )
     return Table(
         name="bias_estimates",
-        caption=_CAPTION.format(attribute=attribute_in_words(numbers.attribute)),
+        caption=(_CAPTION if _leading(rows) == PREDICTION_POWERED else _CAPTION_ELSEWHERE).format(
+            attribute=attribute_in_words(numbers.attribute)
+        ),
         attribute=numbers.attribute,
         columns=(
             Column("t2i_model", "T2I model", kind="name"),
@@ -95,18 +123,18 @@ def bias_estimates(numbers: TableNumbers) -> Table | None:
             ),
         ),
         rows=tuple(table_rows),
-        notes=(
-            "The model bias score from labels is without what chance adds; by a detector it is as others compute it.",
-        ),
+        notes=("Model bias scores from labels are without what few labels add by chance, by a detector not.",),
         grouped=True,
     )
 
 
 @makes_table("prompt_estimates", needs_labels=False)
 def prompt_estimates(numbers: TableNumbers) -> Table | None:
-    """Prompts from most to least biased, by labels and all detectors; None where nothing was estimated."""
+    """Prompts from most to least biased, by labels and all detectors, or without labels by the detectors' errors
+    elsewhere; None where nothing was estimated."""
     rows = estimate_rows(numbers.metrics, numbers.attribute)
-    rows = rows[(rows["variant"] == PREDICTION_POWERED) & (rows["metric"] == _OF_PROMPTS)]
+    leading = _leading(rows) or ""
+    rows = rows[(rows["variant"] == leading) & (rows["metric"] == _OF_PROMPTS)]
     rows = rows[rows["prompt_id"] != ALL]
     if rows.empty:
         return None
@@ -126,22 +154,68 @@ def prompt_estimates(numbers: TableNumbers) -> Table | None:
                     cell,
                     Cell(whole(float(row["n"])), value=float(row["n"])),
                 ),
-                () if known else (f"{DASH}: no image of the prompt has a label.",),
+                () if known else (f"{DASH}: no image of the prompt has a {_RESTS_ON[leading].lower()[:-1]}.",),
             )
         )
     first, second = attribute_named(numbers.attribute).classes[:2]
     return Table(
         name="prompt_estimates",
-        caption=_PROMPT_CAPTION.format(first=in_words(first).lower(), second=in_words(second).lower()),
+        caption=_PROMPT_CAPTION.format(
+            by=_BY[leading], first=in_words(first).lower(), second=in_words(second).lower()
+        ),
         attribute=numbers.attribute,
         columns=(
             Column("prompt_id", "Prompt", kind="name"),
             Column("t2i_model", "T2I model", kind="name"),
             Column(_OF_PROMPTS, "Prompt bias score", has_intervals=True),
-            Column("labels", "Labels"),
+            Column("labels", _RESTS_ON[leading]),
         ),
         rows=tuple(table_rows),
     )
+
+
+def study_differences(rows: pd.DataFrame) -> Table:
+    """What detectors say of the images of two studies, the differences that matter first.
+
+    Args:
+        rows: columns as in `vocabulary.columns.DIFFERENCE_COLUMNS`.
+    """
+    table_rows = []
+    for row in rows.to_dict("records"):
+        names = [name for name in (row["detector"], row["other_detector"]) if name]
+        what = _DIFFERING[row["what"]]
+        table_rows.append(
+            Row(
+                f"{row['attribute']}, {what}, {' and '.join(names)}",
+                (
+                    Cell(what, key=row["what"]),
+                    Cell(" and ".join(names)),
+                    *(_number(row[name], math.nan, math.nan, decimals=3) for name in _SIDES),
+                    _number(row["p_value"], math.nan, math.nan, decimals=3),
+                    Cell("yes" if row["flagged"] else "no"),
+                ),
+            )
+        )
+    return Table(
+        name="study_differences",
+        caption=_DIFFERENCES_CAPTION,
+        attribute=str(rows["attribute"].iloc[0]),
+        columns=(
+            Column("what", "Number", kind="name"),
+            Column("detectors", "Detectors", kind="name"),
+            Column("value_there", "There"),
+            Column("value_here", "Here"),
+            Column("difference", "Difference"),
+            Column("p_value", "p"),
+            Column("flagged", "Beyond chance, and large", kind="name"),
+        ),
+        rows=tuple(table_rows),
+    )
+
+
+def _leading(rows: pd.DataFrame) -> str | None:
+    """The variant to trust first of those that there are; None: neither."""
+    return next((each for each in _BY if (rows["variant"] == each).any()), None)
 
 
 def estimate_rows(metrics: pd.DataFrame, attribute: str) -> pd.DataFrame:

@@ -113,9 +113,20 @@ MISCLASSIFICATION = "misclassification"
 LABELS_ONLY = "labels_only"
 PREDICTION_POWERED = "prediction_powered"
 
-ESTIMATES = (DETECTOR_ONLY, MISCLASSIFICATION, LABELS_ONLY, PREDICTION_POWERED)
+VALIDATED_ELSEWHERE = "validated_elsewhere"
+"""Variant of estimates without any label on these images, from what another study's labels say of detectors."""
+
+ESTIMATES = (DETECTOR_ONLY, MISCLASSIFICATION, LABELS_ONLY, PREDICTION_POWERED, VALIDATED_ELSEWHERE)
 """Variants of the same metrics over all images, where only some have a human label. The plain rows rest on the
 labelled ones alone."""
+
+DIFFERENCE_COLUMNS = (
+    *("attribute", "what", "detector", "other_detector"),
+    *("value_there", "value_here", "difference", "p_value", "flagged"),
+)
+"""One row per number of detectors on the images of two studies, one of which has the labels. `what` is
+filter_rate, error_rate, agreement (of two detectors) or score (its median; the difference is the
+Kolmogorov-Smirnov distance); `flagged` says that the difference is more than chance explains, and matters."""
 
 LABEL_DOUBT_COLUMNS = ("labelled_by", *METRIC_COLUMNS)
 """One row per number of a metric table, had the truth been other labels than the consensus. `labelled_by` says

@@ -160,6 +160,7 @@ def _requirement_rows(judgements: Judgements, requirement: Requirement, interval
                 f"imagebite_{kind}",
                 share_of_verdicts(getattr(verdicts, kind), judged=verdicts.judged, made=made, scopes=scopes),
                 deviates=True,
+                has_estimated_interval=False,
             )
             for kind in KINDS
         ]
