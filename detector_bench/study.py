@@ -8,12 +8,22 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+from detector_bench.audit import (
+    HALF_WIDTH,
+    AttributeAudit,
+    HumanLabels,
+    differences_in_words,
+    in_words,
+    next_steps,
+    what_carried,
+)
 from detector_bench.results.finished_study import STUDY_FILE, ResultFolder
 from detector_bench.study_configuration import StudyConfiguration
 from detector_bench.study_file import DetectorEntry
 from detector_bench.study_numbers import StudyNumbers
 from detector_bench.study_run import evaluate_study, run_study, stored_score_tables, stored_tables
 from detector_bench.tables import Table, to_html
+from detector_bench.tables.wording import attribute_in_words
 
 if TYPE_CHECKING:
     from detector_bench.figures import Format, Width, WrittenFigures
@@ -113,6 +123,45 @@ class Study(StudyConfiguration):
             tables_with_intervals=tables_with_intervals,
         )
         return Results(ResultFolder.open(out, image_set=self.image_set), self, tables)
+
+    def audit(
+        self,
+        out: Path | str,
+        *,
+        half_width: float = HALF_WIDTH,
+        weights_dir: Path | str | None = None,
+        cache_dir: Path | str | None = None,
+        use_cache: bool = True,
+        progress: ProgressListener | None = None,
+        report_progress: ReportProgress | None = None,
+        workers: int = 1,
+    ) -> StudyAudit:
+        """How biased the T2I models are: run, evaluate, estimate over all images, draw figures, write the report.
+
+        Repeated after some images were labelled, it goes on where it was.
+
+        Args:
+            out: the result folder.
+            half_width: wanted of the intervals of model bias scores, to either side; decides what to do next.
+            weights_dir, cache_dir, use_cache, progress: as in `run`.
+            report_progress: is told before every step of the report, and after every picture.
+            workers: how many processes draw figures.
+
+        Raises:
+            DetectorBenchError: anything the user can mend; the message says how.
+        """
+        from detector_bench.site import ReportSettings
+
+        results = self.run(
+            out, weights_dir=weights_dir, cache_dir=cache_dir, use_cache=use_cache, progress=progress
+        )
+        settings = ReportSettings(
+            cache_folder=None if cache_dir is None else Path(cache_dir),
+            weights_dir=None if weights_dir is None else Path(weights_dir),
+            workers=workers,
+        )
+        written = results.report(settings=settings, progress=report_progress)
+        return results.audit(half_width=half_width, report=written.page)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -221,6 +270,27 @@ class Results(StudyNumbers):
             self.reader, self.study, None if out is None else Path(out), settings=settings, progress=progress
         )
 
+    def audit(self, *, half_width: float = HALF_WIDTH, report: Path | None = None) -> StudyAudit:
+        """What the folder says about each T2I model's bias, in sentences, and what to do next.
+
+        Args:
+            half_width: wanted of the intervals of model bias scores, to either side.
+            report: the page that was written, if one was.
+        """
+        audits = [AttributeAudit.of(self.of_attribute(name)) for name in self.attributes]
+        steps = [
+            self.plan(half_width=half_width, attribute=each.attribute).notes
+            if each.labels is HumanLabels.SOME
+            else next_steps(each, self.study.image_set)
+            for each in audits
+        ]
+        return StudyAudit(
+            self,
+            tuple(AuditOfAttribute.of(each) for each in audits),
+            tuple(dict.fromkeys(step for each in steps for step in each)),
+            report,
+        )
+
     def __repr__(self) -> str:
         tables = ", ".join(self.tables)
         return f"Results({str(self.folder)!r}, metrics: {len(self.metrics):,} rows, tables: {tables})"
@@ -228,3 +298,33 @@ class Results(StudyNumbers):
     def _repr_html_(self) -> str:
         tables = self.tables
         return "\n".join(to_html(tables[name]) for name in _SHOWN_IN_NOTEBOOKS if name in tables)
+
+
+@dataclass(frozen=True)
+class AuditOfAttribute:
+    """What an audit says about one attribute."""
+
+    name: str
+    title: str
+    """The name for people."""
+    says: tuple[str, ...]
+    """Sentences: each T2I model, then which two differ, and which detector carried the estimate."""
+
+    @classmethod
+    def of(cls, audit: AttributeAudit) -> Self:
+        """Put what was found into sentences."""
+        says = [line for model in audit.t2i_models for line in in_words(audit, model)]
+        says += differences_in_words(audit)
+        carried = what_carried(audit)
+        return cls(audit.attribute, attribute_in_words(audit.attribute), (*says, *([carried] if carried else [])))
+
+
+@dataclass(frozen=True, eq=False)
+class StudyAudit:
+    """An audit of T2I models: the sentences, and the results that they are read from."""
+
+    results: Results
+    attributes: tuple[AuditOfAttribute, ...]
+    next_steps: tuple[str, ...]
+    report: Path | None
+    """The page to open; None: none was written."""

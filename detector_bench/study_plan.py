@@ -8,8 +8,8 @@ from pathlib import Path
 import pandas as pd
 from pydantic import ValidationError
 
-from detector_bench.dataset.sample_file import SAMPLE_FILE, found_sample, read_sample, sample_of
-from detector_bench.errors import ConfigError, nearest_hint
+from detector_bench.dataset.sample_file import SAMPLE_FILE, found_sample
+from detector_bench.errors import ConfigError
 from detector_bench.evaluation.audit_plan import (
     AuditPlan,
     AuditPlanner,
@@ -17,9 +17,9 @@ from detector_bench.evaluation.audit_plan import (
     all_t2i_models,
     explained_by,
 )
-from detector_bench.evaluation.image_verdicts import ImageVerdicts
 from detector_bench.evaluation.labels_of_sample import LabelsOfSample
 from detector_bench.results.finished_study import ResultFolder
+from detector_bench.results.labels_so_far import labels_so_far
 from detector_bench.study_questions import ResultTables
 from detector_bench.tables.audit_plan_tables import (
     audit_plan_table,
@@ -70,10 +70,10 @@ def plan(
         sample: of the labelled images; None: the one in the image set's folder, if there is one.
         validated_on: another study, whose labels say what the detectors explain where these images have none.
     """
-    labels = labels_of(results, attribute, sample)
+    labels = labels_so_far(results, attribute, sample)
     explained, assumed = 0.0, ""
     if validated_on is not None:
-        other = labels_of(validated_on, attribute, None)
+        other = labels_so_far(validated_on, attribute)
         explained = explained_by(other, labels.detectors)
         assumed = f"as in {validated_on.path}, "
     planner = AuditPlanner(labels, settings, explained)
@@ -106,22 +106,6 @@ def plan(
         },
         notes=notes,
     )
-
-
-def labels_of(results: ResultFolder, attribute: str, sample: Path | None) -> LabelsOfSample:
-    """The labels that there are, read anew, beside the verdicts of the folder.
-
-    Raises:
-        ConfigError: the study does not have the attribute.
-    """
-    if attribute not in results.settings.attributes:
-        raise ConfigError(
-            f"{results.path} says nothing of {attribute!r}: {nearest_hint(attribute, results.settings.attributes)}"
-        )
-    image_set = results.image_set
-    drawn = sample_of(image_set) if sample is None else read_sample(sample, image_set)
-    found = ImageVerdicts.read(image_set, results.predictions(), attribute=attribute, allow_incomplete=True)
-    return LabelsOfSample.of(found, image_set, drawn)
 
 
 def _guess(found: AuditPlan, assumed: str, labels: LabelsOfSample) -> str:

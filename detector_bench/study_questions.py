@@ -57,6 +57,7 @@ from detector_bench.tables.comparison_tables import (
 from detector_bench.tables.error_tables import bias_error_causes, filter_errors
 from detector_bench.tables.estimate_tables import bias_estimates, prompt_estimates, study_differences
 from detector_bench.tables.label_tables import annotator_agreement, pair_agreement
+from detector_bench.tables.t2i_model_tables import t2i_model_comparisons
 from detector_bench.tables.wording import labels_notes
 from detector_bench.vocabulary import ALL
 
@@ -248,14 +249,19 @@ def estimate(
     for position, attribute in enumerate(found.notes):
         numbers = TableNumbers.of_table(found.rows, attribute=attribute, prompts=image_set.prompts, intervals=True)
         suffix = f"_{attribute}" if position else ""
-        made = (bias_estimates(numbers), prompt_estimates(numbers))
+        compared = t2i_model_comparisons(found.tests.differences, attribute=attribute, level=settings.level)
+        made = (bias_estimates(numbers), compared, prompt_estimates(numbers))
         tables += [replace(table, name=table.name + suffix) for table in made if table is not None]
     notes = tuple(
         f"{attribute}: {note}" if len(found.notes) > 1 else note
         for attribute, said in found.notes.items()
         for note in said
     )
-    long = {"rows": found.rows}
+    long = {
+        "rows": found.rows,
+        "t2i_model_biases": found.tests.biases,
+        "t2i_model_comparisons": found.tests.differences,
+    }
     if differences is not None:
         tables.append(study_differences(differences))
         long["differences"] = differences

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from detector_bench.atomic_files import remove
 from detector_bench.dataset import ImageSet
-from detector_bench.dataset.sample_file import sample_of
+from detector_bench.dataset.sample_file import LabelSample, sample_of
 from detector_bench.errors import DataError, IncompletePredictionsError
 from detector_bench.evaluation import evaluate_with_confusion, label_doubt
 from detector_bench.evaluation.counting import count_verdicts
@@ -189,10 +189,20 @@ def _write_results(
         intervals=study.intervals,
         estimate=study.estimated_labels,
     )
-    scored = ScoredStudy.of(study.scores, image_set, predictions, study.intervals) if study.scores else None
-    if scored is not None:
+    sample, wrong = _sample(image_set)
+    scored = None
+    if study.scores:
+        scored = ScoredStudy.of(
+            study.scores, image_set, predictions, study.intervals, sample=sample, estimates=not wrong
+        )
         metrics = with_rows(metrics, scored.metrics)
-    estimated = _estimated(study, image_set, predictions)
+    estimated = (
+        EstimatedBias.none(dict.fromkeys(study.attributes, (f"Nothing is estimated over all images: {wrong}",)))
+        if wrong
+        else estimate_bias(
+            image_set, predictions, attributes=study.attributes, sample=sample, settings=study.estimates
+        )
+    )
     metrics = with_rows(metrics, estimated.rows)
     counts = {name: _status_counts(table) for name, table in predictions.items()}
     stored.clear()  # nobody asks for them any more, and of a million images they take much of the memory
@@ -203,6 +213,8 @@ def _write_results(
         writing = beside.submit(write_long_table, "metrics", metrics, out)
         files = write_long_table("confusion", confusion, out) | write_long_table("label_doubt", doubt, out)
         further, not_comparable = _further_tables(study, image_set, judged, settings, metrics)
+        files |= write_long_table("t2i_model_biases", estimated.tests.biases, out)
+        files |= write_long_table("t2i_model_comparisons", estimated.tests.differences, out)
         for name in (*FURTHER_TABLES, "label_plans"):
             files |= write_long_table(name, further.get(name, no_rows(name)), out)
         tables = study_tables(
@@ -268,18 +280,13 @@ def _of_study(study: StudyConfiguration, stored: dict[str, pa.Table], judged: Pa
     return {name: stored[name] for name in names}
 
 
-def _estimated(study: StudyConfiguration, image_set: ImageSet, predictions: dict[str, pa.Table]) -> EstimatedBias:
-    """What the labels of some images say about all; a sample that does not belong to the images says nothing."""
+def _sample(image_set: ImageSet) -> tuple[LabelSample | None, str]:
+    """The sample of the images that were drawn to be labelled, and why there is none if it is wrong: one that does
+    not belong to the images says nothing."""
     try:
-        sample = sample_of(image_set)
+        return sample_of(image_set), ""
     except DataError as error:
-        why = str(error).splitlines()[0]
-        return EstimatedBias.none(
-            dict.fromkeys(study.attributes, (f"Nothing is estimated over all images: {why}",))
-        )
-    return estimate_bias(
-        image_set, predictions, attributes=study.attributes, sample=sample, settings=study.estimates
-    )
+        return None, str(error).splitlines()[0]
 
 
 def _further_tables(

@@ -29,7 +29,7 @@ ORDER = (
     ("study_file",),
     ("results",),
     ("tables",),
-    ("figures",),
+    ("audit", "figures"),
     ("others",),
     ("study_configuration",),
     ("study_run", "study_questions", "study_worth"),

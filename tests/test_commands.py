@@ -122,6 +122,8 @@ CALLS: dict[str, Callable[[Path, Path], Sequence[object]]] = {
     "causes": lambda folder, _: [folder / "results", "--resamples", "0"],
     "sweep": lambda folder, _: [folder / "results", "--detector", "right"],
     "agreement": lambda folder, _: [folder / "results"],
+    "estimate": lambda folder, _: [folder / "results"],
+    "plan": lambda folder, _: [folder / "results", "--half-width", "0.3"],
     "figures": lambda folder, out: [
         *(folder / "results", "--out", out, "--only", "filter_plane", "--format", "png", "--width", "single")
     ],

@@ -293,7 +293,7 @@ def test_the_command_finds_the_sample_and_says_so(images: ImageSet, tmp_path: Pa
     [
         (("--sample", "x.csv", "--all-images"), "--sample asks for some images and --all-images for all"),
         (("--half-width", "0.1"), "--half-width needs what detectors say"),
-        (("--half-width", "-1"), r"--half-width -1 \(accepted: a number above 0\)"),
+        (("--half-width", "-1"), r"--half-width -1 \(accepted: above 0, at most 1\)"),
         (("--results", "x"), "--results says what a sample's labels are worth: draw one"),
         (("--sample", "x.csv"), "there is no sample 'x.csv'"),
     ],

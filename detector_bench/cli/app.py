@@ -25,6 +25,7 @@ EXIT_STATUS = (
 
 
 COMMANDS: dict[str, str | CommandGroup] = {
+    "audit": ".cli.audit:audit",
     "run": ".cli.studies:run",
     "evaluate": ".cli.studies:evaluate",
     "estimate": ".cli.estimate:estimate",

@@ -65,14 +65,7 @@ def label(
         ),
     ] = 1.0,
     results: options.Verdicts = None,
-    half_width: Annotated[
-        float | None,
-        typer.Option(
-            "--half-width",
-            metavar="X",
-            help="With --results: say how many more labels this takes; by default 0.05.",
-        ),
-    ] = None,
+    half_width: options.HalfWidthOption = None,
     guidelines: Annotated[
         Path | None, typer.Option("--guidelines", metavar="FILE.md", help="Your guideline, in simple Markdown.")
     ] = None,
@@ -183,8 +176,8 @@ def _predictions(
     """What detectors say, for the worth of the labels; None: nothing is to be said of it."""
     from detector_bench.runner.prediction_store import read_predictions
 
-    if half_width is not None and not half_width > 0:
-        raise ConfigError(f"--half-width {half_width:g} (accepted: a number above 0)")
+    if half_width is not None:
+        options.checked_half_width(half_width)
     if results is None:
         if half_width is not None:
             raise ConfigError("--half-width needs what detectors say: name a result folder with --results")

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from detector_bench.site import PictureMode
     from detector_bench.study import Study
 
-_MOST_WORKERS = 4
+MOST_WORKERS = 4
 """More processes spend their time on starting."""
 
 
@@ -57,7 +57,7 @@ def figures(
         only=only,
         widths=WIDTHS if width is None else (cast("Width", width),),
         formats=tuple(cast("Format", kind.strip()) for kind in formats.split(",")),
-        workers=min(os.cpu_count() or 1, _MOST_WORKERS),
+        workers=min(os.cpu_count() or 1, MOST_WORKERS),
     )
     by_reason: dict[str, list[str]] = {}
     for name, reason in written.not_drawn.items():
@@ -131,7 +131,7 @@ def report(
         figures=not without_figures,
         cache_folder=cache_dir,
         weights_dir=weights_dir,
-        workers=min(os.cpu_count() or 1, _MOST_WORKERS),
+        workers=min(os.cpu_count() or 1, MOST_WORKERS),
     )
     with ReportDisplay(errors) as display:
         written = results.report(out, settings=settings, progress=display)

@@ -46,8 +46,8 @@ def run(
     `detector-bench run configs/lyu2025.yaml --image-set my_images --out results/mine --without facepp`
     """
     load_plugins(plugin or [])
-    study = _restricted(
-        _load(study_file, image_set=image_set),
+    study = restricted(
+        loaded(study_file, image_set=image_set),
         n_clear=n_clear,
         attribute=attribute,
         only=only,
@@ -95,8 +95,8 @@ def evaluate(
     from detector_bench.results.manifest import Manifest
 
     load_plugins(plugin or [])
-    study = _restricted(
-        _load(study_file or folder / "study.yaml", image_set=image_set),
+    study = restricted(
+        loaded(study_file or folder / "study.yaml", image_set=image_set),
         n_clear=n_clear,
         attribute=attribute,
         only=only,
@@ -123,16 +123,17 @@ def quickstart(
     from detector_bench.quickstart import build_image_set
 
     image_set = build_image_set(out / "image_set")
-    _run_and_print(_load(resource("configs/quickstart.yaml"), image_set=image_set), out, cache_dir=cache_dir)
+    _run_and_print(loaded(resource("configs/quickstart.yaml"), image_set=image_set), out, cache_dir=cache_dir)
 
 
-def _load(study_file: Path, *, image_set: Path | None) -> Study:
+def loaded(study_file: Path, *, image_set: Path | None) -> Study:
+    """Read a study file; `image_set` takes the place of its image set."""
     from detector_bench.study import Study
 
     return Study.from_yaml(study_file, image_set=image_set)
 
 
-def _restricted(
+def restricted(
     study: Study,
     *,
     n_clear: str | None,
@@ -141,6 +142,7 @@ def _restricted(
     without: list[str] | None,
     estimated_labels: str | None,
 ) -> Study:
+    """The study with what the command line asks for in the place of its own."""
     study = study.with_detectors(only=only or (), without=without or ())
     study = study if n_clear is None else study.with_n_clear(n_clear)
     study = study.with_attributes(attribute) if attribute else study

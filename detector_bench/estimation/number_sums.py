@@ -75,7 +75,9 @@ def estimated_sums(
     moments = moments_of(images, found, predictors)
     covariance = moments.dispersion[:, np.newaxis, np.newaxis] * _moderated(moments)
     known = moments.labels > 0
-    mean = np.where(known[:, np.newaxis], moments.share, 0.0)
+    # Exactly, not but for rounding, where nothing is left to predict.
+    complete = (moments.labels == moments.images)[:, np.newaxis]
+    mean = np.where(known[:, np.newaxis], np.where(complete, moments.label_share, moments.share), 0.0)
     pilot = _pilot(moments, mean, np.trace(covariance, axis1=1, axis2=2))
     if len(found):
         pilot = np.where(

@@ -72,6 +72,37 @@ def unevenness(shares: list[BoundedShares], chosen: NDArray[np.bool_], *, seed: 
     return Unevenness(value / len(cells), error, float(freedom))
 
 
+def unevenness_by_chance(shares: list[BoundedShares], chosen: NDArray[np.bool_], *, seed: int) -> FloatArray:
+    """What a T2I model without bias in any prompt would be estimated to have: `[study]`, drawn.
+
+    Args:
+        shares: of each class among the clear images of each cell; their variances at 1/K decide.
+        chosen: `[cell]`; those without a label are left out.
+        seed: of the drawn studies.
+    """
+    classes = len(shares)
+    cells = np.flatnonzero(chosen & ~np.isnan(shares[0].value))
+    if not len(cells):
+        return np.zeros(0)
+    random = np.random.default_rng([seed, 1])
+    studies = int(np.clip(_DRAWN_CELLS // len(cells), _FEWEST_STUDIES, _MOST_STUDIES))
+    # Of shares that add up to 1: what one class has too much, the others have too little.
+    noise = random.standard_normal((classes, studies, len(cells)))
+    noise = (noise - noise.mean(axis=0)) * np.sqrt(classes / (classes - 1))
+    grid = np.unique(np.append(np.linspace(0, 1, STEPS + 1), 1 / classes)).astype(np.float32)
+    size = np.abs(grid - np.float32(1 / classes))
+    found = np.zeros(studies)
+    used = shares[:1] if classes == SIGNED_CLASSES else shares
+    for share, of_class in zip(used, noise, strict=False):
+        at_grid = share.variance(grid[:, np.newaxis].astype(np.float64)) + share.grain
+        variance = np.maximum(at_grid[:, cells].T, _LEAST_VARIANCE).astype(np.float32)
+        fair = np.sqrt(np.maximum(share.variance(np.array(1 / classes))[cells], _LEAST_VARIANCE))
+        scale = np.sqrt(_chi_square(share.freedom[cells], random, studies))
+        drawn = (1 / classes + of_class * fair / scale).astype(np.float32)
+        found += (_posterior(drawn, variance, grid) @ size).mean(axis=-1)
+    return found * (2 if classes == SIGNED_CLASSES else classes / (2 * (classes - 1)))
+
+
 def _deconvolved(
     share: BoundedShares, cells: NDArray[np.intp], fair: float, random: np.random.Generator, studies: int
 ) -> tuple[float, FloatArray]:

@@ -168,9 +168,6 @@ def moments_of(
         own = _sums(outcome - error - mixed, sample.cell, images.cells)
         predicted += own / np.maximum(images.images_of_cell, 1)[:, np.newaxis]
     share = predicted + sample.mean_of_cell(error)
-    # Where cells lie in several folds predictions do not cancel, though nothing is left to predict.
-    complete = images.labels_of_cell == images.images_of_cell
-    share[complete] = sample.mean_of_cell(outcome)[complete]
     share[images.labels_of_cell == 0] = np.nan
     return CellMoments(
         share=share,

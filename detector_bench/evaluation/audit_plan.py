@@ -191,13 +191,12 @@ class AuditPlanner:
         for name in t2i_models:
             if name not in known:
                 raise ConfigError(f"--t2i-model: {name!r}: {nearest_hint(name, known)}")
-        rows, curves, prompts, detectors = [], [], [], []
+        rows, prompts, detectors = [], [], []
         needed: dict[str, float | None] = {}
         for name in t2i_models:
             model = known.index(name) + 1
             of_model = self._rows(name, model, score)
             rows += of_model
-            curves += self._curve(name, model, score)
             first = of_model[0]["labels_needed"]
             prompts += self._prompts(name, model, first)
             detectors += self._detectors(name, model, first)
@@ -207,13 +206,19 @@ class AuditPlanner:
                 needed[name] = None if times is None else times * float(size[size > 0].mean())
         return AuditPlan(
             rows=pd.DataFrame(rows, columns=list(AUDIT_PLAN_COLUMNS)),
-            curves=pd.DataFrame(curves, columns=list(LABEL_CURVE_COLUMNS)),
+            curves=self.curves(t2i_models),
             prompts=pd.DataFrame(prompts, columns=list(PROMPTS_TO_LABEL_COLUMNS)),
             detectors=pd.DataFrame(detectors, columns=list(DETECTORS_WORTH_COLUMNS)),
             images_needed=needed,
             is_guess=self.is_guess,
             explained=1 - self.by_variant[PREDICTION_POWERED].unexplained,
         )
+
+    def curves(self, t2i_models: Sequence[str]) -> pd.DataFrame:
+        """Half-widths at every number of labels, columns as in `LABEL_CURVE_COLUMNS`."""
+        score, known = self.settings.position(self.labels.attribute), list(self.labels.index.t2i_models)
+        rows = [row for name in t2i_models for row in self._curve(name, known.index(name) + 1, score)]
+        return pd.DataFrame(rows, columns=list(LABEL_CURVE_COLUMNS))
 
     def _about(self, name: str) -> dict[str, Any]:
         return {"attribute": self.labels.attribute.name, "t2i_model": name}

@@ -8,7 +8,7 @@ far each detector's verdicts helped stands in rows of its own (`explained_varian
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
@@ -29,6 +29,7 @@ from detector_bench.evaluation.intervals import Intervals
 from detector_bench.evaluation.labels_of_sample import LabelsOfSample
 from detector_bench.evaluation.row_blocks import Cells, RowBlocks, scope_levels
 from detector_bench.evaluation.scores import ScoreTable
+from detector_bench.evaluation.t2i_model_tests import T2IModelRows
 from detector_bench.vocabulary import GROUND_TRUTH, Attribute
 from detector_bench.vocabulary.columns import LABELS_ONLY, METRIC_COLUMNS, MISCLASSIFICATION, PREDICTION_POWERED
 
@@ -64,6 +65,8 @@ class EstimatedBias:
     """Columns as in `vocabulary.columns.METRIC_COLUMNS`."""
     notes: dict[str, tuple[str, ...]]
     """By attribute: what is left out of the estimates, and what they rest on, a sentence each."""
+    tests: T2IModelRows = field(default_factory=T2IModelRows)
+    """Which T2I models are biased, and which two differ; also of attributes of which every image has a label."""
 
     @classmethod
     def none(cls, notes: Mapping[str, tuple[str, ...]]) -> EstimatedBias:
@@ -102,10 +105,13 @@ def estimate_bias(
     """
     index = ImageIndex.of(image_set)
     rows = RowBlocks(index, attributes=list(attributes), detectors=list(predictions), n_clear="detector")
-    notes = {}
+    notes, tests = {}, T2IModelRows()
     for attribute in attributes:
         found = ImageVerdicts.read(image_set, predictions, attribute=attribute, index=index, allow_incomplete=True)
         labels = LabelsOfSample.of(found, image_set, sample)
+        if labels.any_clear:
+            names = found.index.t2i_models
+            tests.add(labels.images, attribute, names, level=settings.level, seed=settings.seed)
         if not labels.any_label or (labels.complete and not complete):
             continue
         for variant, use_detectors in ((PREDICTION_POWERED, True), (LABELS_ONLY, False)):
@@ -125,7 +131,7 @@ def estimate_bias(
         if detectors_alone is not None:
             add_detectors_alone(rows, found, intervals=detectors_alone)
         notes[attribute] = (*labels.notes(), *faults)
-    return EstimatedBias(rows.table(), notes) if notes else EstimatedBias.none({})
+    return replace(EstimatedBias(rows.table(), notes) if notes else EstimatedBias.none({}), tests=tests)
 
 
 def add_estimates(

@@ -23,11 +23,14 @@ from detector_bench.figures.drawing import (
     save,
     with_display_names,
 )
+from detector_bench.figures.prompt_estimates import has_prompt_estimates
 from detector_bench.installation import require
 from detector_bench.plugins import load_plugins, loaded_plugins
 from detector_bench.results.finished_study import FinishedStudy
+from detector_bench.vocabulary.columns import PREDICTION_POWERED
 
 FIGURES: dict[str, str] = {
+    "prompt_estimates": "prompts from the most to the least biased, estimated over all images",
     "prompt_bias_histogram": "distribution of prompt bias scores (Lyu 2025, figure 3)",
     "prompt_heat_map": "every prompt's bias score (Lyu 2025, table 7)",
     "model_bias_scores": "model bias score of each T2I model and category, by humans and detectors",
@@ -40,11 +43,18 @@ FIGURES: dict[str, str] = {
     "error_causes": "parts of filtering and classification in the bias error",
     "threshold_sweep": "recall, filter rate and bias error at every threshold",
     "agreement_matrix": "agreement of annotators and detectors",
+    "label_curve": "half-width of the model bias score by the number of labels",
 }
 """What each figure shows, by its name, which is also its module's; benchmarks have further ones."""
 
+_OF_ESTIMATES = ("prompt_estimates",)
+"""Figures of bias over all images, where only some have a label."""
+
 _NEEDS_NO_LABELS = ("model_bias_scores", "score_deviations")
 """Figures that show what there is; or say themselves why there is nothing to draw."""
+
+_NEEDS_ESTIMATES = ("label_curve",)
+"""Figures of studies of which only some images have a label."""
 
 _HOMES = {"score_deviations": "detector_bench.others.score_deviations_figure"}
 """Modules of figures that lie elsewhere."""
@@ -56,10 +66,18 @@ def known_figures() -> dict[str, str]:
 
 
 def figures_of(study: FinishedStudy) -> tuple[str, ...]:
-    """The names of the figures that belong to a study: those of benchmarks only where it has their scores."""
+    """The names of the figures that belong to a study: those of estimates only where some images have no label,
+    those of benchmarks only where it has their scores."""
     known = set(study.metrics_of_all_attributes["metric"].astype(str))
+    estimated = (study.metrics["variant"] == PREDICTION_POWERED).any()
+    own = [
+        name
+        for name in FIGURES
+        if (estimated or name not in _NEEDS_ESTIMATES)
+        and (name not in _OF_ESTIMATES or has_prompt_estimates(study))
+    ]
     further = (item for each in benchmarks() for item in each.figures.items())
-    return (*FIGURES, *(name for name, figure in further if figure.metric in known))
+    return (*own, *(name for name, figure in further if figure.metric in known))
 
 
 class WrittenFigures(NamedTuple):

@@ -96,6 +96,7 @@ class ScoredStudy:
         intervals: Intervals,
         *,
         sample: LabelSample | None = None,
+        estimates: bool = True,
     ) -> Self:
         """Compute the scores of every system.
 
@@ -106,6 +107,8 @@ class ScoredStudy:
             intervals: how intervals are found.
             sample: which images were drawn to be labelled, where not all have a label; None: those with one are
                 taken as drawn with equal chance within each T2I model and prompt.
+            estimates: whether scores of all images are estimated where some have no label; False where a sample
+                does not belong to the images.
 
         Raises:
             ConfigError: two entries have the same definition, or one does not fit the image set.
@@ -129,7 +132,8 @@ class ScoredStudy:
                 for name, table in each.files(asked, intervals).items():
                     files.setdefault(_file_of(name) if alone else name, []).append(table)
             notes.update(each.notes(judgements))
-        rows.append(estimated_scores(systems, judgements, intervals, image_set=image_set, sample=sample))
+        if estimates:
+            rows.append(estimated_scores(systems, judgements, intervals, image_set=image_set, sample=sample))
         return cls(
             metrics=pd.concat([each for each in rows if len(each)] or rows, ignore_index=True),
             files={name: pd.concat(parts, ignore_index=True) for name, parts in files.items()},

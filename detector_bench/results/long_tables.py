@@ -34,6 +34,7 @@ from detector_bench.evaluation.contests import (
 from detector_bench.evaluation.image_index import labelled_attributes
 from detector_bench.evaluation.shared_sweeps import SHARED_CHOICE_COLUMNS, shared_sweeps
 from detector_bench.evaluation.sweeps import SWEEP_COLUMNS
+from detector_bench.evaluation.t2i_model_tests import BIAS_COLUMNS, DIFFERENCE_COLUMNS
 from detector_bench.results.label_plans import LABEL_PLAN_COLUMNS
 from detector_bench.results.manifest import EvaluationSettings
 from detector_bench.vocabulary.columns import CONFUSION_COLUMNS, LABEL_DOUBT_COLUMNS, METRIC_COLUMNS
@@ -52,6 +53,8 @@ LONG_TABLES: dict[str, tuple[str, ...]] = {
     "sweeps": SWEEP_COLUMNS,
     "sweep_choices": SHARED_CHOICE_COLUMNS,
     "label_plans": LABEL_PLAN_COLUMNS,
+    "t2i_model_biases": BIAS_COLUMNS,
+    "t2i_model_comparisons": DIFFERENCE_COLUMNS,
 }
 """Columns by name. Each stands in `<name>.csv`, the metric table in `metrics.parquet`, too. A table without a row
 has no file: nobody knows how much depends on who labelled where each image has one label, for instance."""

@@ -18,6 +18,7 @@ from detector_bench.evaluation.more_labels import MoreLabels, Tolerance
 from detector_bench.results.label_plans import label_plans
 from detector_bench.results.long_tables import no_rows
 from detector_bench.results.metric_lookup import MetricLookup, no_labels
+from detector_bench.site.audit_section import AuditSection
 from detector_bench.site.error_counts import (
     CountTable,
     all_error_tables,
@@ -134,6 +135,11 @@ class AttributePage:
     suffix: str
     """Of the names of further tables; empty for the study's first attribute."""
 
+    @cached_property
+    def audit(self) -> AuditSection:
+        """How biased the T2I models are."""
+        return AuditSection(self.study, self.part, self.tables, self.suffix)
+
     @property
     def level(self) -> float:
         """The level of the study's confidence intervals, 0 to 1."""
@@ -178,7 +184,12 @@ class AttributePage:
 
     @property
     def headline(self) -> tuple[str, ...]:
-        """The verdict in a sentence or a few."""
+        """The T2I models' bias where labels lack, else the verdict on the detectors, in a sentence or a few."""
+        return self.audit.headline if self.audit.leads else self.verdict_headline
+
+    @property
+    def verdict_headline(self) -> tuple[str, ...]:
+        """The verdict on the detectors in a sentence or a few."""
         if not self.has_labels:
             return self._without_labels
         return headline(self.verdict, level=self.level)
@@ -214,16 +225,21 @@ class AttributePage:
             **self._verdict_content(),
             **self._error_content(),
             **({} if self.has_labels else {"no_images": self._without_labels[0]}),
-            "title": f"Which detectors of perceived {self.part.words} can be trusted?",
+            "title": self.audit.title if self.audit.leads else self._question_of_detectors,
+            "question_of_detectors": self._question_of_detectors,
             "attribute_words": self.part.words,
             "summary": self._summary(),
             "browser_href": browser_link(self.part.name),
-            "tables": with_groups(self.tables),
+            "tables": with_groups(self.audit.other_tables),
             "main_tables": _MAIN_TABLES,
             "causes": with_groups(self.causes),
             "agreement": with_groups(self.agreement),
             "interval_words": f"{100 * self.level:g} % confidence intervals, where the study has them",
         }
+
+    @property
+    def _question_of_detectors(self) -> str:
+        return f"Which detectors of perceived {self.part.words} can be trusted?"
 
     def _summary(self) -> list[str]:
         study = self.part.study
@@ -259,6 +275,7 @@ class AttributePage:
         return {
             "verdict": self.verdict,
             "headline": self.headline,
+            "verdict_headline": self.verdict_headline,
             "models": models,
             "rule": rule(
                 self.tolerance,

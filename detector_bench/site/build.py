@@ -16,6 +16,7 @@ from detector_bench.results.finished_study import ResultFolder
 from detector_bench.results.run_record import read_run_record
 from detector_bench.runner.stage_cache import default_cache_folder
 from detector_bench.site.attribute_page import AttributePage, left_out_of_pictures
+from detector_bench.site.audit_section import FIGURE
 from detector_bench.site.browser_data import SCRIPTS, StoredBoxes, stored_boxes, write_browser_data
 from detector_bench.site.error_counts import BROWSER_PAGE
 from detector_bench.site.pages import CARE, SHORT_CARE, ReportFolder, with_groups, with_own_care, write_page
@@ -41,6 +42,7 @@ _COPIED = {
 """Files of the result folder, and where they stand in the report."""
 _STYLES = ("base.css", "report.css", "browser.css", "detail.css")
 _SECTIONS = (
+    ("audit", "Bias"),
     ("verdict", "Verdict"),
     ("errors", "Errors"),
     ("tables", "Tables"),
@@ -233,7 +235,7 @@ class _Writer:
         page, place = pages[number], self._address(number)
         self.progress.step(f"verdict, causes and agreement of perceived {page.part.words}")
         other_scores = self.tables.of_other_scores if number == 0 else []
-        tables = [*page.tables, *other_scores, *page.causes, *page.agreement]
+        tables = [*page.audit.other_tables, *page.audit.own_tables, *other_scores, *page.causes, *page.agreement]
         self.folder.add(*write_tables({table.name: table for table in tables}, self.folder.path / "tables"))
         figures, no_figures = self._draw(page)
         others = [
@@ -247,7 +249,8 @@ class _Writer:
             "care": with_own_care(CARE, (each.part.name for each in pages)),
             "other_attributes": others,
             "other_scores": with_groups(other_scores),
-            "figures": figures,
+            "audit": page.audit.content(figures),
+            "figures": [each for each in figures if each.name != FIGURE],
             "no_figures": no_figures,
             "left_out": [*page.left_out(), *(about_pictures or [self._no_images])],
         }

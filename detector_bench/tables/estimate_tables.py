@@ -123,9 +123,7 @@ def bias_estimates(numbers: TableNumbers) -> Table | None:
             ),
         ),
         rows=tuple(table_rows),
-        notes=(
-            "Model bias scores from labels are without what chance adds; by a detector, as others compute them.",
-        ),
+        notes=("Model bias scores from labels are without what few labels add by chance, by a detector not.",),
         grouped=True,
     )
 
