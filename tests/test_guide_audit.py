@@ -1,4 +1,4 @@
-"""The page `docs/audit.md`, followed word by word from pictures to a sentence; its facts are those of the tables."""
+"""The page `docs/audit.md`, followed from pictures to a sentence; its facts are those of the tables."""
 
 from __future__ import annotations
 
