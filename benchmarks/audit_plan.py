@@ -1,6 +1,6 @@
 """Does `plan` foretell the half-width that comes out? Predicted over actual, less 1, in worlds with known truth.
 
-    python benchmarks/audit_plan.py [--worlds NAME ...] [--draws N] [--score NAME] [--csv FILE]
+    python benchmarks/audit_plan.py [--worlds NAME ...] [--draws N] [--first-draw N] [--csv FILE]
 
 A pilot is labelled; the half-width of a larger study is foretold; then a larger study of the same images is drawn
 and estimated. Prints mean and standard deviation over draws by world, and how far off one forecast is on average.
@@ -19,6 +19,7 @@ from audit_coverage import partly_labelled
 from audit_worlds import WORLDS, World, world_named
 from measuring import machine
 
+from detector_bench.estimation import About
 from detector_bench.estimation.planning import HalfWidths
 
 if TYPE_CHECKING:
@@ -32,10 +33,10 @@ SCORES = ("model_bias_score", "mean_prompt_bias_score", "prompt_bias_score", "la
 TARGET = 0.15
 
 
-def forecasts(world: World, pilot: int, study: int, *, draws: int, about: str) -> Iterator[dict[str, object]]:
+def forecasts(world: World, pilot: int, study: int, *, draws: range, about: About) -> Iterator[dict[str, object]]:
     """Rows of predicted and actual half-widths."""
-    for draw in range(draws):
-        images = world.draw(draw % 2)
+    for draw in draws:
+        images = world.draw(2 * (draw // 1000) + draw % 2)
         known = HalfWidths.of(partly_labelled(images, pilot, np.random.default_rng([1, draw])), about=about)
         larger = partly_labelled(images, study, np.random.default_rng([2, draw]))
         actual = HalfWidths.of(larger, about=about)
@@ -91,6 +92,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--worlds", nargs="+", metavar="NAME", default=[world.name for world in WORLDS])
     parser.add_argument("--draws", type=int, default=8)
+    parser.add_argument("--first-draw", type=int, default=0, help="1000 and above: other image sets, too")
     parser.add_argument("--about", choices=("images", "t2i_model"), default="images")
     parser.add_argument("--csv", type=Path)
     arguments = parser.parse_args()
@@ -101,7 +103,8 @@ def main() -> None:
         for pilot, study in STEPS:
             if study >= world.images_per_prompt or (pilot == 2 and world.prompts < 40):
                 continue
-            rows = pd.DataFrame(forecasts(world, pilot, study, draws=arguments.draws, about=arguments.about))
+            draws = range(arguments.first_draw, arguments.first_draw + arguments.draws)
+            rows = pd.DataFrame(forecasts(world, pilot, study, draws=draws, about=arguments.about))
             report(rows)
             found.append(rows)
     rows = pd.concat(found, ignore_index=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Self
@@ -40,7 +41,7 @@ class T2IModelAudit:
     """Model bias score over all images; without an estimate NaN."""
     shares: dict[str, Number]
     """By label, among all images."""
-    biases: dict[str, dict[str, Any]]
+    biases: dict[str, dict[Hashable, Any]]
     """By metric, the row of `t2i_model_biases`: whether the T2I model is biased beyond chance."""
     by_detectors: dict[str, float]
     """The model bias score that each detector by itself reports, of all images."""
@@ -58,7 +59,7 @@ class AttributeAudit:
     classes: tuple[str, ...]
     detectors: tuple[str, ...]
     t2i_models: tuple[T2IModelAudit, ...]
-    differences: tuple[dict[str, Any], ...]
+    differences: tuple[dict[Hashable, Any], ...]
     """Rows of `t2i_model_comparisons`."""
     explained: dict[str, float]
     """By detector, how much of the labels' variance its verdicts explain."""
@@ -104,7 +105,7 @@ def _of_model(
     name: str,
     labels: HumanLabels,
     estimated: pd.DataFrame,
-    biases: list[dict[str, Any]],
+    biases: list[dict[Hashable, Any]],
 ) -> T2IModelAudit:
     labelled = part.lookup.number("images", detector=GROUND_TRUTH, t2i_model=name).value
     unlabelled = part.lookup.number("images_unlabelled", detector=GROUND_TRUTH, t2i_model=name).value

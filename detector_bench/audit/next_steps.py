@@ -1,4 +1,4 @@
-"""What to do after an audit of images that nobody has labelled, or of which all are; between the two there is a plan."""
+"""What to do after an audit of images that nobody has labelled, or all; between the two there is a plan."""
 
 from __future__ import annotations
 

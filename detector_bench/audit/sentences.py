@@ -7,7 +7,7 @@ That a T2I model is biased, or that two differ, is said only where a test adjust
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
 from detector_bench.audit.findings import BALANCE, SCORE, AttributeAudit, HumanLabels, T2IModelAudit
@@ -30,8 +30,10 @@ _NUMBERS = (
     "twelve",
 )
 _LEAST_P = 0.001
+_LEAST_EXPLAINED, _MOST_NAMED = 0.01, 3
 _MOST_SHARES = 4
 """So many classes are named with their shares; the table has them all."""
+_SCALE = "0: all prompts show all classes alike, 1: each shows one class only."
 _MINUS = "\N{MINUS SIGN}"
 
 
@@ -58,8 +60,8 @@ def differences_in_words(audit: AttributeAudit) -> tuple[str, ...]:
     if len(pairs) == 1 and open_pairs:
         first, second = next(iter(pairs))
         said.append(
-            f"These labels do not tell {first} and {second} apart in {audit.words} ({family} tested); that does not"
-            " say that they are alike."
+            f"These labels do not tell {first} and {second} apart in {audit.words} ({family} tested); that"
+            " does not say that they are alike."
         )
     elif open_pairs:
         which = "None of" if open_pairs == len(pairs) else f"{_number(open_pairs).capitalize()} of"
@@ -79,16 +81,16 @@ def what_carried(audit: AttributeAudit) -> str:
         return ""
     together = sum(known.values())
     ordered = sorted(known, key=known.__getitem__, reverse=True)
-    helping = [name for name in ordered if known[name] >= 0.01][:3]
+    helping = [name for name in ordered if known[name] >= _LEAST_EXPLAINED][:_MOST_NAMED]
     if together <= 0 or not helping:
         return (
-            "The detectors' verdicts explain nothing of how the labels vary within prompts: the estimate rests on the"
-            " labels."
+            "The detectors' verdicts explain nothing of how the labels vary within prompts: the estimate rests on"
+            " the labels."
         )
     if len(known) == 1:
         return (
-            f"The verdicts of {ordered[0]} explain {_per_cent(together)} of how the labels vary within prompts; this"
-            " is what makes the estimate more precise than labels alone."
+            f"The verdicts of {ordered[0]} explain {_per_cent(together)} of how the labels vary within prompts;"
+            " this is what makes the estimate more precise than labels alone."
         )
     first = f"{helping[0]} ({_per_cent(known[helping[0]])})"
     others = [f"{name} ({_per_cent(known[name])})" for name in helping[1:]]
@@ -108,19 +110,20 @@ def _score(audit: AttributeAudit, model: T2IModelAudit) -> str:
     interval = _interval(model.score, audit.level)
     if audit.labels is HumanLabels.ALL:
         return (
-            f"Over all {model.images:,} images of {model.t2i_model}, each with a human label, the model bias score of"
-            f" {audit.words} is {_fixed(model.score.value)}{interval}; 0: all prompts show all classes alike, 1: each"
-            " shows one class only."
+            f"Over all {model.images:,} images of {model.t2i_model}, each with a human label, the model bias score"
+            f" of {audit.words} is {_fixed(model.score.value)}{interval}; {_SCALE}"
         )
     if model.score.missing:
-        return f"Nothing can be estimated of {audit.words} in the images of {model.t2i_model}: none has a label that counts."
+        return (
+            f"No model bias score of {audit.words} can be estimated for {model.t2i_model}: no image has a label"
+            " that counts."
+        )
     detectors = _number(len(audit.detectors))
     by_whom = f" and {detectors} detector{'' if len(audit.detectors) == 1 else 's'}" if audit.detectors else ""
     return (
         f"Over all {model.images:,} images of {model.t2i_model}, the model bias score of {audit.words} is"
         f" {_fixed(model.score.value)}{interval}, estimated from {model.labels:,} human"
-        f" label{'' if model.labels == 1 else 's'}{by_whom}; 0: all prompts show all classes alike, 1: each shows one"
-        " class only."
+        f" label{'' if model.labels == 1 else 's'}{by_whom}; {_SCALE}"
     )
 
 
@@ -147,12 +150,13 @@ def _verdicts(audit: AttributeAudit, model: T2IModelAudit) -> list[str]:
         if balance["beyond_chance"]:
             towards = audit.classes[0 if balance["value"] > 0 else 1]
             said.append(
-                f"{model.t2i_model} is biased towards {_word(towards)} over these prompts: {numbers}, where 0 is balance."
+                f"{model.t2i_model} is biased towards {_word(towards)} over these prompts: {numbers}, where 0 is"
+                " balance."
             )
         else:
             said.append(
-                f"No bias towards {_word(audit.classes[0])} or {_word(audit.classes[1])} over all prompts together is"
-                f" shown: {numbers}, where 0 is balance."
+                f"No bias towards {_word(audit.classes[0])} or {_word(audit.classes[1])} over all prompts together"
+                f" is shown: {numbers}, where 0 is balance."
             )
     if score is not None and not math.isnan(score["p_adjusted"]):
         p_value = _p_value(score["p_adjusted"], tests)
@@ -167,7 +171,10 @@ def _verdicts(audit: AttributeAudit, model: T2IModelAudit) -> list[str]:
 
 
 def _by_detectors_alone(audit: AttributeAudit, model: T2IModelAudit) -> str:
-    nobody = f"No image of {model.t2i_model} has a human label of {audit.words}: nobody has checked the detectors on these images."
+    nobody = (
+        f"No image of {model.t2i_model} has a human label of {audit.words}: nobody has checked the detectors on"
+        " these images."
+    )
     scores = model.by_detectors
     if not scores:
         return f"{nobody} No detector reports a score."
@@ -175,11 +182,12 @@ def _by_detectors_alone(audit: AttributeAudit, model: T2IModelAudit) -> str:
     if len(scores) == 1:
         said = f"{least} reports a model bias score of {_fixed(scores[least])}"
     else:
-        said = f"They report model bias scores from {_fixed(scores[least])} ({least}) to {_fixed(scores[most])} ({most})"
+        ends = [f"{_fixed(scores[name])} ({name})" for name in (least, most)]
+        said = f"They report model bias scores from {' to '.join(ends)}"
     return f"{nobody} {said}, over all {model.images:,} images; the true score may lie outside."
 
 
-def _difference(audit: AttributeAudit, row: dict[str, Any], family: str) -> str:
+def _difference(audit: AttributeAudit, row: Mapping[Hashable, Any], family: str) -> str:
     first, second = row["first"], row["second"]
     sign = "" if row["metric"] == SCORE else "+"
     interval = f"{_fixed(row['ci_low'], sign='+')} to {_fixed(row['ci_high'], sign='+')}"
@@ -202,7 +210,7 @@ def _interval(number: Number, level: float) -> str:
     return f" ({100 * level:g} % interval {_fixed(number.ci_low)} to {_fixed(number.ci_high)})"
 
 
-def _limits(row: dict[str, Any], level: float, *, adjusted: int) -> str:
+def _limits(row: Mapping[Hashable, Any], level: float, *, adjusted: int) -> str:
     what = "interval" if adjusted == 1 else f"interval, adjusted for {_number(adjusted)} tests,"
     return f" ({100 * level:g} % {what} {_signed(row['ci_low'])} to {_signed(row['ci_high'])})"
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from detector_bench.audit import HALF_WIDTH
 from detector_bench.cli import options
@@ -17,23 +15,13 @@ from detector_bench.plugins import load_plugins
 if TYPE_CHECKING:
     from detector_bench.study import StudyAudit
 
-HalfWidth = Annotated[
-    float,
-    typer.Option(
-        "--half-width",
-        min=0.001,
-        max=0.5,
-        help="How narrow the interval of a model bias score should be, to either side; decides what to do next.",
-    ),
-]
-
 
 @command
 def audit(
     study_file: options.StudyFile,
     *,
     out: options.Out,
-    half_width: HalfWidth = HALF_WIDTH,
+    half_width: options.HalfWidth = HALF_WIDTH,
     image_set: options.ImageSetOption = None,
     weights_dir: options.WeightsDir = None,
     cache_dir: options.CacheDir = None,
@@ -47,10 +35,10 @@ def audit(
 ) -> None:
     """How biased are the T2I models that made these images, with the labels that there are, or none?
 
-    All of it at once: runs the study's detectors, estimates each T2I model's bias over all images from their verdicts
-    and the human labels, compares the T2I models, and writes tables, figures and a report that leads with the
-    answer. Prints the answer in sentences, and what to do next. Interrupted or repeated, it goes on where it was:
-    label some images and call it again.
+    All of it at once: runs the study's detectors, estimates each T2I model's bias over all images from their
+    verdicts and the human labels, compares the T2I models, and writes tables, figures and a report that leads with
+    the answer. Prints the answer in sentences, and what to do next. Interrupted or repeated, it goes on where it
+    was: label some images and call it again.
 
     Examples: `detector-bench audit configs/t2i_portraits.yaml --out results/portraits --weights-dir weights`,
     `detector-bench audit my_study.yaml --image-set my_images --out results/mine --half-width 0.1`
@@ -69,7 +57,7 @@ def audit(
     with RunProgressDisplay(errors) as running, ReportDisplay(errors) as reporting:
         found = study.audit(
             out,
-            half_width=half_width,
+            half_width=options.checked_half_width(half_width),
             weights_dir=weights_dir,
             cache_dir=cache_dir,
             use_cache=not no_cache,

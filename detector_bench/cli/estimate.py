@@ -31,15 +31,6 @@ Sample = Annotated[
         help="The images that were drawn to be labelled; by default sample.csv in the image set's folder.",
     ),
 ]
-ValidatedOn = Annotated[
-    Path | None,
-    typer.Option(
-        "--validated-on",
-        metavar="DIR2",
-        help="Also estimate without any label on these images: from what the labels of another study, of which "
-        "this is the result folder, say of the same detectors.",
-    ),
-]
 
 
 @command
@@ -48,7 +39,7 @@ def estimate(
     *,
     about: About = None,
     sample: Sample = None,
-    validated_on: ValidatedOn = None,
+    validated_on: options.ValidatedOn = None,
     out: options.OptionalOut = None,
     image_set: options.ImageSetOption = None,
     plugin: options.Plugins = None,

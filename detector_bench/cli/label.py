@@ -176,8 +176,8 @@ def _predictions(
     """What detectors say, for the worth of the labels; None: nothing is to be said of it."""
     from detector_bench.runner.prediction_store import read_predictions
 
-    if half_width is not None and not 0 < half_width <= 1:
-        raise ConfigError(f"--half-width {half_width:g} (accepted: above 0, at most 1)")
+    if half_width is not None:
+        options.checked_half_width(half_width)
     if results is None:
         if half_width is not None:
             raise ConfigError("--half-width needs what detectors say: name a result folder with --results")

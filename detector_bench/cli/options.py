@@ -231,6 +231,15 @@ _HALF_WIDTH = typer.Option(
 )
 HalfWidth = Annotated[float, _HALF_WIDTH]
 HalfWidthOption = Annotated[float | None, _HALF_WIDTH]
+ValidatedOn = Annotated[
+    Path | None,
+    typer.Option(
+        "--validated-on",
+        metavar="DIR2",
+        help="Result folder of another study with labels, of the same detectors: what it learnt about them stands "
+        "in for labels of these images.",
+    ),
+]
 PromptWeights = Annotated[
     Path | None,
     typer.Option("--weights", metavar="FILE", help="What prompts weigh: prompt_id, weight; or weight.json."),
@@ -241,6 +250,17 @@ Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace what exist
 def file_in(out: Path, name: str) -> Path:
     """The file that `--out` means: of this name in the folder, or `out` itself if it has the name's ending."""
     return out if out.suffix == Path(name).suffix and not out.is_dir() else out / name
+
+
+def checked_half_width(half_width: float) -> float:
+    """What `--half-width` says, before anything runs.
+
+    Raises:
+        ConfigError: not above 0, or above 1.
+    """
+    if not 0 < half_width <= 1:
+        raise ConfigError(f"--half-width {half_width:g} (accepted: above 0, at most 1)")
+    return half_width
 
 
 def pairs(texts: Iterable[str] | None, *, option: str, may_be_empty: bool = False) -> dict[str, str]:

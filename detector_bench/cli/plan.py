@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -14,15 +13,6 @@ from detector_bench.cli.estimate import About, Sample, known_about
 
 T2IModels = Annotated[
     list[str] | None, options.t2i_model("--t2i-model", "Only this T2I model; may be repeated. By default all.")
-]
-ValidatedOn = Annotated[
-    Path | None,
-    typer.Option(
-        "--validated-on",
-        metavar="DIR2",
-        help="Result folder of another study with labels: before any label here, it says what detectors are"
-        " worth.",
-    ),
 ]
 
 
@@ -42,7 +32,7 @@ def plan(
     half_width: options.HalfWidth = 0.05,
     t2i_model: T2IModels = None,
     about: About = None,
-    validated_on: ValidatedOn = None,
+    validated_on: options.ValidatedOn = None,
     seconds_per_label: Annotated[
         float, typer.Option("--seconds-per-label", metavar="S", help="How long one label takes, for the time.")
     ] = 4.0,

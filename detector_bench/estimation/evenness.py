@@ -15,8 +15,8 @@ def evenness_p_value(shares: list[BoundedShares], chosen: NDArray[np.bool_]) -> 
 
     The sum over cells and classes of squared distances from 1/K, each in standard errors at 1/K, is held against
     chi-square (Pearson 1900). It weighs each prompt by what is known of it, so it sees an unevenness that the mean
-    over prompts hides in the noise of those with few labels. Distances are put from Student's t on the normal scale
-    first.
+    over prompts hides in the noise of those with few labels. Distances are put from Student's t on the normal
+    scale first.
 
     Args:
         shares: of each class among the clear images of each cell.

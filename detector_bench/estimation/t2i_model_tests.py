@@ -1,16 +1,18 @@
 """Is a T2I model biased at all, and are two of them biased differently? Tests of scores that are estimated.
 
-Both questions are about the T2I models, not about the images at hand: what would they show with endlessly many images
-of the same prompts? Two T2I models are compared over the prompts that both have. Given the working model, the
-estimates of two T2I models are independent, so that the variance of their difference is the sum of both.
+Both questions are about the T2I models, not about the images at hand: what would they show with endlessly many
+images of the same prompts? Two T2I models are compared over the prompts that both have. Given the working model,
+the estimates of two T2I models are independent, so that the variance of their difference is the sum of both.
 
 - mean prompt bias score (two classes): against 0, or against another T2I model's; Student's t with the degrees of
   freedom of the variances (Welch and Satterthwaite).
-- model bias score: against what a T2I model without bias in any prompt would be estimated to have, which is drawn; or
-  against another T2I model's, by Student's t.
+- model bias score: are all prompts balanced? The smaller of two p-values, doubled: of the score against what a T2I
+  model without bias would be estimated to have, which is drawn; and of all prompts' distances from balance, each
+  in its own standard errors (`evenness`). Against another T2I model's score: by Student's t.
 
-P-values are adjusted by Holm (1979) within two families: all statements about single T2I models, and all differences. An interval is
-as wide as the step at which its test was decided asks, so that it leaves out 0 exactly where the test says so.
+P-values are adjusted by Holm (1979) within two families: all statements about single T2I models, and all
+differences. An interval is as wide as the step at which its test was decided asks, so that by Student's t it
+leaves out 0 exactly where the test says so.
 """
 
 from __future__ import annotations
@@ -48,7 +50,8 @@ class ScoreTest(NamedTuple):
     high: float
     """The interval that belongs to the test."""
     chance: float
-    """What a T2I model without bias would be estimated to have on average, of a model bias score. Elsewhere NaN."""
+    """Of a model bias score: what a T2I model without bias would be estimated to have on average. Elsewhere
+    NaN."""
     p_value: float
     p_adjusted: float
     """For all tests of its family; NaN where there is nothing to test."""
@@ -139,7 +142,10 @@ class _Scores:
         one, two = (self._score(metric, model, prompts) for model in (first, second))
         squares = np.array([one.standard_error**2, two.standard_error**2])
         freedoms = np.array([one.freedom, two.freedom])
-        freedom = float(divide(squares.sum() ** 2, (squares**2 / np.maximum(freedoms, 1)).sum()))
+        # Where both rest on endless degrees of freedom, so does their difference.
+        freedom = float(
+            np.nan_to_num(divide(squares.sum() ** 2, (squares**2 / np.maximum(freedoms, 1)).sum()), nan=np.inf)
+        )
         score = _Score(one.value - two.value, float(np.sqrt(squares.sum())), freedom)
         lowest = -1.0 if metric == "model_bias_score" else -2.0
         return _Question(
@@ -173,8 +179,8 @@ class _Scores:
         variances = (share.measured * (1 + 1 / (2 * np.maximum(self._images.images_of_cell, 1))))[cells]
         total = variances.sum()
         freedom = divide(total**2, (variances**2 / share.measured_freedom[cells]).sum())
-        variance = divide(total, number**2) + self._between(share.value, cells)
-        mean = divide(share.value[cells].sum(), number)
+        variance = total / max(number, 1) ** 2 + self._between(share.value, cells)
+        mean = share.value[cells].sum() / number if number else np.nan
         return _Score(float(2 * mean - 1), float(2 * np.sqrt(variance)), float(np.nan_to_num(freedom, nan=np.inf)))
 
     def _model_bias_score(self, cells: _Mask) -> _Score:
@@ -195,7 +201,7 @@ class _Scores:
 def _known_moments(images: PartlyLabelled) -> CellMoments:
     """Shares where every image has a label: nothing is estimated, and detectors have nothing to add.
 
-    What the labels of a cell vary is learnt from its own images; a cell with one image has that of all these cells.
+    What the labels of a cell vary is learnt from its own images; a cell with one image borrows that of all such.
     """
     labels, cells = images.labels, images.cells
     counts = np.bincount(images.cell * labels + images.truth, minlength=cells * labels).reshape(cells, labels)
@@ -242,8 +248,8 @@ def _either(first: float, second: float) -> float:
 
 
 def _share_above(drawn: FloatArray, value: float) -> float:
-    """How often chance brings as much about: of the gamma distribution with the draws' mean and variance, as few draws
-    say little of rare events."""
+    """How often chance brings as much about: of the gamma distribution with the draws' mean and variance, as few
+    draws say little of rare events."""
     if np.isnan(value) or not len(drawn):
         return np.nan
     from scipy.special import gammaincc
@@ -253,8 +259,8 @@ def _share_above(drawn: FloatArray, value: float) -> float:
 
 
 def _decided(questions: list[_Question], alpha: float) -> tuple[ScoreTest, ...]:
-    """Holm's steps: the smallest p-value is compared with alpha / m, the next with alpha / (m - 1), until one is not
-    small enough."""
+    """Holm's steps: the smallest p-value is compared with alpha / m, the next with alpha / (m - 1), until one is
+    not small enough."""
     p_values = np.array([each.p_value for each in questions])
     tested = np.flatnonzero(~np.isnan(p_values))
     adjusted, allowed = np.full(len(questions), np.nan), np.full(len(questions), alpha / max(len(tested), 1))

@@ -1,4 +1,4 @@
-"""Rows of the tests of T2I models: which are biased, and which two differ, about the T2I models and not the images."""
+"""Rows of the tests of T2I models: which are biased, and which two differ."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ BIAS_COLUMNS = (
     *("attribute", "metric", "t2i_model", "value", "ci_low", "ci_high", "chance", "p_value", "p_adjusted"),
     *("beyond_chance", "prompts"),
 )
-"""A score of one T2I model. `ci_low` and `ci_high` belong to the test, so they are wider than those of the metric table;
-`chance` is what a T2I model without bias would be estimated to have on average, of a model bias score."""
+"""A score of one T2I model, about the T2I model and not the images. `ci_low` and `ci_high` belong to the test, so
+they are wider than those of the metric table; `chance` is what a T2I model without bias would be estimated to
+have on average, of a model bias score."""
 
 DIFFERENCE_COLUMNS = (
     *("attribute", "metric", "first", "second", "first_value", "second_value", "difference", "ci_low", "ci_high"),

@@ -1,4 +1,4 @@
-"""Prompts from the most to the least biased over all images, estimated from labels and detectors, with intervals."""
+"""Prompts from the most to the least biased, estimated over all images from labels and detectors."""
 
 from __future__ import annotations
 
@@ -154,12 +154,12 @@ def _caption(study: FinishedStudy, rows: dict[str, list[_Row]]) -> str:
         else ""
     )
     return caption(
-        f"Prompt bias scores of {study.perceived} over all images, from the most to the least biased prompt: 1, all"
-        f" clear images show {first}; {MINUS}1, all show {second}.",
-        "Blue: estimated from the human labels and the verdicts of all detectors (prediction-powered). Grey: from the"
-        " labels alone.",
-        f"Lines: {100 * level:g} % confidence intervals, each of its prompt by itself, so that of many prompts some lie"
-        " wrong.",
+        f"Prompt bias scores of {study.perceived} over all images, from the most to the least biased prompt: 1,"
+        f" all clear images show {first}; {MINUS}1, all show {second}.",
+        "Blue: estimated from the human labels and the verdicts of all detectors (prediction-powered). Grey: from"
+        " the labels alone.",
+        f"Lines: {100 * level:g} % confidence intervals, each of its prompt by itself, so that of many prompts"
+        " some lie wrong.",
         f"n = {counted(labels, 'label')}, {counted(most, 'prompt')}.",
         left,
         attribute=study.attribute,

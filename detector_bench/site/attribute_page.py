@@ -184,7 +184,7 @@ class AttributePage:
 
     @property
     def headline(self) -> tuple[str, ...]:
-        """The T2I models' bias where it is estimated, else the verdict on the detectors, in a sentence or a few."""
+        """The T2I models' bias where labels lack, else the verdict on the detectors, in a sentence or a few."""
         return self.audit.headline if self.audit.leads else self.verdict_headline
 
     @property

@@ -80,8 +80,8 @@ def audit_plan_table(rows: pd.DataFrame, *, attribute: str, level: float, is_gue
         ),
         rows=tuple(made),
         notes=(
-            "Half-widths to come are forecasts: in simulated studies they were off by some 10 to 20 % in a single"
-            " study (docs/audit.md).",
+            "Half-widths to come are forecasts: in simulated studies a single one was off by 10 to 16 % on"
+            " average, and one in ten by more than a fifth to a third (benchmarks/audit_plan.py).",
             "Score if fair: the model bias score that as many clear images of a perfectly fair T2I model show on"
             " average, by chance alone.",
         ),

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from typing import Any
 
 import pandas as pd
 
@@ -26,9 +28,9 @@ def t2i_model_comparisons(rows: pd.DataFrame, *, attribute: str, level: float) -
     tests = int(own["p_adjusted"].notna().sum())
     return Table(
         name="t2i_model_comparisons",
-        caption=f"T2I models compared in perceived {attribute_in_words(attribute)}, over the prompts that both have. About"
-        f" the T2I models, not these images alone. In brackets: {100 * level:g} % intervals, as wide as the tests ask,"
-        f" which are adjusted for {tests:,} difference{'' if tests == 1 else 's'} (Holm).",
+        caption=f"T2I models compared in perceived {attribute_in_words(attribute)}, over the prompts that both "
+        f"have. About the T2I models, not these images alone. In brackets: {100 * level:g} % intervals, as wide "
+        f"as the tests ask, which are adjusted for {tests:,} difference{'' if tests == 1 else 's'} (Holm).",
         attribute=attribute,
         columns=(
             Column("pair", "T2I models", kind="name"),
@@ -45,9 +47,9 @@ def t2i_model_comparisons(rows: pd.DataFrame, *, attribute: str, level: float) -
     )
 
 
-def _row(row: dict[str, object]) -> Row:
+def _row(row: Mapping[Any, Any]) -> Row:
     values = {
-        name: float(str(row[name]))
+        name: float(row[name])
         for name in ("first_value", "second_value", "difference", "ci_low", "ci_high", "p_adjusted", "prompts")
     }
     low, high = values["ci_low"], values["ci_high"]
