@@ -2,9 +2,9 @@
 
     python benchmarks/audit_portraits.py [--results DIR] [--draws N] [--attributes NAME ...] [--csv FILE]
 
-Real labels and real detectors, other than in `audit_coverage.py`. The truth is what the consensus of all 384
-labelled portraits says (12 prompts of 8 to 91 images, one T2I model). In each draw a quarter of the labels is
-kept, in one of these ways, and everything is estimated anew:
+Real labels and real detectors, other than in `audit_coverage.py`. The truth is what the consensus of all
+labelled portraits says (for gender 384; 12 prompts of 8 to 91 images, one T2I model). In each draw a quarter of
+the labels is kept, in one of these ways, and everything is estimated anew:
 
 - `hidden`: a quarter of each prompt's labels, drawn at random; no sample says so.
 - `equal`, `verdicts`, `disagreement`: a sample of 96 images as `detector-bench sample` draws it: 8 of each prompt.
@@ -29,6 +29,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 from measuring import REPOSITORY, machine, shared_folder
 
 from detector_bench.dataset import ImageSet
@@ -63,6 +64,21 @@ class Portraits:
 
     image_set: ImageSet
     predictions: Mapping[str, pa.Table]
+
+    def about(self, attribute: str) -> Portraits:
+        """The images that have a label of an attribute: of the others nobody knows the truth."""
+        labels = self.image_set.labels[self.image_set.labels["attribute"] == attribute]
+        images = self.image_set.images[self.image_set.images["image_id"].isin(labels["image_id"])]
+        ids = pa.array(images["image_id"].tolist(), pa.string())
+        return Portraits(
+            replace(
+                self.image_set,
+                images=images.reset_index(drop=True),
+                labels=labels.reset_index(drop=True),
+                _image_of_label=None,
+            ),
+            {name: table.filter(pc.is_in(table["image_id"], ids)) for name, table in self.predictions.items()},
+        )
 
     def labelled(self, kept: set[str]) -> ImageSet:
         """The same with the labels of some images."""
@@ -151,7 +167,7 @@ def _read(folder: Path) -> None:
 
 
 def _drawn(task: Task) -> pd.DataFrame:
-    return drawn(task, _PORTRAITS[0])
+    return drawn(task, _PORTRAITS[0].about(task.attribute))
 
 
 def summary(rows: pd.DataFrame, truth: Mapping[tuple[str, str], float]) -> Iterator[dict[str, object]]:
@@ -229,7 +245,7 @@ def main() -> None:
         tables = []
         with ProcessPoolExecutor(options.processes, initializer=_read, initargs=(results,)) as pool:
             for attribute in options.attributes:
-                truth = scores_of_all(portraits.truth(attribute), attribute)
+                truth = scores_of_all(portraits.about(attribute).truth(attribute), attribute)
                 for way in options.ways:
                     began = time.perf_counter()
                     parts = range(0, options.draws, PER_TASK)

@@ -63,7 +63,7 @@ def write_inputs(folder: Path, *, images: int, labels: int, t2i_models: int) -> 
     written = ImageSet.load(image_set, require_labels=False)
     sample = ToBeLabelled(written, "gender", {}).sample(labels)
     write_sample(image_set / "sample.csv", sample, written)
-    drawn = sample.positions(written)
+    drawn = sample.positions(written.images)
     label_table = {
         "image_id": ids[drawn],
         "annotator": np.full(len(drawn), "a"),
