@@ -154,11 +154,16 @@ def tested(draw: int, *, world: str, division: Division, labels: int, how: Spoil
             "world": world,
             "division": division,
             "errors here": how or "as there",
-            "refuted by verdicts": verdicts_refute(learnt, study, images, seed=draw) < 1 - LEVEL,
-            "refuted by a label per prompt": labels_refute(learnt, images) < 1 - LEVEL,
+            "refuted by verdicts": _refuted(verdicts_refute(learnt, study, images, seed=draw)),
+            "refuted by a label per prompt": _refuted(labels_refute(learnt, images)),
             "warning": any(each.flagged for each in compared),
         }
     ]
+
+
+def _refuted(p_value: float) -> float:
+    """1 or 0; NaN where nothing could be tested."""
+    return p_value if np.isnan(p_value) else float(p_value < 1 - LEVEL)
 
 
 def _judged(images: PartlyLabelled, random: np.random.Generator) -> JudgedImages:
@@ -188,7 +193,8 @@ def report_tests(rows: pd.DataFrame) -> None:
     for key, group in rows.groupby(["world", "division", "errors here"], sort=False):
         shares = 100 * group[["refuted by verdicts", "refuted by a label per prompt", "warning"]].mean()
         place = ", ".join(str(each) for each in key)
-        print(f"| {place} | {len(group)} | {' | '.join(f'{share:.0f}' for share in shares)} |", flush=True)
+        shown = " | ".join("-" if np.isnan(share) else f"{share:.0f}" for share in shares)
+        print(f"| {place} | {len(group)} | {shown} |", flush=True)
 
 
 def divisions(world: World) -> Iterator[Division]:
