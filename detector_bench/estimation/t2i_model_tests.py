@@ -142,7 +142,10 @@ class _Scores:
         one, two = (self._score(metric, model, prompts) for model in (first, second))
         squares = np.array([one.standard_error**2, two.standard_error**2])
         freedoms = np.array([one.freedom, two.freedom])
-        freedom = float(divide(squares.sum() ** 2, (squares**2 / np.maximum(freedoms, 1)).sum()))
+        # Where both rest on endless degrees of freedom, so does their difference.
+        freedom = float(
+            np.nan_to_num(divide(squares.sum() ** 2, (squares**2 / np.maximum(freedoms, 1)).sum()), nan=np.inf)
+        )
         score = _Score(one.value - two.value, float(np.sqrt(squares.sum())), freedom)
         lowest = -1.0 if metric == "model_bias_score" else -2.0
         return _Question(

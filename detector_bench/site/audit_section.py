@@ -17,7 +17,6 @@ from detector_bench.audit import (
     what_carried,
 )
 from detector_bench.errors import DetectorBenchError
-from detector_bench.site.label_curves import LabelCurve, label_curves
 from detector_bench.site.pages import with_groups
 from detector_bench.site.report_study import AttributePart, ReportStudy
 from detector_bench.site.table_sets import DrawnFigure
@@ -29,7 +28,7 @@ from detector_bench.tables.t2i_model_tables import t2i_model_comparisons
 _LEADING = ("bias_estimates", "prompt_estimates")
 """Tables that stand here instead of among the others."""
 
-FIGURE = "prompt_estimates"
+FIGURE, CURVE = "prompt_estimates", "label_curve"
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,6 +104,7 @@ class AuditSection:
         """
         audit = self.audit
         tables = {table.name: with_groups([table])[0] for table in self.own_tables}
+        found = {each.name: each for each in figures}
         plan_names = {table.name for table in self.further_tables}
         return {
             "leads": self.leads,
@@ -120,9 +120,9 @@ class AuditSection:
                 for name, (table, groups) in tables.items()
                 if name not in plan_names
             ],
-            "figure": next((each for each in figures if each.name == FIGURE), None),
+            "figure": found.get(FIGURE),
             "surer": self._steps,
-            "curves": self._curves,
+            "curve": found.get(CURVE),
             "plan_tables": [pair for name, pair in tables.items() if name in plan_names],
             "notes": audit.notes,
         }
@@ -132,10 +132,6 @@ class AuditSection:
         if self._plan is not None:
             return self._plan.notes
         return next_steps(self.audit, self.study.configuration.image_set)
-
-    @property
-    def _curves(self) -> list[LabelCurve]:
-        return [] if self._plan is None else label_curves(self._plan.numbers["label_curves"])
 
     def _named(self, table: Table) -> Table:
         styled = in_style_of(self.part.study.results.study, table)

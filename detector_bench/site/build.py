@@ -16,7 +16,7 @@ from detector_bench.results.finished_study import ResultFolder
 from detector_bench.results.run_record import read_run_record
 from detector_bench.runner.stage_cache import default_cache_folder
 from detector_bench.site.attribute_page import AttributePage, left_out_of_pictures
-from detector_bench.site.audit_section import FIGURE
+from detector_bench.site.audit_section import CURVE, FIGURE
 from detector_bench.site.browser_data import SCRIPTS, StoredBoxes, stored_boxes, write_browser_data
 from detector_bench.site.error_counts import BROWSER_PAGE
 from detector_bench.site.pages import CARE, SHORT_CARE, ReportFolder, with_groups, with_own_care, write_page
@@ -250,7 +250,7 @@ class _Writer:
             "other_attributes": others,
             "other_scores": with_groups(other_scores),
             "audit": page.audit.content(figures),
-            "figures": [each for each in figures if each.name != FIGURE],
+            "figures": [each for each in figures if each.name not in (FIGURE, CURVE)],
             "no_figures": no_figures,
             "left_out": [*page.left_out(), *(about_pictures or [self._no_images])],
         }
