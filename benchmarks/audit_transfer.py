@@ -211,6 +211,7 @@ def main() -> None:
     parser.add_argument("--labels", type=int, default=20, help="per prompt of the study that teaches")
     parser.add_argument("--draws", type=int, default=100)
     parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument("--first", type=int, default=0, help="number of the first draw; others are other images")
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS)
     parser.add_argument("--csv", type=Path, help="of every estimate")
     options = parser.parse_args()
@@ -222,7 +223,7 @@ def main() -> None:
             what: Callable[..., list[dict[str, object]]], name: str, division: Division, **also: str
         ) -> pd.DataFrame:
             given = partial(what, world=name, division=division, labels=options.labels, **also)
-            parts = pool.map(given, range(options.draws), chunksize=5)
+            parts = pool.map(given, range(options.first, options.first + options.draws), chunksize=5)
             return pd.DataFrame([row for part in parts for row in part])
 
         if "estimates" in options.parts:
