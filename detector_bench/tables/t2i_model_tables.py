@@ -29,8 +29,8 @@ def t2i_model_comparisons(rows: pd.DataFrame, *, attribute: str, level: float) -
     return Table(
         name="t2i_model_comparisons",
         caption=f"T2I models compared in perceived {attribute_in_words(attribute)}, over the prompts that both"
-        f" have. About the T2I models, not these images alone. In brackets: {100 * level:g} % intervals, as wide as"
-        f" the tests ask, which are adjusted for {tests:,} difference{'' if tests == 1 else 's'} (Holm).",
+        f" have. About the T2I models, not these images alone. In brackets: {100 * level:g} % intervals, as wide"
+        f" as the tests ask, which are adjusted for {tests:,} difference{'' if tests == 1 else 's'} (Holm).",
         attribute=attribute,
         columns=(
             Column("pair", "T2I models", kind="name"),
