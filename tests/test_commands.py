@@ -147,7 +147,14 @@ CALLS: dict[str, Callable[[Path, Path], Sequence[object]]] = {
     "bigbench convert": lambda folder, out: [folder / "references.csv", "--out", out],
     "imagebite check": lambda folder, _: [folder / "input.json"],
 }
-ELSEWHERE = {"quickstart", "conformance", "biaspainter sample", "biaspainter validity", "biaspainter mitigation"}
+ELSEWHERE = {
+    "quickstart",
+    "conformance",
+    "audit",
+    "biaspainter sample",
+    "biaspainter validity",
+    "biaspainter mitigation",
+}
 """They need what only their own tests have, or a while."""
 
 

@@ -236,8 +236,8 @@ ValidatedOn = Annotated[
     typer.Option(
         "--validated-on",
         metavar="DIR2",
-        help="Result folder of another study with labels, of the same detectors: what it learnt about them stands in "
-        "for labels of these images.",
+        help="Result folder of another study with labels, of the same detectors: what it learnt about them stands "
+        "in for labels of these images.",
     ),
 ]
 PromptWeights = Annotated[

@@ -31,7 +31,7 @@ from detector_bench.others.judgements import NO_CELL, DrawnLabels, Judgements
 from detector_bench.vocabulary import ALL
 from detector_bench.vocabulary.columns import METRIC_COLUMNS
 
-_UNSURE = 0.25
+_UNSURE = 0.5
 """Which part of what is taken off an estimate counts as a standard deviation: it is itself an estimate."""
 
 

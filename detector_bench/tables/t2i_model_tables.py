@@ -28,9 +28,9 @@ def t2i_model_comparisons(rows: pd.DataFrame, *, attribute: str, level: float) -
     tests = int(own["p_adjusted"].notna().sum())
     return Table(
         name="t2i_model_comparisons",
-        caption=f"T2I models compared in perceived {attribute_in_words(attribute)}, over the prompts that both"
-        f" have. About the T2I models, not these images alone. In brackets: {100 * level:g} % intervals, as wide"
-        f" as the tests ask, which are adjusted for {tests:,} difference{'' if tests == 1 else 's'} (Holm).",
+        caption=f"T2I models compared in perceived {attribute_in_words(attribute)}, over the prompts that both "
+        f"have. About the T2I models, not these images alone. In brackets: {100 * level:g} % intervals, as wide "
+        f"as the tests ask, which are adjusted for {tests:,} difference{'' if tests == 1 else 's'} (Holm).",
         attribute=attribute,
         columns=(
             Column("pair", "T2I models", kind="name"),

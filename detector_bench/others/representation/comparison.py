@@ -140,7 +140,9 @@ class Comparison:
     def _of_prompts_and_mean(
         self, metric: str, value: FloatArray, clear: CountArray, *, deviates: bool = False
     ) -> Iterator[Computed]:
-        yield Computed(self.compared.name, metric, self._mean(value), deviates=deviates)
+        # Its logarithm magnifies what is left of noise: intervals of estimates held the truth too rarely.
+        mean = Computed(self.compared.name, metric, self._mean(value), deviates=deviates)
+        yield mean._replace(has_estimated_interval=metric != KL_DIVERGENCE)
         yield Computed(self.compared.name, metric, Score(value, *self._images(clear)), of_prompts=True)
 
     def _images(self, clear: CountArray) -> tuple[CountArray, CountArray]:
