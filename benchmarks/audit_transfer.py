@@ -154,11 +154,16 @@ def tested(draw: int, *, world: str, division: Division, labels: int, how: Spoil
             "world": world,
             "division": division,
             "errors here": how or "as there",
-            "refuted by verdicts": verdicts_refute(learnt, study, images, seed=draw) < 1 - LEVEL,
-            "refuted by a label per prompt": labels_refute(learnt, images) < 1 - LEVEL,
+            "refuted by verdicts": _refuted(verdicts_refute(learnt, study, images, seed=draw)),
+            "refuted by a label per prompt": _refuted(labels_refute(learnt, images)),
             "warning": any(each.flagged for each in compared),
         }
     ]
+
+
+def _refuted(p_value: float) -> float:
+    """1 or 0; NaN where nothing could be tested."""
+    return p_value if np.isnan(p_value) else float(p_value < 1 - LEVEL)
 
 
 def _judged(images: PartlyLabelled, random: np.random.Generator) -> JudgedImages:
@@ -188,7 +193,8 @@ def report_tests(rows: pd.DataFrame) -> None:
     for key, group in rows.groupby(["world", "division", "errors here"], sort=False):
         shares = 100 * group[["refuted by verdicts", "refuted by a label per prompt", "warning"]].mean()
         place = ", ".join(str(each) for each in key)
-        print(f"| {place} | {len(group)} | {' | '.join(f'{share:.0f}' for share in shares)} |", flush=True)
+        shown = " | ".join("-" if np.isnan(share) else f"{share:.0f}" for share in shares)
+        print(f"| {place} | {len(group)} | {shown} |", flush=True)
 
 
 def divisions(world: World) -> Iterator[Division]:
@@ -205,6 +211,7 @@ def main() -> None:
     parser.add_argument("--labels", type=int, default=20, help="per prompt of the study that teaches")
     parser.add_argument("--draws", type=int, default=100)
     parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument("--first", type=int, default=0, help="number of the first draw; others are other images")
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS)
     parser.add_argument("--csv", type=Path, help="of every estimate")
     options = parser.parse_args()
@@ -216,7 +223,7 @@ def main() -> None:
             what: Callable[..., list[dict[str, object]]], name: str, division: Division, **also: str
         ) -> pd.DataFrame:
             given = partial(what, world=name, division=division, labels=options.labels, **also)
-            parts = pool.map(given, range(options.draws), chunksize=5)
+            parts = pool.map(given, range(options.first, options.first + options.draws), chunksize=5)
             return pd.DataFrame([row for part in parts for row in part])
 
         if "estimates" in options.parts:

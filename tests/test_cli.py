@@ -106,6 +106,7 @@ def test_every_command_has_a_help_text_with_an_example(command: Command, path: l
 def test_the_commands_are_those_of_the_documentation() -> None:
     assert sorted(" ".join(path) for path in all_commands()) == [
         "agreement",
+        "audit",
         "biaspainter",
         "biaspainter mitigation",
         "biaspainter sample",
@@ -119,6 +120,7 @@ def test_the_commands_are_those_of_the_documentation() -> None:
         "compare",
         "conformance",
         "detectors",
+        "estimate",
         "evaluate",
         "figures",
         "imagebite",
@@ -129,6 +131,7 @@ def test_the_commands_are_those_of_the_documentation() -> None:
         "labels agreement",
         "labels export",
         "labels import",
+        "plan",
         "prompts",
         "quickstart",
         "rank",
@@ -407,7 +410,7 @@ def test_a_locked_result_folder_is_one_message(command: Command, folder: Path) -
     assert status == 0, "the lock goes with who held it"
 
 
-@pytest.mark.parametrize("where", ["_load", "_print"])
+@pytest.mark.parametrize("where", ["loaded", "_print"])
 def test_ctrl_c_anywhere_ends_with_status_130(
     command: Command, folder: Path, monkeypatch: pytest.MonkeyPatch, where: str
 ) -> None:

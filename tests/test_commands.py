@@ -115,6 +115,7 @@ def _said(label: str, score: float) -> Any:
 
 
 CALLS: dict[str, Callable[[Path, Path], Sequence[object]]] = {
+    "audit": lambda folder, out: [folder / "study.yaml", "--out", out, "--no-cache"],
     "run": lambda folder, out: [folder / "study.yaml", "--out", out, "--no-cache"],
     "evaluate": lambda folder, out: [folder / "results", "--out", out, "--allow-incomplete"],
     "compare": lambda folder, _: [folder / "results", "right", "wrong"],

@@ -192,6 +192,9 @@ def test_every_number_with_an_interval_on_a_page_is_in_a_table(
     by_category = metrics.loc[metrics["category"] != ALL, ["value", "ci_low", "ci_high"]]
     rows = [*known.values(), *(row for table in (doubt, by_category) for row in table.itertuples(index=False))]
     rows += agreement
+    biases = pd.read_csv(finished / "t2i_model_biases.csv")[["value", "ci_low", "ci_high"]]
+    differences = pd.read_csv(finished / "t2i_model_comparisons.csv")[["difference", "ci_low", "ci_high"]]
+    rows += [Known(*row) for table in (biases, differences) for row in table.itertuples(index=False)]
     page = re.sub(r"<[^>]*>", " ", (finished / "report" / "index.html").read_text())
     triples = {each.groups() for each in WITH_INTERVAL.finditer(re.sub(r"\s+", " ", html.unescape(page)))}
     assert len(triples) > 60

@@ -29,7 +29,7 @@ AGES = {"young": 22.0, "middle_aged": 45.0, "elderly": 70.0}
 
 def write_study(folder: Path) -> Study:
     """Photos edited for three prompts by two T2I models, labelled and judged by gender and age."""
-    random = np.random.default_rng(5)
+    random = np.random.default_rng(6)
     seeds = [f"seed_{number}" for number in range(SEEDS)]
     edited = [
         (f"{model}_{prompt}_{number}", model, prompt, seeds[number])
@@ -61,7 +61,8 @@ def write_study(folder: Path) -> Study:
             labels.append((name, "anna", "gender", gender, "", ""))
         labels.append((name, "anna", "age", age, "", AGES[age]))
         seen = gender if gender in ("male", "female") and random.random() < 0.8 else "male"
-        said.append(_verdict(name, "gender", seen, None, random))
+        unclear = gender not in ("male", "female")
+        said.append(_verdict(name, "gender", seen, None, random, filtered=0.5 if unclear else 0.1))
         said.append(_verdict(name, "age", str(random.choice([age, "young"])), random.uniform(20, 70), random))
     write_csv(folder / "images" / "labels.csv", (*LABEL_COLUMNS, "value"), labels)
     (folder / "results" / "predictions" / "net").mkdir(parents=True)
@@ -93,9 +94,15 @@ def write_study(folder: Path) -> Study:
 
 
 def _verdict(
-    name: str, attribute: str, label: str, value: float | None, random: np.random.Generator
+    name: str,
+    attribute: str,
+    label: str,
+    value: float | None,
+    random: np.random.Generator,
+    *,
+    filtered: float = 0.1,
 ) -> dict[str, object]:
-    status = str(random.choice(["clear", "filtered", "error"], p=[0.85, 0.1, 0.05]))
+    status = str(random.choice(["clear", "filtered", "error"], p=[0.95 - filtered, filtered, 0.05]))
     clear = status == "clear"
     row = dict.fromkeys(PREDICTIONS.names) | {"image_id": name, "detector": "net", "attribute": attribute}
     return row | {

@@ -88,6 +88,7 @@ detectors:
             "prompts": True,
         },
         "estimated_labels": "dawid_skene",
+        "estimates": {"about": "images", "level": 0.95, "seed": 0},
         "scores": (
             {"system": "biaspainter", "preset": "as_code", "age_threshold": 30.0, "skin_tone_threshold": None},
         ),
@@ -139,8 +140,8 @@ MISTAKES: dict[str, tuple[str, list[str]]] = {
         SET + "detectors: [test-colour]\nzzz: 3\n",
         [
             "mine.yaml: zzz: unknown key 'zzz': known: attributes, author, batch_size, date, detectors, "
-            "display_names, estimated_labels, image_set, intervals, max_error_share, max_pixels, n_clear, name, "
-            "question, scores, table_style, tolerance"
+            "display_names, estimated_labels, estimates, image_set, intervals, max_error_share, max_pixels, "
+            "n_clear, name, question, scores, table_style, tolerance"
         ],
     ),
     "unknown parameter of a model": (

@@ -55,6 +55,8 @@ def test_a_result_folder_holds_everything(folder: Path) -> None:
         "study.yaml",
         "sweep_choices.csv",
         "sweeps.csv",
+        "t2i_model_biases.csv",
+        "t2i_model_comparisons.csv",
         *(f"tables/{table}.{ending}" for table in tables for ending in ("csv", "md", "tex")),
     }
     assert result.out == folder / "out"

@@ -77,7 +77,6 @@ def test_fair_t2i_models_are_seldom_called_biased_and_a_one_sided_one_always() -
     men = random.binomial(20, 0.9, size=(2, 15))
     found = t2i_model_tests(of_counts(np.stack([men, 20 - men], axis=-1)))
     assert all(each.beyond_chance(0.95) for each in found.biases)
-    assert one(found.biases, SCORE, 0).chance < 0.2 < one(found.biases, SCORE, 0).value
 
 
 def test_prompts_that_are_uneven_to_both_sides_are_not_balanced_though_their_mean_is() -> None:

@@ -160,6 +160,12 @@ def test_an_error_that_no_labels_explain_is_refuted_by_verdicts_alone() -> None:
     assert verdicts_refute(learnt, study, world(np.linspace(0.4, 1, 20), seed=2, errors=other)[0]) < 0.01
 
 
+def test_one_detector_of_two_classes_leaves_nothing_to_test() -> None:
+    study, _ = world(np.linspace(0.1, 0.9, 20), seed=1, labels=60, errors=ERRORS[1:])
+    images, _ = world(np.linspace(0.4, 1, 20), seed=2, errors=ERRORS[1:])
+    assert np.isnan(verdicts_refute(LearntErrors.of(study), study, images))
+
+
 def test_errors_that_verdicts_hide_are_refuted_by_labels() -> None:
     study, _ = world(np.linspace(0.1, 0.9, 20), seed=1, labels=60)
     learnt = LearntErrors.of(study)

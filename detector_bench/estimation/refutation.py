@@ -28,7 +28,7 @@ def verdicts_refute(
 
     Returns:
         The chance of a misfit as clear as this, were the assumption true; NaN with fewer than four prompts in a
-        study.
+        study, and where any verdicts are a mixture, as those of one detector on two classes are.
     """
     place, labels = study.labelled, learnt.mixing.shape[1]
     place = place[np.minimum(study.truth[place], study.classes) < labels]
@@ -58,7 +58,8 @@ def verdicts_refute(
     deviations = [
         by_prompt(each / scale, prompt) @ away.T for each, prompt in zip((of_study, of_here), prompts, strict=True)
     ]
-    return float(np.nanmin(adjusted_p_values(misfit, deviations, seed=seed)))
+    p_values = adjusted_p_values(misfit, deviations, seed=seed)
+    return float(np.nanmin(p_values)) if not np.isnan(p_values).all() else float("nan")
 
 
 def labels_refute(learnt: LearntErrors, images: PartlyLabelled) -> float:

@@ -6,9 +6,10 @@ the estimates of two T2I models are independent, so that the variance of their d
 
 - mean prompt bias score (two classes): against 0, or against another T2I model's; Student's t with the degrees of
   freedom of the variances (Welch and Satterthwaite).
-- model bias score: are all prompts balanced? The smaller of two p-values, doubled: of the score against what a T2I
-  model without bias would be estimated to have, which is drawn; and of all prompts' distances from balance, each
-  in its own standard errors (`evenness`). Against another T2I model's score: by Student's t.
+- model bias score: are all prompts balanced? By all prompts' distances from balance, each in its own standard
+  errors (`evenness`). Where only some images have a label, also by the score against what a T2I model without bias
+  would be estimated to have, which is drawn; then the smaller p-value counts, doubled. Against another T2I model's
+  score: by Student's t.
 
 P-values are adjusted by Holm (1979) within two families: all statements about single T2I models, and all
 differences. An interval is as wide as the step at which its test was decided asks, so that by Student's t it
@@ -50,8 +51,8 @@ class ScoreTest(NamedTuple):
     high: float
     """The interval that belongs to the test."""
     chance: float
-    """Of a model bias score: what a T2I model without bias would be estimated to have on average. Elsewhere
-    NaN."""
+    """Of a model bias score: what a T2I model without bias would be estimated to have on average. NaN
+    where all images have a label, and elsewhere."""
     p_value: float
     p_adjusted: float
     """For all tests of its family; NaN where there is nothing to test."""
@@ -112,7 +113,7 @@ class _Question(NamedTuple):
 
 class _Scores:
     def __init__(self, images: PartlyLabelled, seed: int) -> None:
-        complete = len(images.labelled) == len(images.truth)
+        self._complete = complete = len(images.labelled) == len(images.truth)
         use_detectors = bool(images.detectors) and not complete
         moments = _known_moments(images) if complete else cell_moments(images, use_detectors=use_detectors)
         self._shares = class_shares(moments, classes=images.classes, about="t2i_model")
@@ -130,8 +131,10 @@ class _Scores:
         by_chance = None
         if metric == "model_bias_score":
             cells = self._cells(model, prompts)
-            by_chance = unevenness_by_chance(self._shares, cells, seed=self._seed)
-            p_value = _either(_share_above(by_chance, score.value), evenness_p_value(self._shares, cells))
+            p_value = evenness_p_value(self._shares, cells)
+            if not self._complete:
+                by_chance = unevenness_by_chance(self._shares, cells, seed=self._seed)
+                p_value = _either(_share_above(by_chance, score.value), p_value)
         else:
             p_value = _student(score)
         lowest = 0.0 if metric == "model_bias_score" else -1.0

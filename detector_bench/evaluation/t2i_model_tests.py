@@ -17,7 +17,7 @@ BIAS_COLUMNS = (
 )
 """A score of one T2I model, about the T2I model and not the images. `ci_low` and `ci_high` belong to the test, so
 they are wider than those of the metric table; `chance` is what a T2I model without bias would be estimated to
-have on average, of a model bias score."""
+have on average, of a model bias score; empty where all images have a label."""
 
 DIFFERENCE_COLUMNS = (
     *("attribute", "metric", "first", "second", "first_value", "second_value", "difference", "ci_low", "ci_high"),

@@ -236,7 +236,10 @@ class _Pair:
             tests.append((by_labels, f"{number:,} labels here (p = {by_labels:.3f})"))
         known = [(p_value, words) for p_value, words in tests if not np.isnan(p_value)]
         if not known:
-            return ["Nothing tests the assumption: that takes four prompts in both studies, or labels here."]
+            return [
+                "Nothing tests the assumption: that takes four prompts in both studies and a second detector, or "
+                "labels here."
+            ]
         refuting = [words for p_value, words in known if p_value < _REFUTED]
         if refuting:
             return [f"The assumption is refuted by {' and by '.join(refuting)}: do not rely on these estimates."]
