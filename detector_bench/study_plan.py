@@ -129,7 +129,7 @@ def _sentences(
 ) -> tuple[str, ...]:
     """What to do, in words."""
     said, more, total = [], 0.0, 0.0
-    score = score_in_words(settings.score)
+    score = f"{score_in_words(settings.score)} of {labels.attribute.words}"
     rows = found.rows
     for name, of_model in rows.groupby("t2i_model", sort=False):
         row = of_model[of_model["variant"] == PREDICTION_POWERED].iloc[0]

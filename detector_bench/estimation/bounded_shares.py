@@ -96,6 +96,8 @@ def quadratic_limits(
     third = value**2 - square * own
     root = np.sqrt(np.maximum(second**2 - first * third, 0))
     low, high = (second - root) / first, (second + root) / first
+    # Of an estimate that chance carried beyond 0 or 1, and that is cut off there.
+    low, high = np.fmin(low, value), np.fmax(high, value)
     return np.clip(low, 0, 1), np.clip(high, 0, 1)
 
 
