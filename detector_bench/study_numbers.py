@@ -20,6 +20,7 @@ from detector_bench.results.finished_study import FinishedStudy, ResultFolder
 from detector_bench.results.manifest import Counts
 from detector_bench.results.metric_lookup import Number
 from detector_bench.results.run_record import read_run_record
+from detector_bench.study_estimates import estimate
 from detector_bench.study_plan import plan, plan_settings
 from detector_bench.study_questions import ResultTables
 from detector_bench.tables import Table, filtering_and_accuracy, in_style_of
@@ -246,7 +247,7 @@ class StudyNumbers:
         attributes = (
             self.reader.settings.attributes if attribute is None else (self.of_attribute(attribute).attribute,)
         )
-        return questions.estimate(
+        return estimate(
             self.reader,
             attributes,
             about=about,

@@ -33,7 +33,7 @@ ORDER = (
     ("others",),
     ("study_configuration",),
     ("study_run", "study_questions", "study_worth"),
-    ("study_plan",),
+    ("study_estimates", "study_plan"),
     ("site", "study_numbers"),
     ("study",),
     ("cli",),
