@@ -27,6 +27,8 @@ def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str])
     monkeypatch.setenv("COLUMNS", "200")
 
     def run(*arguments: str | Path) -> tuple[int, str, str]:
+        # What tests have plugged in stays in this process, and cannot be loaded together in a fresh one.
+        monkeypatch.setattr("os.cpu_count", lambda: 1)
         monkeypatch.setattr(sys, "argv", ["detector-bench", *map(str, arguments)])
         with pytest.raises(SystemExit) as ended:
             main()
