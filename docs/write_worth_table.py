@@ -45,8 +45,8 @@ def worlds(rows: pd.DataFrame) -> list[str]:
             found = means.loc[score, POWERED]
             cells += [
                 f"{100 * found['coverage']:.1f}",
-                f"{found['width_ratio']:.2f}",
-                f"{found['worth_labels']:.1f}",
+                _number(found["width_ratio"], ".2f"),
+                _number(found["worth_labels"], ".1f"),
             ]
         off = (means.loc["model_bias_score", variant]["bias"] for variant in (LABELS_ONLY, POWERED))
         lines.append(_line([*cells, ", ".join(f"{each:+.3f}" for each in off)]))
@@ -65,6 +65,11 @@ def portraits(rows: pd.DataFrame) -> list[str]:
         shown = [WAYS[way], SCORES[score], f"{alone['truth']:.3f}"]
         lines.append(_line([*shown, *held, *widths, f"{powered['worth_labels']:.1f}"]))
     return lines
+
+
+def _number(value: float, form: str) -> str:
+    """A dash where there is no number: of a score that labels alone know as exactly, for instance."""
+    return "-" if pd.isna(value) else format(value, form)
 
 
 def _head(names: Sequence[str], *, words: int) -> list[str]:
