@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from detector_bench.audit import HALF_WIDTH
 from detector_bench.cli import options
 from detector_bench.cli.console import command, errors, output
 from detector_bench.cli.publishing import MOST_WORKERS
@@ -21,7 +20,7 @@ def audit(
     study_file: options.StudyFile,
     *,
     out: options.Out,
-    half_width: options.HalfWidth = HALF_WIDTH,
+    half_width: options.HalfWidthOption = None,
     image_set: options.ImageSetOption = None,
     weights_dir: options.WeightsDir = None,
     cache_dir: options.CacheDir = None,
@@ -43,6 +42,8 @@ def audit(
     Examples: `detector-bench audit configs/t2i_portraits.yaml --out results/portraits --weights-dir weights`,
     `detector-bench audit my_study.yaml --image-set my_images --out results/mine --half-width 0.1`
     """
+    # What reads findings takes longer to import than --help may take.
+    from detector_bench.audit import HALF_WIDTH
     from detector_bench.cli.progress import ReportDisplay, RunProgressDisplay
 
     load_plugins(plugin or [])
@@ -57,7 +58,7 @@ def audit(
     with RunProgressDisplay(errors) as running, ReportDisplay(errors) as reporting:
         found = study.audit(
             out,
-            half_width=options.checked_half_width(half_width),
+            half_width=options.checked_half_width(HALF_WIDTH if half_width is None else half_width),
             weights_dir=weights_dir,
             cache_dir=cache_dir,
             use_cache=not no_cache,
