@@ -25,6 +25,7 @@ from detector_bench.evaluation.out_of_sample import threshold_choices
 from detector_bench.evaluation.sweeps import even_thresholds, sweep_counts
 from detector_bench.figures import FIGURES, WIDTHS, FinishedStudy, draw_figure, known_figures, write_figures
 from detector_bench.figures.drawing import GREEN, caption
+from detector_bench.figures.figure_files import OF_ESTIMATES
 from detector_bench.figures.filter_plane import Box, place_labels, recall_for
 from detector_bench.figures.prompt_bias_histogram import histogram
 from detector_bench.results.finished_study import ResultFolder
@@ -39,8 +40,9 @@ PAPER_FIGURES = Path(__file__).parents[1] / "paper_figures"
 THREE = DETECTORS[5:8]
 # The others are drawn with `-m slow`.
 _QUICK = ("filter_plane", "prompt_heat_map", "bias_deviation")
-ANY_STUDY = tuple(FIGURES)
-"""The other one needs edited photos: `test_biaspainter_tables.py`."""
+ANY_STUDY = tuple(name for name in FIGURES if name not in OF_ESTIMATES)
+"""Those of estimates need images without a label (`test_audit.py`, `test_audit_plan.py`), one more edited photos
+(`test_biaspainter_tables.py`)."""
 DEGENERATE: dict[str, dict[str, Any]] = {
     "one_detector": {"detectors": THREE[:1], "prompts": 4, "t2i_models": ("sdxl",)},
     "one_prompt": {"detectors": THREE, "prompts": 1},

@@ -47,14 +47,11 @@ FIGURES: dict[str, str] = {
 }
 """What each figure shows, by its name, which is also its module's; benchmarks have further ones."""
 
-_OF_ESTIMATES = ("prompt_estimates",)
+OF_ESTIMATES = ("prompt_estimates", "label_curve")
 """Figures of bias over all images, where only some have a label."""
 
 _NEEDS_NO_LABELS = ("model_bias_scores", "score_deviations")
 """Figures that show what there is; or say themselves why there is nothing to draw."""
-
-_NEEDS_ESTIMATES = ("label_curve",)
-"""Figures of studies of which only some images have a label."""
 
 _HOMES = {"score_deviations": "detector_bench.others.score_deviations_figure"}
 """Modules of figures that lie elsewhere."""
@@ -73,8 +70,7 @@ def figures_of(study: FinishedStudy) -> tuple[str, ...]:
     own = [
         name
         for name in FIGURES
-        if (estimated or name not in _NEEDS_ESTIMATES)
-        and (name not in _OF_ESTIMATES or has_prompt_estimates(study))
+        if name not in OF_ESTIMATES or (estimated and (name != "prompt_estimates" or has_prompt_estimates(study)))
     ]
     further = (item for each in benchmarks() for item in each.figures.items())
     return (*own, *(name for name, figure in further if figure.metric in known))
