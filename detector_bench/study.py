@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from detector_bench.audit import (
-    HALF_WIDTH,
     AttributeAudit,
     HumanLabels,
     differences_in_words,
@@ -17,6 +16,7 @@ from detector_bench.audit import (
     next_steps,
     what_carried,
 )
+from detector_bench.evaluation.audit_plan import HALF_WIDTH
 from detector_bench.results.finished_study import STUDY_FILE, ResultFolder
 from detector_bench.study_configuration import StudyConfiguration
 from detector_bench.study_file import DetectorEntry

@@ -14,6 +14,7 @@ from pydantic import ValidationError
 from detector_bench import study_questions as questions
 from detector_bench.errors import ConfigError, config_error_from, nearest_hint
 from detector_bench.evaluation.agreement import DEFAULT_MIN_SHARED
+from detector_bench.evaluation.audit_plan import HALF_WIDTH
 from detector_bench.evaluation.intervals import Intervals
 from detector_bench.plugins import PluginFile
 from detector_bench.results.finished_study import FinishedStudy, ResultFolder
@@ -260,7 +261,7 @@ class StudyNumbers:
         self,
         score: str = "model_bias_score",
         *,
-        half_width: float = 0.05,
+        half_width: float = HALF_WIDTH,
         attribute: str | None = None,
         t2i_models: Sequence[str] = (),
         about: Literal["images", "t2i_model"] | None = None,

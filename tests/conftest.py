@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -45,3 +46,26 @@ def _no_waiting_for_the_disk() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", lambda _descriptor: None)
         yield
+
+
+@pytest.fixture
+def command(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Iterator[Callable[..., tuple[int, str, str]]]:
+    """Run the command line in this process: exit status, standard output, standard error."""
+    from detector_bench.cli.app import main
+
+    before = signal.getsignal(signal.SIGTERM)
+    monkeypatch.setenv("COLUMNS", "200")
+
+    def run(*arguments: str | Path) -> tuple[int, str, str]:
+        # What tests have plugged in stays in this process, and cannot be loaded together in a fresh one.
+        monkeypatch.setattr("os.cpu_count", lambda: 1)
+        monkeypatch.setattr(sys, "argv", ["detector-bench", *map(str, arguments)])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        captured = capsys.readouterr()
+        return int(ended.value.code or 0), captured.out, captured.err
+
+    yield run
+    signal.signal(signal.SIGTERM, before)

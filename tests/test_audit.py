@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,27 +14,9 @@ from small_parts import write_csv
 from study_files import write_study_file
 
 from detector_bench.audit import AttributeAudit, HumanLabels, differences_in_words, in_words
-from detector_bench.cli.app import main
 from detector_bench.study import Results, Study
 
 Command = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture
-def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Command]:
-    """Run the command line in this process: exit status, standard output, standard error."""
-    monkeypatch.setenv("COLUMNS", "200")
-
-    def run(*arguments: str | Path) -> tuple[int, str, str]:
-        # What tests have plugged in stays in this process, and cannot be loaded together in a fresh one.
-        monkeypatch.setattr("os.cpu_count", lambda: 1)
-        monkeypatch.setattr(sys, "argv", ["detector-bench", *map(str, arguments)])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        captured = capsys.readouterr()
-        return int(ended.value.code or 0), captured.out, captured.err
-
-    return run
 
 
 def keep_labels(folder: Path, number: int) -> None:

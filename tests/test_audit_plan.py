@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from synthetic_study import write_study
 from detector_bench.errors import ConfigError
 from detector_bench.estimation import PartlyLabelled, estimate
 from detector_bench.estimation.planning import HalfWidths
+from detector_bench.evaluation.audit_plan import HALF_WIDTH
 from detector_bench.metrics import Scopes
 from detector_bench.study import Results
 
@@ -183,3 +185,10 @@ def test_without_a_label_the_plan_is_a_guess_and_says_so(pilot: Results, tmp_pat
     columns = ["variant", "labels_needed"]
     least = other.numbers["audit_plan"][columns].groupby("variant").sum()["labels_needed"]
     assert least["prediction_powered"] <= least["labels_only"]
+
+
+def test_the_help_says_the_half_width_that_is_taken() -> None:
+    text = (Path(__file__).parents[1] / "docs" / "commands.md").read_text(encoding="utf-8")
+    said = re.findall(r"`--half-width X` \|.*?By default ([0-9.]+)\.", text)
+    assert len(said) == 3
+    assert {float(each) for each in said} == {HALF_WIDTH}

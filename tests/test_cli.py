@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -20,29 +19,12 @@ from small_parts import write_image_set, write_tables
 
 from detector_bench import __version__
 from detector_bench.cli import studies
-from detector_bench.cli.app import app, main
+from detector_bench.cli.app import app
 
 PLUGIN = Path(__file__).with_name("small_parts.py")
 COUNT = 8
 
 Command = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture
-def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Command]:
-    """Run the command line in this process: exit status, standard output, standard error."""
-    before = signal.getsignal(signal.SIGTERM)
-    monkeypatch.setenv("COLUMNS", "200")
-
-    def run(*arguments: str | Path) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["detector-bench", *map(str, arguments)])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        captured = capsys.readouterr()
-        return int(ended.value.code or 0), captured.out, captured.err
-
-    yield run
-    signal.signal(signal.SIGTERM, before)
 
 
 def in_a_process(*arguments: str | Path, **environment: str) -> subprocess.CompletedProcess[str]:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,7 +17,6 @@ import pytest
 from imagebite_parts import expected, stated, written
 from small_parts import write_csv, write_image_set
 
-from detector_bench.cli.app import main
 from detector_bench.dataset import ImageSet
 from detector_bench.evaluation import Intervals, evaluate
 from detector_bench.others.study_scores import ScoredStudy, score_system_named
@@ -41,23 +39,6 @@ ALONE = [
 ]
 
 Command = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture
-def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Command]:
-    """Run the command line in this process: exit status, standard output, standard error."""
-    monkeypatch.setenv("COLUMNS", "200")
-
-    def run(*arguments: str | Path) -> tuple[int, str, str]:
-        # What tests have plugged in stays in this process, and cannot be loaded together in a fresh one.
-        monkeypatch.setattr("os.cpu_count", lambda: 1)
-        monkeypatch.setattr(sys, "argv", ["detector-bench", *map(str, arguments)])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        captured = capsys.readouterr()
-        return int(ended.value.code or 0), captured.out, captured.err
-
-    return run
 
 
 def images_of(

@@ -5,7 +5,6 @@ from __future__ import annotations
 from detector_bench.audit.findings import AttributeAudit as AttributeAudit
 from detector_bench.audit.findings import HumanLabels as HumanLabels
 from detector_bench.audit.findings import T2IModelAudit as T2IModelAudit
-from detector_bench.audit.next_steps import HALF_WIDTH as HALF_WIDTH
 from detector_bench.audit.next_steps import next_steps as next_steps
 from detector_bench.audit.sentences import differences_in_words as differences_in_words
 from detector_bench.audit.sentences import in_words as in_words

@@ -9,6 +9,7 @@ from typing import Any, Self
 
 import pandas as pd
 
+from detector_bench.metrics import LABEL_SHARE
 from detector_bench.results.finished_study import FinishedStudy
 from detector_bench.results.metric_lookup import Number, number_of
 from detector_bench.tables.wording import attribute_in_words
@@ -17,7 +18,6 @@ from detector_bench.vocabulary.columns import PREDICTION_POWERED
 
 SCORE = "model_bias_score"
 BALANCE = "mean_prompt_bias_score"
-_SHARE = "label_share_"
 _NO_ROW = Number()
 
 
@@ -113,11 +113,11 @@ def _of_model(
         own = estimated[(estimated["t2i_model"] == name) & (estimated["detector"] == GROUND_TRUTH)]
         numbers = {str(row["metric"]): number_of(row) for _, row in own.iterrows()}
     elif labels is HumanLabels.ALL:
-        names = [SCORE, *(f"{_SHARE}{label}" for label in part.lookup.labels)]
+        names = [SCORE, *(f"{LABEL_SHARE}{label}" for label in part.lookup.labels)]
         numbers = {each: part.lookup.number(each, detector=GROUND_TRUTH, t2i_model=name) for each in names}
     else:
         numbers = {}
-    shares = {each.removeprefix(_SHARE): numbers[each] for each in numbers if each.startswith(_SHARE)}
+    shares = {each.removeprefix(LABEL_SHARE): numbers[each] for each in numbers if each.startswith(LABEL_SHARE)}
     # A label that no chance is known for does not count.
     counted = max((number.n for number in shares.values()), default=0)
     return T2IModelAudit(

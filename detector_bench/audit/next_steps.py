@@ -10,9 +10,6 @@ from detector_bench.dataset.sample_file import found_sample
 FIRST_LABELS = 200
 """So many to begin with."""
 
-HALF_WIDTH = 0.05
-"""What an interval of the model bias score should be, to either side, unless something else is asked for."""
-
 
 def next_steps(audit: AttributeAudit, image_set: Path) -> tuple[str, ...]:
     """What to do next, a sentence each; of an attribute with some labels `Results.plan` knows more.

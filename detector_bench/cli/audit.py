@@ -42,8 +42,6 @@ def audit(
     Examples: `detector-bench audit configs/t2i_portraits.yaml --out results/portraits --weights-dir weights`,
     `detector-bench audit my_study.yaml --image-set my_images --out results/mine --half-width 0.1`
     """
-    # What reads findings takes longer to import than --help may take.
-    from detector_bench.audit import HALF_WIDTH
     from detector_bench.cli.progress import ReportDisplay, RunProgressDisplay
 
     load_plugins(plugin or [])
@@ -58,7 +56,7 @@ def audit(
     with RunProgressDisplay(errors) as running, ReportDisplay(errors) as reporting:
         found = study.audit(
             out,
-            half_width=options.checked_half_width(HALF_WIDTH if half_width is None else half_width),
+            half_width=options.checked_half_width(half_width),
             weights_dir=weights_dir,
             cache_dir=cache_dir,
             use_cache=not no_cache,

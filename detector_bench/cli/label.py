@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from detector_bench.labelling.web.desk import Desk
 
 _LARGEST_GUIDELINE = 1_000_000
-_HALF_WIDTH = 0.05
 
 
 @command(prints_rows=False)
@@ -132,7 +131,9 @@ def label(
         desk = replace(plan, port=listening.getsockname()[1], guidelines=text)
         worth = None
         if drawn is not None and read is not None:
-            worth = StudyWorth(images, drawn, read, opened.settings.attributes, half_width or _HALF_WIDTH)
+            worth = StudyWorth(
+                images, drawn, read, opened.settings.attributes, options.checked_half_width(half_width)
+            )
         app = make_app(opened, desk, worth=worth)
         _print_links(desk, opened)
         if browser and desk.is_local:

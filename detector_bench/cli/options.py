@@ -229,7 +229,6 @@ _HALF_WIDTH = typer.Option(
     metavar="X",
     help="What is wanted: a score plus or minus X, above 0 to 1; labels are planned for it. By default 0.05.",
 )
-HalfWidth = Annotated[float, _HALF_WIDTH]
 HalfWidthOption = Annotated[float | None, _HALF_WIDTH]
 ValidatedOn = Annotated[
     Path | None,
@@ -252,12 +251,16 @@ def file_in(out: Path, name: str) -> Path:
     return out if out.suffix == Path(name).suffix and not out.is_dir() else out / name
 
 
-def checked_half_width(half_width: float) -> float:
+def checked_half_width(half_width: float | None) -> float:
     """What `--half-width` says, before anything runs.
 
     Raises:
         ConfigError: not above 0, or above 1.
     """
+    from detector_bench.evaluation.audit_plan import HALF_WIDTH
+
+    if half_width is None:
+        return HALF_WIDTH
     if not 0 < half_width <= 1:
         raise ConfigError(f"--half-width {half_width:g} (accepted: above 0, at most 1)")
     return half_width

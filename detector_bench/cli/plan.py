@@ -29,7 +29,7 @@ def plan(
             " label_share_LABEL.",
         ),
     ] = "model_bias_score",
-    half_width: options.HalfWidth = 0.05,
+    half_width: options.HalfWidthOption = None,
     t2i_model: T2IModels = None,
     about: About = None,
     validated_on: options.ValidatedOn = None,
@@ -51,15 +51,15 @@ def plan(
     anew from the image set. `--json` and `--out` also give the half-width at every number of labels
     (label_curves).
 
-    Examples: `detector-bench plan results/one`, `detector-bench plan results/one --half-width 0.03 --about
-        t2i_model`,
+    Examples: `detector-bench plan results/one`,
+    `detector-bench plan results/one --half-width 0.03 --about t2i_model`,
     `detector-bench plan results/one --score prompt_bias_score --half-width 0.2`,
     `detector-bench plan results/new --validated-on results/one --json`
     """
     results = opened(folder, image_set=image_set, plugin=plugin)
     found = results.plan(
         score,
-        half_width=half_width,
+        half_width=options.checked_half_width(half_width),
         attribute=attribute,
         t2i_models=tuple(t2i_model or ()),
         about=known_about(about),

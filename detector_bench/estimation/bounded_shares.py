@@ -3,13 +3,16 @@
 A share near 0 or 1 has an estimate of its variance that is too small exactly where it matters: five labels of one
 class show none. So the variance of an estimate is taken as a function of the true share p,
 
-    v(p) = dispersion * (w s^2 + (1 - w) (a + b p (1 - p)) / c) + r,
+    v(p) = dispersion * g * (a + b p (1 - p)) / c + e.
 
-s^2 the variance of the cell's own errors of prediction, a and b common to all cells (what remains after prediction
-of a binomial variance; a = 0, b = 1 without detectors), w = freedom / (freedom + 8), c the share of the
-denominator (1 for shares of all images, the share of clear images for shares of classes), r for not knowing c. The
-interval holds every p
-that lies within t standard errors at p itself: for labels alone and large populations it is Wilson's.
+a and b are common to all cells: what remains after prediction of a binomial variance (a = 0, b = 1 without
+detectors). g says how much more, or less, a cell's errors vary than is common at its share:
+w s^2 c / (a + b r (1 - r)) + 1 - w, with s^2 their variance, r the pilot share, w = freedom / (freedom + 4); 1
+without detectors. c is the share of the denominator: 1 for shares of all images, the share of clear images for
+shares of classes, for which dispersion also grows by the second-order term of a ratio, and e stands for not
+knowing c. About the T2I models p (1 - p) / (c N) is added. The interval holds every p that lies within t standard
+errors at p itself: for labels alone and large populations it is Wilson's. docs/audit.md says how often it held in
+simulated studies, by which the constants were chosen.
 """
 
 from __future__ import annotations
@@ -33,12 +36,18 @@ OWN_LABELS = 4.0
 """So many labels of its own make a cell count half in the share of clear images that its score is divided by."""
 
 _LEAST_CLEAR = 0.1
+"""No score is divided by a smaller share of clear images."""
 _SECOND_ORDER = 3.0
+"""Times the squared coefficient of variation of its denominator: a ratio's variance beyond the first order."""
 _ONE_SIDED = 0.36
+"""Below this 4 p (1 - p), beyond shares of 0.1 and 0.9, a cell is near to one class."""
 _LABELS_OF_END = 10.0
+"""What the end of the line over all cells counts for beside the one-sided ones, in degrees of freedom."""
 _LEAST_VARIANCE = 0.005
 _MOST_OWN = 4.0
+"""g lies between a quarter and this."""
 _LABELS_OF_PRIOR = 5.0
+"""What the part that detectors leave unexplained counts for as b, in degrees of freedom at `_TYPICAL_SPREAD`."""
 _TYPICAL_SPREAD = 0.25
 
 

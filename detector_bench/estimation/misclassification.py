@@ -41,6 +41,7 @@ from detector_bench.estimation.partly_labelled import UNLABELLED, PartlyLabelled
 from detector_bench.estimation.prediction_powered import Estimate, Estimates
 from detector_bench.metrics.bias import SIGNED_CLASSES, concentration
 from detector_bench.metrics.counts import CountArray, FloatArray, divide
+from detector_bench.metrics.image_counts import LABEL_SHARE
 
 _LEAST_CLEAR = 0.1
 """Of the gradients: a share of clear images is not taken to be less, so that a prompt of few has no endless
@@ -79,7 +80,7 @@ def misclassification(
     seen = _labels_seen(images)
     for label in range(images.labels):
         for places, found in ((scopes, of_scopes), (cells, of_prompts)):
-            found[f"label_share_{label}"] = _share(places, limits, min(label, images.classes), known=seen[label])
+            found[f"{LABEL_SHARE}{label}"] = _share(places, limits, min(label, images.classes), known=seen[label])
 
     def mean(value: FloatArray, gradient: FloatArray, lowest: float) -> Estimate:
         return _mean(images, cells, limits, value, gradient, lowest=lowest)

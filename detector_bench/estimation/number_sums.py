@@ -14,15 +14,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from detector_bench.estimation.bounded_shares import COMMON_FREEDOM
 from detector_bench.estimation.partly_labelled import PartlyLabelled
 from detector_bench.estimation.working_model import CellMoments, Predictors, moments_of
 from detector_bench.metrics.counts import FloatArray
 
 DRAWS = 400
 """How often noise is drawn."""
-
-COMMON_FREEDOM = 4.0
-"""Degrees of freedom that the mean covariance over cells counts for beside a cell's own."""
 
 _FEW_UNDEFINED = 0.1
 _FAR = 5.0

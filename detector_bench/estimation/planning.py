@@ -37,6 +37,7 @@ from detector_bench.estimation.partly_labelled import IntArray, PartlyLabelled
 from detector_bench.estimation.prediction_powered import ScopeEstimates, of_cells, signed
 from detector_bench.estimation.working_model import CellMoments, cell_moments
 from detector_bench.metrics.counts import FloatArray
+from detector_bench.metrics.image_counts import LABEL_SHARE
 
 FEWEST_LABELS = 10
 """No study of fewer labels of a T2I model is planned."""
@@ -372,7 +373,7 @@ class HalfWidths:
         else:
             share = label_share(
                 moments,
-                int(score.removeprefix("label_share_")),
+                int(score.removeprefix(LABEL_SHARE)),
                 about=self.about,
                 planned_freedom=freedom,
             )

@@ -23,10 +23,11 @@ from detector_bench.estimation.bounded_shares import (
     t_quantile,
 )
 from detector_bench.estimation.partly_labelled import PartlyLabelled
-from detector_bench.estimation.unevenness import unevenness
+from detector_bench.estimation.unevenness import uneven_terms, unevenness
 from detector_bench.estimation.working_model import CellMoments, cell_moments
 from detector_bench.metrics.bias import SIGNED_CLASSES
 from detector_bench.metrics.counts import FloatArray, divide
+from detector_bench.metrics.image_counts import LABEL_SHARE
 
 IntArray = NDArray[np.int64]
 
@@ -91,8 +92,8 @@ def estimate(
     shape = (images.t2i_models, images.prompts)
     for label in range(images.labels):
         share = label_share(moments, label, about=about)
-        of_scopes[f"label_share_{label}"] = scopes.pooled(share, confidence)
-        of_prompts[f"label_share_{label}"] = of_cells(share, moments, confidence, shape)
+        of_scopes[f"{LABEL_SHARE}{label}"] = scopes.pooled(share, confidence)
+        of_prompts[f"{LABEL_SHARE}{label}"] = of_cells(share, moments, confidence, shape)
     if images.classes == SIGNED_CLASSES:
         of_prompts["prompt_bias_score"] = signed(of_cells(of_classes[0], moments, confidence, shape))
         of_scopes["mean_prompt_bias_score"] = signed(scopes.mean(of_classes[0], confidence))
@@ -177,7 +178,7 @@ class ScopeEstimates:
     ) -> Estimate:
         """The model bias score of each scope; `only`: of this T2I model, 0 for all together, elsewhere NaN."""
         one = self._filled.astype(float)
-        sampled = self._between(np.abs(shares[0].value - 1 / len(shares)), one * ~np.isnan(shares[0].value))
+        sampled = self._between(uneven_terms(shares), one * ~np.isnan(shares[0].value))
         shape = sampled.shape
         value, error, freedom = (np.full(shape, np.nan) for _ in range(3))
         models, categories = np.divmod(np.arange(self._images.cells), self._images.prompts)
@@ -189,7 +190,7 @@ class ScopeEstimates:
             chosen &= (category == 0) | (categories == category - 1)
             found = unevenness(shares, chosen, seed=seed)
             value[model, category], freedom[model, category] = found.value, found.freedom
-            error[model, category] = np.hypot(found.standard_error, 2 * np.sqrt(sampled[model, category]))
+            error[model, category] = np.hypot(found.standard_error, np.sqrt(sampled[model, category]))
         quantile = t_quantile(confidence, np.maximum(freedom, 1))
         low, high = limits_below_one(value, error, quantile, least=1 / self._sums(self._moments.labels).clip(1))
         used = self._sums((~np.isnan(shares[0].value)).astype(float)).astype(np.int64)

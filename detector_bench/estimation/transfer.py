@@ -25,6 +25,7 @@ from detector_bench.estimation.prediction_powered import Estimate, Estimates
 from detector_bench.estimation.unevenness import unevenness
 from detector_bench.metrics.bias import SIGNED_CLASSES
 from detector_bench.metrics.counts import FloatArray, divide
+from detector_bench.metrics.image_counts import LABEL_SHARE
 
 _LEAST_CLEAR = 0.1
 _OF_THE_MEAN = 5.0
@@ -62,7 +63,7 @@ def estimate_without_labels(
     scopes = _Scopes(images, cells, confidence)
     for label in range(images.labels):
         form = cells.form_of(label)
-        name = f"label_share_{label}"
+        name = f"{LABEL_SHARE}{label}"
         share = cells.shares(form, cells.share @ form if form is not None else None, about=about)
         of_scopes[name] = scopes.mean(share, cells.used, total)
         of_prompts[name] = scopes.prompts(share)

@@ -54,10 +54,8 @@ def unevenness(shares: list[BoundedShares], chosen: NDArray[np.bool_], *, seed: 
     cells = np.flatnonzero(chosen & ~np.isnan(shares[0].value))
     if not len(cells):
         return Unevenness(np.nan, np.nan, np.nan)
-    used = shares[:1] if classes == SIGNED_CLASSES else shares  # of two classes each mirrors the other
-    scale = 2 if classes == SIGNED_CLASSES else classes / (2 * (classes - 1))
-    random = np.random.default_rng(seed)
-    studies = int(np.clip(_DRAWN_CELLS // len(cells), _FEWEST_STUDIES, _MOST_STUDIES))
+    used, scale = _used(shares)
+    random, studies = np.random.default_rng(seed), _studies(cells)
     value, off, freedom, grain = 0.0, np.zeros(studies), 0.0, 0.0
     for share in used:
         known = share.variance(np.array(0.5))[cells] + share.own_part[cells] <= _EXACT
@@ -84,23 +82,46 @@ def unevenness_by_chance(shares: list[BoundedShares], chosen: NDArray[np.bool_],
     cells = np.flatnonzero(chosen & ~np.isnan(shares[0].value))
     if not len(cells):
         return np.zeros(0)
-    random = np.random.default_rng([seed, 1])
-    studies = int(np.clip(_DRAWN_CELLS // len(cells), _FEWEST_STUDIES, _MOST_STUDIES))
+    random, studies = np.random.default_rng([seed, 1]), _studies(cells)
     # Of shares that add up to 1: what one class has too much, the others have too little.
     noise = random.standard_normal((classes, studies, len(cells)))
     noise = (noise - noise.mean(axis=0)) * np.sqrt(classes / (classes - 1))
-    grid = np.unique(np.append(np.linspace(0, 1, STEPS + 1), 1 / classes)).astype(np.float32)
-    size = np.abs(grid - np.float32(1 / classes))
     found = np.zeros(studies)
-    used = shares[:1] if classes == SIGNED_CLASSES else shares
+    used, whole = _used(shares)
     for share, of_class in zip(used, noise, strict=False):
-        at_grid = share.variance(grid[:, np.newaxis].astype(np.float64)) + share.grain
-        variance = np.maximum(at_grid[:, cells].T, _LEAST_VARIANCE).astype(np.float32)
+        grid, size, variance = _steps(share, cells, 1 / classes)
         fair = np.sqrt(np.maximum(share.variance(np.array(1 / classes))[cells], _LEAST_VARIANCE))
         scale = np.sqrt(_chi_square(share.freedom[cells], random, studies))
         drawn = (1 / classes + of_class * fair / scale).astype(np.float32)
         found += (_posterior(drawn, variance, grid) @ size).mean(axis=-1)
-    return found * (2 if classes == SIGNED_CLASSES else classes / (2 * (classes - 1)))
+    return found * whole
+
+
+def uneven_terms(shares: list[BoundedShares]) -> FloatArray:
+    """Each cell's sum over classes of |p_k - 1/K|, scaled as the mean is, from plain estimates: `[cell]`."""
+    used, scale = _used(shares)
+    terms: FloatArray = scale * np.sum([np.abs(share.value - 1 / len(shares)) for share in used], axis=0)
+    return terms
+
+
+def _used(shares: list[BoundedShares]) -> tuple[list[BoundedShares], float]:
+    """The classes that are looked at, of two the first, which the other mirrors; and what their distances from 1/K
+    are multiplied by."""
+    classes = len(shares)
+    return (shares[:1], 2.0) if classes == SIGNED_CLASSES else (shares, classes / (2 * (classes - 1)))
+
+
+def _studies(cells: NDArray[np.intp]) -> int:
+    return int(np.clip(_DRAWN_CELLS // len(cells), _FEWEST_STUDIES, _MOST_STUDIES))
+
+
+def _steps(share: BoundedShares, cells: NDArray[np.intp], fair: float) -> tuple[_Floats, _Floats, _Floats]:
+    """The shares that may be true, their distances from 1/K, and the variances of the estimates there, `[cell,
+    step]`."""
+    grid = np.unique(np.append(np.linspace(0, 1, STEPS + 1), fair)).astype(np.float32)
+    at_grid = share.variance(grid[:, np.newaxis].astype(np.float64)) + share.grain
+    variance = np.maximum(at_grid[:, cells].T, _LEAST_VARIANCE).astype(np.float32)
+    return grid, np.abs(grid - np.float32(fair)), variance
 
 
 def _deconvolved(
@@ -108,10 +129,7 @@ def _deconvolved(
 ) -> tuple[float, FloatArray]:
     """The mean over cells of |p - 1/K|; and, of studies drawn from what was found, how far that lies off,
     `[study]`."""
-    grid = np.unique(np.append(np.linspace(0, 1, STEPS + 1), fair)).astype(np.float32)
-    size = np.abs(grid - np.float32(fair))
-    at_grid = share.variance(grid[:, np.newaxis].astype(np.float64)) + share.grain
-    variance = np.maximum(at_grid[:, cells].T, _LEAST_VARIANCE).astype(np.float32)
+    grid, size, variance = _steps(share, cells, fair)
     posterior = _posterior(share.value[cells].astype(np.float32), variance, grid)
     place = _drawn(posterior, random, studies)
     noise = random.standard_normal(place.shape) / np.sqrt(_chi_square(share.freedom[cells], random, studies))

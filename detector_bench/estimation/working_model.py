@@ -3,8 +3,7 @@ right.
 
 A linear working model predicts the label of every image from all detectors' verdicts. The mean prediction over all
 images of a cell, plus the mean error of the prediction over its labelled images, estimates the share of each label
-in
-the cell: prediction-powered inference, known in survey statistics as the generalised regression estimator.
+in the cell: prediction-powered inference, known in survey statistics as the generalised regression estimator.
 Whatever the working model, the estimate is right on average over draws of the labels; a model that predicts well
 makes it precise. Coefficients are those that leave the least variance within cells (for one detector and one cell:
 the power tuning of PPI++, Angelopoulos, Duchi and Zrnic 2023, arXiv 2311.01453; several detectors are several

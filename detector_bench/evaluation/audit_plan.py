@@ -19,6 +19,7 @@ from detector_bench.errors import ConfigError, nearest_hint
 from detector_bench.estimation import About
 from detector_bench.estimation.planning import FEWEST_LABELS, HalfWidths
 from detector_bench.evaluation.labels_of_sample import LabelsOfSample
+from detector_bench.metrics import LABEL_SHARE
 from detector_bench.metrics.bias import SIGNED_CLASSES
 from detector_bench.metrics.estimands import concentration_if_fair
 from detector_bench.vocabulary import ALL, Attribute
@@ -58,13 +59,17 @@ _POINTS = 12
 _STRANGE = 1e-9
 
 
+HALF_WIDTH = 0.05
+"""Of an interval, unless another one is asked for; `--help` says it, too (`cli/options.py`)."""
+
+
 class PlanSettings(BaseModel):
     """What an audit is planned for."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     score: str = "model_bias_score"
-    half_width: float = Field(default=0.05, gt=0, le=1, allow_inf_nan=False)
+    half_width: float = Field(default=HALF_WIDTH, gt=0, le=1, allow_inf_nan=False)
     """Half the length of the interval that is wanted."""
     about: About = "images"
     level: float = Field(default=0.95, gt=0, lt=1)
@@ -77,7 +82,7 @@ class PlanSettings(BaseModel):
         Raises:
             ConfigError: the attribute has no such score.
         """
-        shares = {f"label_share_{label}": f"label_share_{at}" for at, label in enumerate(attribute.labels)}
+        shares = {f"{LABEL_SHARE}{label}": f"{LABEL_SHARE}{at}" for at, label in enumerate(attribute.labels)}
         signed = len(attribute.classes) == SIGNED_CLASSES
         known = {name: name for name in (SCORES if signed else SCORES[:1])} | shares
         if self.score not in known:

@@ -30,13 +30,13 @@ from detector_bench.evaluation.labels_of_sample import LabelsOfSample
 from detector_bench.evaluation.row_blocks import Cells, RowBlocks, scope_levels
 from detector_bench.evaluation.scores import ScoreTable
 from detector_bench.evaluation.t2i_model_tests import T2IModelRows
+from detector_bench.metrics import LABEL_SHARE
 from detector_bench.vocabulary import GROUND_TRUTH, Attribute
 from detector_bench.vocabulary.columns import LABELS_ONLY, METRIC_COLUMNS, MISCLASSIFICATION, PREDICTION_POWERED
 
 IntArray = NDArray[np.int64]
 FloatArray = NDArray[np.float64]
 
-_SHARE = "label_share_"
 
 _NOT_CLEAR = "what is not clear"
 _DEALS = 199
@@ -172,7 +172,7 @@ def _shares_alone(estimates: Estimates) -> Estimates:
     def shares(named: Mapping[str, Estimate]) -> dict[str, Estimate]:
         return {
             name: each
-            if name.startswith(_SHARE)
+            if name.startswith(LABEL_SHARE)
             else Estimate(
                 *(np.full_like(each.value, np.nan),) * 3, np.zeros_like(each.n), each.n + each.n_left_out
             )
@@ -218,10 +218,8 @@ def _add_numbers(rows: RowBlocks, metric: str, values: FloatArray, labels: Label
 
 def _table(named: Mapping[str, Estimate], attribute: Attribute) -> ScoreTable:
     """One detector's (the ground truth's) scores side by side, labels by their names."""
-    names = [
-        f"{_SHARE}{attribute.labels[int(name.removeprefix(_SHARE))]}" if name.startswith(_SHARE) else name
-        for name in named
-    ]
+    of_labels = {f"{LABEL_SHARE}{place}": f"{LABEL_SHARE}{label}" for place, label in enumerate(attribute.labels)}
+    names = [of_labels.get(name, name) for name in named]
     value, low, high, n, left_out = (
         np.stack(arrays, axis=-1)[np.newaxis] for arrays in zip(*named.values(), strict=True)
     )

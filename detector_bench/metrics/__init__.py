@@ -71,7 +71,7 @@ from detector_bench.metrics.filtering import (
     recall,
     recall_per_class,
 )
-from detector_bench.metrics.image_counts import images_clear, label_shares
+from detector_bench.metrics.image_counts import LABEL_SHARE, images_clear, label_shares
 from detector_bench.metrics.joint_verdicts import JointVerdicts
 from detector_bench.metrics.measured_values import cumulative_score, mean_absolute_error, mean_error
 from detector_bench.metrics.prompt_bias_error import prompt_bias_error, prompt_bias_error_interval
@@ -82,6 +82,7 @@ HEADLINE_METRICS = METRICS.built_in("headline")
 
 __all__ = [
     "HEADLINE_METRICS",
+    "LABEL_SHARE",
     "METRICS",
     "OURS",
     "CountArray",

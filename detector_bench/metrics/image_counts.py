@@ -21,6 +21,9 @@ from detector_bench.metrics.declaration import metric
 
 NamedScores = list[tuple[str, Score]]
 
+LABEL_SHARE = "label_share_"
+"""Begins the names of the shares of human labels."""
+
 _OTHERS = -1
 _EXACT = "a number of these very images"
 
@@ -77,7 +80,7 @@ _add(
 
 
 @metric(
-    f"label_share_{LABEL}",
+    f"{LABEL_SHARE}{LABEL}",
     over="images",
     share=True,
     section="Images",
@@ -131,7 +134,7 @@ def label_numbers(counts: CountArray, unlabelled: CountArray, labels: tuple[str,
         ("images_unlabelled", _number_of(unlabelled, among=images + unlabelled)),
         ("images_clear", _number_of(human_class_counts(counts).sum(axis=-1), among=images)),
         ("images_others", _number_of(counts[..., _OTHERS, :].sum(axis=-1), among=images)),
-        *METRICS[f"label_share_{LABEL}"].named(shares._replace(n_left_out=left_out), labels),
+        *METRICS[f"{LABEL_SHARE}{LABEL}"].named(shares._replace(n_left_out=left_out), labels),
     ]
 
 

@@ -12,7 +12,7 @@ import pandas as pd
 
 from detector_bench.dataset.consensus import ALL_AGREE, DAWID_SKENE
 from detector_bench.errors import ConfigError, nearest_hint
-from detector_bench.metrics import NClear, metric_info
+from detector_bench.metrics import LABEL_SHARE, NClear, metric_info
 from detector_bench.metrics.catalogue import Better
 from detector_bench.vocabulary import ALL, ATTRIBUTES, GROUND_TRUTH, LOW_QUALITY, OTHERS
 from detector_bench.vocabulary.columns import DETECTOR_ONLY, ESTIMATES, METRIC_COLUMNS
@@ -20,7 +20,6 @@ from detector_bench.vocabulary.columns import DETECTOR_ONLY, ESTIMATES, METRIC_C
 DEFAULT_MAX_ERROR_SHARE = 0.1
 """A detector that fails on a larger share of a T2I model's images counts as unable to run on it."""
 
-_LABEL_SHARE = "label_share_"
 _RECALL = "recall_"
 
 
@@ -396,7 +395,7 @@ _DISTANCE: dict[Better, Callable[[float], float]] = {
 
 
 def _labels_in_order(attribute: str, metric_names: list[str]) -> tuple[str, ...]:
-    found = [name.removeprefix(_LABEL_SHARE) for name in metric_names if name.startswith(_LABEL_SHARE)]
+    found = [name.removeprefix(LABEL_SHARE) for name in metric_names if name.startswith(LABEL_SHARE)]
     if not found:
         # Without rows of the ground truth; a metric of somebody else's may begin with the same word.
         found = [name.removeprefix(_RECALL) for name in metric_names if name.startswith(_RECALL)]

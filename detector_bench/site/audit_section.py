@@ -8,7 +8,6 @@ from functools import cached_property
 from typing import Any
 
 from detector_bench.audit import (
-    HALF_WIDTH,
     AttributeAudit,
     HumanLabels,
     differences_in_words,
@@ -17,6 +16,7 @@ from detector_bench.audit import (
     what_carried,
 )
 from detector_bench.errors import DetectorBenchError
+from detector_bench.evaluation.audit_plan import HALF_WIDTH
 from detector_bench.site.pages import with_groups
 from detector_bench.site.report_study import AttributePart, ReportStudy
 from detector_bench.site.table_sets import DrawnFigure

@@ -7,6 +7,7 @@ import math
 
 import pandas as pd
 
+from detector_bench.metrics import LABEL_SHARE
 from detector_bench.tables.table import DASH, Cell, Column, Row, Table
 from detector_bench.tables.wording import attribute_in_words, fixed, whole
 from detector_bench.vocabulary.columns import PREDICTION_POWERED
@@ -24,7 +25,7 @@ _HOURS_WORTH_SAYING = 2
 
 def score_in_words(score: str) -> str:
     """`model bias score`, `share of low_quality`."""
-    return SCORES_IN_WORDS.get(score) or f"share of {score.removeprefix('label_share_')}"
+    return SCORES_IN_WORDS.get(score) or f"share of {score.removeprefix(LABEL_SHARE)}"
 
 
 def duration(minutes: float) -> str:

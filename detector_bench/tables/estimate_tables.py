@@ -8,6 +8,7 @@ from typing import Any
 
 import pandas as pd
 
+from detector_bench.metrics import LABEL_SHARE
 from detector_bench.tables.building import TableNumbers
 from detector_bench.tables.declaration import makes_table
 from detector_bench.tables.table import DASH, Cell, Column, Row, Table
@@ -76,7 +77,7 @@ def bias_estimates(numbers: TableNumbers) -> Table | None:
     rows = estimate_rows(numbers.metrics, numbers.attribute)
     if _leading(rows) is None:
         return None
-    shares = [name for name in dict.fromkeys(rows["metric"]) if str(name).startswith("label_share_")]
+    shares = [name for name in dict.fromkeys(rows["metric"]) if str(name).startswith(LABEL_SHARE)]
     shown = [name for name in _SCORES if (rows["metric"] == name).any()]
     of_scopes = rows[(rows["category"] == ALL) & (rows["prompt_id"] == ALL)]
     t2i_models = [name for name in dict.fromkeys(of_scopes["t2i_model"]) if name != ALL]
@@ -243,5 +244,5 @@ def _number(
 
 
 def _label(metric: str) -> str:
-    label = metric.removeprefix("label_share_")
+    label = metric.removeprefix(LABEL_SHARE)
     return "Low-quality" if label == LOW_QUALITY else in_words(label)
