@@ -22,6 +22,7 @@ from detector_bench.dataset.consensus import RESERVED_ANNOTATORS, check_values
 from detector_bench.dataset.image_references import (
     MADE_BY,
     SEED_COLUMN,
+    ImageCodes,
     check_image_ids,
     check_seeds,
     code_image_ids,
@@ -74,7 +75,7 @@ class Tables:
 
 def validate(
     tables: Tables, findings: Findings, *, require_labels: bool, require_pairs: bool = True
-) -> NDArray[np.int64] | None:
+) -> ImageCodes | None:
     """Check all three tables and how they refer to each other; every mistake is added to `findings`.
 
     Args:
@@ -84,8 +85,8 @@ def validate(
         require_pairs: whether to check the seeds of edited images; an import makes the pairs itself.
 
     Returns:
-        For each label, the index of its image, or None if the tables do not say. It is right only if nothing
-        was found; it is handed on so that a million ids are looked up only once.
+        The image ids as numbers, or None if there are none. They are right only if nothing was found; they are
+        handed on so that a million ids are looked up only once.
     """
     images, prompts, labels = tables.images, tables.prompts, tables.labels
     with ThreadPoolExecutor(max_workers=1) as second_core:
@@ -111,7 +112,7 @@ def validate(
     check_image_ids(images, labels, codes, findings, require_labels=require_labels)
     if require_pairs:
         check_seeds(images, codes, findings)
-    return codes.labels
+    return codes
 
 
 def _check_cells(table: TextTable, findings: Findings, attributes: Mapping[str, Attribute]) -> None:
@@ -129,7 +130,7 @@ def _check_cells(table: TextTable, findings: Findings, attributes: Mapping[str, 
             accepted = f"any name but {', '.join(map(repr, reserved))}"
             findings.add_rows(table, column, rows, message="reserved name", accepted=accepted)
         is_closed = column in _CLOSED_LISTS or is_statement
-        if column not in _FREE_TEXT and not is_closed and not is_plain(table.column(column)):
+        if column not in _FREE_TEXT and not is_closed and not is_plain(table.texts(column)):
             _check_characters(table, column, findings, may_be_empty=column in may_be_empty)
 
 
@@ -311,7 +312,7 @@ def check_image_files(images: TextTable, root: Path, findings: Findings) -> None
 def image_problem(images: TextTable, record: int, path: str, message: str) -> Problem:
     """A mistake about one image file, placed at the first record that names it."""
     return Problem(
-        file=images.file,
+        file=images.file_of(record),
         message=message,
         row=images.row(record),
         column="path",
