@@ -1,8 +1,8 @@
 """Finds images by their ids among millions, in 12 bytes an image beside the ids themselves.
 
 A dictionary of a million texts takes more memory than the texts. Here each id is hashed to 64 bits, the hashes are
-sorted, and what is found by its hash is compared with the text itself. So different ids of one hash, which are rare
-and can be made on purpose, cost time and change nothing.
+sorted, and what is found by its hash is compared with the text itself: different ids of one hash, which are rare
+but can be made, cost time and change nothing.
 """
 
 from __future__ import annotations

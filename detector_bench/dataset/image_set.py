@@ -137,7 +137,7 @@ class ImageSet:
         image_columns = [*IMAGE_COLUMNS, *filter(tables.images.has, [SEED_COLUMN])]
         prompt_columns = [*PROMPT_COLUMNS, *filter(tables.prompts.has, optional_prompt_columns(tables.attributes))]
         label_columns = [*LABEL_COLUMNS, VALUE_COLUMN]
-        labels = tables.labels or TextTable("labels", text_columns(dict.fromkeys(label_columns, [])))
+        labels = tables.labels or TextTable("labels", text_columns({name: [] for name in label_columns}))
         image_of_label = None
         if codes is not None and codes.labels is not None:
             image_of_label = codes.labels.astype(np.int32)
