@@ -120,7 +120,7 @@ class _Mistakes:
         return found
 
 
-class DetectorVerdicts:
+class GatheredVerdicts:
     """One detector's verdicts on one attribute, filled piece by piece."""
 
     def __init__(
@@ -255,7 +255,7 @@ class CodedPredictions(Mapping[str, pa.Table]):
         """The verdicts of the detectors that judge an attribute, and of those without any prediction.
 
         Returns:
-            Names, and `[detector, image]` as in `DetectorVerdicts`.
+            Names, and `[detector, image]` as in `GatheredVerdicts`.
 
         Raises:
             DataError: predictions that contradict the image set or the attribute's classes; all of them at once.
@@ -359,7 +359,7 @@ class _Read(NamedTuple):
 
     blocks: dict[str, Codes]
     """By attribute, `[detector, image]`; rows of detectors that are not in `found` hold anything."""
-    found: dict[str, dict[str, DetectorVerdicts]]
+    found: dict[str, dict[str, GatheredVerdicts]]
     """By attribute and detector, each with its row of the block."""
     statuses: dict[str, Counter[tuple[str, str]]]
     """By detector: rows by attribute and status."""
@@ -377,5 +377,5 @@ class _Read(NamedTuple):
             found = self.found[attribute]
             if detector not in found:
                 row = self.blocks[attribute][list(self.rows).index(detector)]
-                found[detector] = DetectorVerdicts(index, attribute_named(attribute), detector, row=row)
+                found[detector] = GatheredVerdicts(index, attribute_named(attribute), detector, row=row)
             found[detector].add(rows)

@@ -18,7 +18,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from detector_bench.errors import ConfigError, DataError, IncompletePredictionsError
-from detector_bench.evaluation.coded_predictions import CodedPredictions, DetectorVerdicts, JudgedRows
+from detector_bench.evaluation.coded_predictions import CodedPredictions, GatheredVerdicts, JudgedRows
 from detector_bench.evaluation.image_index import (
     NULL,
     ImageIndex,
@@ -259,12 +259,12 @@ def _laid_out(
 ) -> tuple[tuple[str, ...], Codes]:
     """The detectors that judge the attribute or nothing at all, and their verdicts `[detector, image]`."""
 
-    def of_detector(name: str) -> DetectorVerdicts | None:
+    def of_detector(name: str) -> GatheredVerdicts | None:
         table = predictions[name]
         judging = rows_of_attribute(table, attribute.name)
         if table.num_rows and not judging.num_rows:
             return None
-        found = DetectorVerdicts(index, attribute, name)
+        found = GatheredVerdicts(index, attribute, name)
         found.add(JudgedRows.of(judging, index.positions(judging["image_id"]), attribute))
         return found
 
