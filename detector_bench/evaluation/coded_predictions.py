@@ -307,7 +307,7 @@ class CodedPredictions(Mapping[str, pa.Table]):
             if coded.worth_keeping:
                 self._positions.setdefault((coded.piece.name, coded.piece.first_row), coded.position)
         if problems:
-            raise DataError(problems)
+            raise DataError(list(dict.fromkeys(problems)))  # several pieces of one file may have the same
         return read
 
     def _coded(self, pieces: Sequence[Piece]) -> Iterator[_CodedPiece]:
