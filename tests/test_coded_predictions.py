@@ -138,7 +138,9 @@ def test_numbers_do_not_depend_on_how_predictions_are_cut(
 def test_attributes_and_columns_are_kept_apart(
     images: ImageSet, tmp_path: Path, write: Callable[[Path, pa.Table], None]
 ) -> None:
-    predictions = coded(images, store(tmp_path, {"both": with_ages(TABLES["net0"])} | TABLES, write), "gender", "age")
+    predictions = coded(
+        images, store(tmp_path, {"both": with_ages(TABLES["net0"])} | TABLES, write), "gender", "age"
+    )
     ages = ImageVerdicts.read(images, predictions, attribute="age", allow_incomplete=True)
     assert ages.detectors == ("both",)
     assert (ages.verdicts == 0).all()

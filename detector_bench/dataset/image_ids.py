@@ -90,6 +90,11 @@ def _mixed(state: Hashes) -> Hashes:
     return state ^ (state >> _HALF)
 
 
+def _text_address(texts: pa.LargeStringArray) -> tuple[int, int]:
+    text = texts.buffers()[2]
+    return (0 if text is None else text.address), len(texts)
+
+
 class ImageIds:
     """The ids of an image set in the order of its images.
 
@@ -122,6 +127,22 @@ class ImageIds:
         for begin in range(0, len(texts), _LOOKED_UP):
             found[begin : begin + _LOOKED_UP] = self._look_up(texts.slice(begin, _LOOKED_UP))
         return found
+
+    def as_codes(self, wanted: Any) -> pa.DictionaryArray | None:
+        """A column of ids as positions in the ids themselves, which are their texts; None if one is not there."""
+        found = [
+            self.positions(chunk.slice(begin, _LOOKED_UP)).astype(np.int32)
+            for chunk in wanted.chunks
+            for begin in range(0, len(chunk), _LOOKED_UP)
+        ]
+        positions = np.concatenate([np.empty(0, dtype=np.int32), *found])
+        if (positions == UNKNOWN_ID).any():
+            return None
+        return pa.DictionaryArray.from_arrays(positions, self.texts)
+
+    def is_dictionary_of(self, column: pa.DictionaryArray) -> bool:
+        """Whether a column was made by `as_codes`."""
+        return _text_address(column.dictionary) == _text_address(self.texts)
 
     def stand_at(self, positions: NDArray[Any], wanted: pa.LargeStringArray) -> bool:
         """Whether just these ids stand at these positions."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -20,6 +21,7 @@ from detector_bench.dataset.text_table import (
     TextTable,
     distinct_texts,
     in_circle,
+    is_plain,
     single_array,
     trimmed,
     true_indices,
@@ -39,22 +41,25 @@ class ImageCodes:
     """
 
     images: NDArray[np.int32]
-    labels: NDArray[np.int64] | None
+    labels: NDArray[np.signedinteger[Any]] | None
     seeds: NDArray[np.int64] | None
     ids: ImageIds | None = None
 
 
-def code_image_ids(images: TextTable | None, labels: TextTable | None, *, seeds: str) -> ImageCodes | None:
-    """Number the image ids of both tables in one pass; None if the images have no ids.
+def code_image_ids(
+    images: TextTable | None, labels: TextTable | None, *, seeds: str, ids: ImageIds | None = None
+) -> ImageCodes | None:
+    """Number the image ids of both tables; None if the images have no ids.
 
-    `seeds` is the column of the images that names the image each was made from.
+    `seeds` is the column of the images that names the image each was made from, `ids` those of the images where
+    they are known to be distinct.
 
     Blanks around an id are left out: they are one mistake, reported where they stand, not also an unknown id
     everywhere else.
     """
     if images is None or not images.has("image_id"):
         return None
-    if (known := _codes_of_known(images, labels, seeds=seeds)) is not None:
+    if (known := _codes_of_known(images, labels, seeds=seeds, ids=ids)) is not None:
         return known
     # The images come first, so that their codes are the lowest.
     columns = [trimmed(images.column("image_id"))]
@@ -73,14 +78,17 @@ def code_image_ids(images: TextTable | None, labels: TextTable | None, *, seeds:
     return ImageCodes(parts[0], parts[1].astype(np.int64) if has_labels else None, of_seeds)
 
 
-def _codes_of_known(images: TextTable, labels: TextTable | None, *, seeds: str) -> ImageCodes | None:
+def _codes_of_known(
+    images: TextTable, labels: TextTable | None, *, seeds: str, ids: ImageIds | None
+) -> ImageCodes | None:
     """The codes where nothing is wrong with the ids, in a part of the memory; None where something is."""
-    ids = ImageIds(trimmed(images.column("image_id")))
-    if not ids.are_distinct:
-        return None
+    if ids is None or not is_plain(images.column("image_id")):
+        ids = ImageIds(trimmed(images.column("image_id")))
+        if not ids.are_distinct:
+            return None
     of_labels = of_seeds = None
     if labels is not None and labels.has("image_id"):
-        of_labels = ids.positions(trimmed(labels.column("image_id")))
+        of_labels = _positions(labels.data.column("image_id"), ids)
         if (of_labels == UNKNOWN_ID).any():
             return None
     if images.has(seeds):
@@ -91,6 +99,16 @@ def _codes_of_known(images: TextTable, labels: TextTable | None, *, seeds: str) 
             return None
         of_seeds[has_none] = UNKNOWN_ID
     return ImageCodes(np.arange(len(ids), dtype=np.int32), of_labels, of_seeds, ids)
+
+
+def _positions(column: Any, ids: ImageIds) -> NDArray[np.int64]:
+    if pa.types.is_dictionary(column.type):
+        cells = single_array(column)
+        if ids.is_dictionary_of(cells):
+            found: NDArray[np.int64] = cells.indices.to_numpy()
+            return found
+        column = column.cast(pa.large_string())
+    return ids.positions(trimmed(column))
 
 
 def check_image_ids(
@@ -156,11 +174,13 @@ def without(records: NDArray[np.intp], table: TextTable, column: str, texts: Col
     return np.delete(records, left_out)
 
 
-def _report_repeated_labels(labels: TextTable, image_codes: NDArray[np.int64], findings: Findings) -> None:
+def _report_repeated_labels(
+    labels: TextTable, image_codes: NDArray[np.signedinteger[Any]], findings: Findings
+) -> None:
     if not labels.has("annotator", "attribute", "label"):
         return
     annotators, attributes = labels.encoded("annotator"), labels.encoded("attribute")
-    key = image_codes * len(annotators.texts) + annotators.codes
+    key = image_codes.astype(np.int64) * len(annotators.texts) + annotators.codes
     key = key * len(attributes.texts) + attributes.codes
     if len(key) > 0 and key.max() < 16 * len(key):  # cheaper than hashing, and it settles the usual case
         there = np.zeros(int(key.max()) + 1, dtype=np.bool_)

@@ -140,7 +140,7 @@ class ImageSet:
         labels = tables.labels or TextTable("labels", text_columns({name: [] for name in label_columns}))
         image_of_label = None
         if codes is not None and codes.labels is not None:
-            image_of_label = codes.labels.astype(np.int32)
+            image_of_label = codes.labels.astype(np.int32, copy=False)
             labels = labels.without("image_id")  # the images have them
         made = cls(
             root=root,
@@ -402,6 +402,12 @@ def read_tables(root: Path, findings: Findings, *, require_labels: bool) -> Tabl
         findings=findings,
         distinct=distinct,
     )
+    ids = None
+    if images is not None and images.has("image_id"):
+        # In one piece, so that they are there only once.
+        ids = ImageIds(images.column("image_id"))
+        images = images.with_column("image_id", ids.texts)
+        ids = ids if ids.are_distinct else None
     prompts = read_table(
         root,
         "prompts",
@@ -420,8 +426,10 @@ def read_tables(root: Path, findings: Findings, *, require_labels: bool) -> Tabl
         findings=findings,
         may_be_missing=not require_labels,
         distinct=distinct,
+        ids=ids,
     )
-    return Tables(images, prompts, labels, attributes)
+    pa.default_memory_pool().release_unused()
+    return Tables(images, prompts, labels, attributes, ids)
 
 
 def _attributes(root: Path, findings: Findings) -> dict[str, Attribute]:

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from detector_bench.dataset.csv_reading import read_csv_table
+from detector_bench.dataset.image_ids import ImageIds
 from detector_bench.dataset.text_table import Findings, TextTable, compact, shorten
 from detector_bench.errors import Problem, nearest_hint
 
@@ -32,6 +33,7 @@ def read_table(
     findings: Findings,
     may_be_missing: bool = False,
     distinct: Collection[str] = (),
+    ids: ImageIds | None = None,
 ) -> TextTable | None:
     """Read `<stem>.csv` or `<stem>.parquet` in a folder.
 
@@ -48,6 +50,7 @@ def read_table(
         findings: every mistake is added here.
         may_be_missing: whether a missing file is fine.
         distinct: columns whose values hardly ever repeat; all others are kept as `text_table.compact` makes them.
+        ids: of the images, where the column `image_id` refers to them: it is kept as positions if all are known.
 
     Returns:
         The table, possibly without some required columns (then reported), or None if there is nothing to check.
@@ -79,13 +82,17 @@ def read_table(
             return None
         if closed_prefix is not None:
             report_unknown_columns(table, closed_prefix, optional, findings)
-        return table.select(name for name in wanted if table.has(name)).compacted(repeated)
+        table = table.select(name for name in wanted if table.has(name)).compacted(repeated)
+        if ids is None or not table.has("image_id"):
+            return table
+        codes = ids.as_codes(table.data.column("image_id"))
+        return table if codes is None else table.with_column("image_id", codes)
 
     if not (path.is_dir() and path.suffix == ".parquet"):
         return read(path, path.name)
     tables = [read(part, f"{path.name}/{part.name}") for part in _parts(path, findings)]
     whole = [table for table in tables if table is not None]
-    return _joined(path.name, whole) if whole and len(whole) == len(tables) else None
+    return _joined(path.name, whole, ids) if whole and len(whole) == len(tables) else None
 
 
 def _parts(folder: Path, findings: Findings) -> list[Path]:
@@ -97,19 +104,26 @@ def _parts(folder: Path, findings: Findings) -> list[Path]:
     return found
 
 
-def _joined(name: str, tables: list[TextTable]) -> TextTable:
+def _joined(name: str, tables: list[TextTable], ids: ImageIds | None) -> TextTable:
     """One table of several; a column that only some of them have is empty in the others."""
     starts = np.cumsum([0, *(len(table) for table in tables)]).tolist()
     data = {}
     for column in dict.fromkeys(column for table in tables for column in table.columns):
         chunks = [chunk for table in tables for chunk in _cells(table, column).chunks]
-        if any(pa.types.is_dictionary(chunk.type) for chunk in chunks):
+        if all(ids is not None and _refers_to(ids, chunk) for chunk in chunks):
+            positions = np.concatenate([chunk.indices.to_numpy() for chunk in chunks])
+            data[column] = pa.DictionaryArray.from_arrays(positions, chunks[0].dictionary)
+        elif any(pa.types.is_dictionary(chunk.type) for chunk in chunks):
             kind = pa.dictionary(pa.int32(), pa.large_string())
             data[column] = compact(pa.chunked_array([chunk.cast(kind) for chunk in chunks], kind))
         else:
             data[column] = pa.chunked_array(chunks, pa.large_string())
     parts = [(table.file, start) for table, start in zip(tables, starts, strict=False)]
     return TextTable(name, pa.table(data), parts=parts)
+
+
+def _refers_to(ids: ImageIds, chunk: Any) -> bool:
+    return pa.types.is_dictionary(chunk.type) and ids.is_dictionary_of(chunk)
 
 
 def _cells(table: TextTable, column: str) -> Any:

@@ -120,6 +120,25 @@ class TextTable:
             return np.empty(0, dtype=np.intp)
         return np.flatnonzero(bad[encoded.codes])
 
+    def matching(self, column: str, matches: Callable[[Any], Any]) -> NDArray[np.intp]:
+        """Indices of the records whose cell matches; each text of a `compact` column is judged only once.
+
+        Args:
+            column: its name.
+            matches: of a chunked pyarrow array of texts, an array of booleans.
+        """
+        cells = self.data.column(column)
+        found = matches(self.texts(column))
+        if pa.types.is_dictionary(cells.type):
+            if not pc.any(found).as_py():
+                return np.empty(0, dtype=np.intp)
+            found = pc.take(single_array(found), single_array(cells).indices)
+        return true_indices(found)
+
+    def with_column(self, name: str, cells: Any) -> TextTable:
+        """The same records with other cells in a column."""
+        return replace(self, data=self.data.set_column(self.columns.index(name), name, cells), _encoded={})
+
     def select(self, columns: Iterable[str]) -> TextTable:
         """The same records with only these columns."""
         return replace(self, data=self.data.select(list(columns)), _encoded={})
@@ -130,10 +149,10 @@ class TextTable:
 
     def compacted(self, columns: Iterable[str]) -> TextTable:
         """The same table with these columns, in which values repeat, as `compact` makes them."""
-        data = self.data
+        table = self
         for name in filter(self.has, columns):
-            data = data.set_column(data.column_names.index(name), name, compact(data.column(name)))
-        return replace(self, data=data, _encoded={})
+            table = table.with_column(name, compact(self.data.column(name)))
+        return table
 
 
 def text_columns(columns: Mapping[str, list[str]]) -> pa.Table:

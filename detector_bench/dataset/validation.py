@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from detector_bench.dataset.consensus import RESERVED_ANNOTATORS, check_values
+from detector_bench.dataset.image_ids import ImageIds
 from detector_bench.dataset.image_references import (
     MADE_BY,
     SEED_COLUMN,
@@ -71,6 +72,8 @@ class Tables:
     prompts: TextTable | None
     labels: TextTable | None
     attributes: Mapping[str, Attribute] = field(default_factory=lambda: ATTRIBUTES)
+    ids: ImageIds | None = None
+    """Of the images, if no two are the same."""
 
 
 def validate(
@@ -90,7 +93,7 @@ def validate(
     """
     images, prompts, labels = tables.images, tables.prompts, tables.labels
     with ThreadPoolExecutor(max_workers=1) as second_core:
-        image_codes = second_core.submit(code_image_ids, images, labels, seeds=SEED_COLUMN)
+        image_codes = second_core.submit(code_image_ids, images, labels, seeds=SEED_COLUMN, ids=tables.ids)
         for table in (images, prompts, labels):
             if table is not None:
                 _check_cells(table, findings, tables.attributes)
@@ -169,7 +172,7 @@ def _check_characters(table: TextTable, column: str, findings: Findings, *, may_
 
 def _records_matching(table: TextTable, column: str, matches: Callable[[Any], Any]) -> NDArray[np.intp]:
     if column in _DISTINCT_COLUMNS:
-        return true_indices(matches(table.column(column)))
+        return table.matching(column, matches)
     encoded = table.encoded(column)
     bad = true_indices(matches(pa.chunked_array([encoded.texts], type=pa.large_string())))
     return np.flatnonzero(np.isin(encoded.codes, bad)) if len(bad) else bad
