@@ -350,7 +350,7 @@ def _read_detector(folder: Path, problems: list[Problem], *, also: Sequence[str]
         tables.append(table.select(kept))
     if not tables:  # every file has a problem, and the caller raises them
         return pa.schema([PREDICTIONS.field(name) for name in kept]).empty_table()
-    rows = pa.concat_tables(tables)
+    rows = pa.concat_tables(tables).unify_dictionaries()
     # Parts of a run that was cut short may repeat each other; in other files a repetition is a mistake.
     return without_repeats(rows) if any(part_number(path) is not None for path in paths) else rows
 

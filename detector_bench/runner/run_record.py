@@ -41,7 +41,10 @@ class RunProgress:
 
     def as_data(self) -> dict[str, Any]:
         """Plain data, to be sent to another process."""
-        return asdict(self)
+        counts = {
+            name: {str(status): images for status, images in each.items()} for name, each in self.counts.items()
+        }
+        return {**vars(self), "counts": counts}
 
     @classmethod
     def of_data(cls, data: Mapping[str, Any]) -> Self:
