@@ -1,9 +1,9 @@
-"""How long the commands around a run take: `report`, `check`, `import` and `detectors`; whole processes, on tiny images.
+"""How long whole commands take around a run, on tiny images: `report`, `check`, `import`, `detectors`.
 
     python benchmarks/command_speed.py [NAME ...] [--images N] [--rounds N] [--before CHECKOUT]
 
-NAME is any of `detectors`, `detectors_of_study`, `report`, `report_again`, `check`, `check_shared` (many rows on few
-files) and `import`; by default all. Every image is a PNG of 32 x 32 pixels with content of its own. With
+NAME is any of `detectors`, `detectors_of_study`, `report`, `report_again`, `check`, `check_shared` (many rows on
+few files) and `import`; by default all. Every image is a PNG of 32 x 32 pixels with content of its own. With
 --before, a checkout of an earlier state (`git worktree add`) takes turns with this one, and the ratio of each pair
 is printed: it means more than seconds on a machine that others use. What one state writes is made again for each
 measurement, so that none finds the other's files.
@@ -100,9 +100,8 @@ def write_image_set(folder: Path, images: int, *, files: int | None = None) -> N
 def write_finished_study(folder: Path, images: int) -> None:
     """A finished study of eight made-up detectors over images that are there."""
     sys.path.insert(0, str(REPOSITORY / "tests"))
-    from synthetic_study import DETECTORS
+    from synthetic_study import DETECTORS, write_predictions
     from synthetic_study import write_image_set as write_tables
-    from synthetic_study import write_predictions
 
     from detector_bench.study import Study
 
@@ -144,6 +143,10 @@ def _report(folder: Path) -> list[str]:
     return ["report", str(folder), "--without-figures", "--out", str(folder / "report")]
 
 
+def _check(folder: Path) -> list[str]:
+    return ["check", str(folder / "set")]
+
+
 def _import(folder: Path) -> list[str]:
     return ["import", str(folder / "tree"), str(folder / "set"), "--labels", str(folder / "ratings.csv")]
 
@@ -155,18 +158,14 @@ CASES = {
     ),
     "report": Case(5_000, write_finished_study, _report, _remove("report")),
     "report_again": Case(5_000, write_finished_study, _report),
-    "check": Case(80_000, lambda folder, images: write_image_set(folder / "set", images), lambda f: _check(f)),
+    "check": Case(80_000, lambda folder, images: write_image_set(folder / "set", images), _check),
     "check_shared": Case(
         1_000_000,
         lambda folder, images: write_image_set(folder / "set", images, files=1_000),
-        lambda folder: _check(folder),
+        _check,
     ),
     "import": Case(20_000, write_tree, _import, _remove("set")),
 }
-
-
-def _check(folder: Path) -> list[str]:
-    return ["check", str(folder / "set")]
 
 
 def usage_of(checkout: Path, arguments: list[str]) -> Usage:

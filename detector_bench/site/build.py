@@ -87,7 +87,8 @@ class ReportSettings:
         figures: whether to draw figures.
         cache_folder: where stage results are, for the boxes over pictures; None: where runs keep them by default.
         weights_dir: weights folder, needed only for boxes of stages with unpinned weights.
-        workers: how many processes draw figures.
+        workers: how many processes make pictures and draw figures; 1: threads of this one make the pictures. With
+            more, a script has to guard its entry with `if __name__ == "__main__"`.
     """
 
     pictures: PictureMode = "copy"
@@ -200,6 +201,8 @@ class _Writer:
             self.folder.path,
             mode=self.settings.pictures,
             large_side=self.settings.large_side,
+            workers=self.settings.workers if self.settings.workers > 1 else None,
+            in_processes=self.settings.workers > 1,
             progress=self.progress.pictures,
         )
         self.progress.step("data of the image browser")

@@ -11,9 +11,9 @@ import hashlib
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from threading import get_ident
 from typing import Literal, TypeAlias, get_args
@@ -22,6 +22,7 @@ from urllib.parse import quote
 from PIL import Image, ImageFilter
 
 from detector_bench.dataset.decoding import DEFAULT_MAX_PIXELS, ImageError, decode_image, read_image_file
+from detector_bench.dataset.many_files import each_file
 from detector_bench.dataset.validation import FileInspector
 from detector_bench.errors import ConfigError, DetectorBenchError
 
@@ -82,7 +83,8 @@ def make_pictures(
     mode: PictureMode = "copy",
     large_side: int = LARGE_SIDE,
     max_pixels: int = DEFAULT_MAX_PIXELS,
-    threads: int | None = None,
+    workers: int | None = None,
+    in_processes: bool = False,
     progress: Callable[[int, int], None] | None = None,
 ) -> ReportPictures:
     """Make what is missing, and remove what an earlier report with other settings left.
@@ -98,7 +100,8 @@ def make_pictures(
             by a relative address. none: no image is read.
         large_side: longer side of the larger pictures in pixels; 0: none.
         max_pixels: larger images become placeholders.
-        threads: None takes the number of cores.
+        workers: how many threads or processes; None: one per processor core, at most 16.
+        in_processes: whether processes make the pictures of many images; see `dataset.many_files.each_file`.
         progress: called with (files done, files in all).
 
     Raises:
@@ -110,14 +113,18 @@ def make_pictures(
     _remove_others(out, kinds)
     if mode == "none":
         return ReportPictures(mode, (ReportPicture(),) * len(paths))
-    inspector, distinct = FileInspector(root), list(dict.fromkeys(paths))
-    faults = {path: inspector.fault(path) for path in distinct}
-    sound = [path for path in distinct if faults[path] is None]
-    found = {path: ReportPicture(problem=fault) for path, fault in faults.items() if fault is not None}
+    distinct = list(dict.fromkeys(paths))
+    inspector = FileInspector(root)
     if mode == "link":
-        found |= {path: ReportPicture(_address(root / path, out)) for path in sound}
+        found = {path: _linked(root, path, inspector, out) for path in distinct}
     else:
-        found |= _made(root, sound, kinds, max_pixels=max_pixels, threads=threads, progress=progress)
+        work = partial(_picture, root, inspector, kinds, max_pixels)
+        found = {}
+        answers = each_file(work, distinct, workers=workers, in_processes=in_processes)
+        for done, (path, picture) in enumerate(zip(distinct, answers, strict=True), start=1):
+            found[path] = picture
+            if progress is not None:
+                progress(done, len(distinct))
         _remove_unused(kinds, found)
     small, large = (*(kind.folder.relative_to(out).as_posix() for kind in kinds), "", "")[:2]
     return ReportPictures(mode, tuple(found[path] for path in paths), small, large)
@@ -146,33 +153,18 @@ def _kinds(out: Path, mode: PictureMode, large_side: int) -> list[_Kind]:
     return kinds
 
 
-def _made(
-    root: Path,
-    paths: Sequence[str],
-    kinds: Sequence[_Kind],
-    *,
-    max_pixels: int,
-    threads: int | None,
-    progress: Callable[[int, int], None] | None,
-) -> dict[str, ReportPicture]:
-    def make(path: str) -> ReportPicture:
-        return _picture(root / path, path, kinds, max_pixels=max_pixels)
-
-    found = {}
-    # Reading, decoding and encoding all let go of the interpreter.
-    with ThreadPoolExecutor(threads or os.cpu_count()) as pool:
-        try:
-            for done, (path, picture) in enumerate(zip(paths, pool.map(make, paths), strict=True), start=1):
-                found[path] = picture
-                if progress is not None:
-                    progress(done, len(paths))
-        except BaseException:
-            pool.shutdown(cancel_futures=True)
-            raise
-    return found
+def _linked(root: Path, path: str, inspector: FileInspector, out: Path) -> ReportPicture:
+    fault = inspector.fault(path)
+    return ReportPicture(_address(root / path, out)) if fault is None else ReportPicture(problem=fault)
 
 
-def _picture(path: Path, shown: str, kinds: Sequence[_Kind], *, max_pixels: int) -> ReportPicture:
+def _picture(
+    root: Path, inspector: FileInspector, kinds: Sequence[_Kind], max_pixels: int, shown: str
+) -> ReportPicture:
+    fault = inspector.fault(shown)
+    if fault is not None:
+        return ReportPicture(problem=fault)
+    path = root / shown
     sha256 = None
     try:
         data = read_image_file(path)
