@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
+from io import BytesIO
 from pathlib import Path
 from threading import get_ident
 from typing import Literal, TypeAlias, get_args
@@ -83,8 +84,7 @@ def make_pictures(
     mode: PictureMode = "copy",
     large_side: int = LARGE_SIDE,
     max_pixels: int = DEFAULT_MAX_PIXELS,
-    workers: int | None = None,
-    in_processes: bool = False,
+    threads: int | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> ReportPictures:
     """Make what is missing, and remove what an earlier report with other settings left.
@@ -100,8 +100,7 @@ def make_pictures(
             by a relative address. none: no image is read.
         large_side: longer side of the larger pictures in pixels; 0: none.
         max_pixels: larger images become placeholders.
-        workers: how many threads or processes; None: one per processor core, at most 16.
-        in_processes: whether processes make the pictures of many images; see `dataset.many_files.each_file`.
+        threads: how many; None: one per processor core, at most 16.
         progress: called with (files done, files in all).
 
     Raises:
@@ -120,7 +119,8 @@ def make_pictures(
     else:
         work = partial(_picture, root, inspector, kinds, max_pixels)
         found = {}
-        answers = each_file(work, distinct, workers=workers, in_processes=in_processes)
+        # Reading, decoding and encoding all let go of the interpreter.
+        answers = each_file(work, distinct, workers=threads)
         for done, (path, picture) in enumerate(zip(distinct, answers, strict=True), start=1):
             found[path] = picture
             if progress is not None:
@@ -179,8 +179,13 @@ def _picture(
         # The whole path would name folders of this machine.
         return ReportPicture(problem=str(error).replace(str(path), shown), sha256=sha256)
     name = f"{key}-{image.width}x{image.height}"
+    encoded: dict[tuple[bool, tuple[int, int]], bytes] = {}
     for kind in kinds:
-        _save(_shrunk(image, kind), kind.folder / key[:2] / f"{name}.webp")
+        # Of a small image, the small and the large picture are the same.
+        of_size = kind.blurred, _size_within(image, kind.side)
+        if of_size not in encoded:
+            encoded[of_size] = _encoded(_shrunk(image, kind))
+        _save(encoded[of_size], kind.folder / key[:2] / f"{name}.webp")
     return ReportPicture(f"{key[:2]}/{name}", image.width, image.height, sha256=sha256)
 
 
@@ -205,12 +210,18 @@ def _size_within(image: Image.Image, side: int) -> tuple[int, int]:
     return max(1, round(image.width * scale)), max(1, round(image.height * scale))
 
 
-def _save(image: Image.Image, path: Path) -> None:
+def _encoded(image: Image.Image) -> bytes:
+    buffer = BytesIO()
+    image.save(buffer, "WEBP", quality=80, method=2)
+    return buffer.getvalue()
+
+
+def _save(data: bytes, path: Path) -> None:
     # Two images may have the same content, and two threads the same file.
     temporary = path.with_name(f".{path.name}.{os.getpid()}-{get_ident()}.tmp")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        image.save(temporary, "WEBP", quality=80, method=2)
+        temporary.write_bytes(data)
         temporary.replace(path)
     except OSError as error:
         raise DetectorBenchError(f"cannot write {str(path)!r}: {error}") from error
