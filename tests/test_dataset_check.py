@@ -10,6 +10,7 @@ from PIL import Image
 
 from detector_bench.dataset import check
 from detector_bench.dataset.check_report import AttributeSummary
+from detector_bench.dataset.many_files import FEWEST_FOR_PROCESSES
 from detector_bench.errors import Problem
 
 IMAGE_FILE = "an image file in the image set's folder"
@@ -147,3 +148,21 @@ def test_real_sets(shared: Path) -> None:
     assert report.ok
     assert report.n_image_files == 24
     assert report.attributes == (AttributeSummary("gender", 24, {"low_quality": 24}, 0),)
+
+
+def test_processes_find_what_threads_find_in_the_same_order(tmp_path: Path) -> None:
+    (tmp_path / "images").mkdir()
+    picture = tmp_path / "images" / "0.png"
+    Image.fromarray(np.zeros((2, 2, 3), dtype=np.uint8)).save(picture)
+    whole = picture.read_bytes()
+    files = FEWEST_FOR_PROCESSES + 1
+    for number in range(1, files):
+        (tmp_path / "images" / f"{number}.png").write_bytes(whole if number % 300 else whole[:40])
+    records = "".join(f"i{number},images/{number}.png,sdxl,nurse\n" for number in range(files))
+    (tmp_path / "images.csv").write_text("image_id,path,t2i_model,prompt_id\n" + records)
+    (tmp_path / "prompts.csv").write_text("prompt_id,category,word,prompt\nnurse,profession,nurse,\n")
+    seen: list[int] = []
+    found = check(tmp_path, workers=2, in_processes=True, progress=lambda done, _: seen.append(done))
+    assert [each.value for each in found.problems] == [f"images/{number}.png" for number in range(300, files, 300)]
+    assert found == check(tmp_path, workers=3)
+    assert seen == list(range(1, files + 1))
