@@ -167,9 +167,9 @@ def test_several_label_columns_are_several_annotators(tree: Path, tmp_path: Path
     ]
     assert notes == [
         "given.csv: 3 of 6 label cells are empty, and no labels",
-        "given.csv: 2 label columns are 2 annotators who labelled alone: rater1 (1 label), rater2 (2 labels); what "
-        "was decided after a discussion belongs to an annotator called 'adjudicator'",
-        "2 prompts have the category 'unknown' and no text; a file of prompts names them (--prompts)",
+        "given.csv: 2 label columns are 2 annotators who labelled alone: rater1 (1 label), rater2 (2 labels); "
+        "what was decided after a discussion belongs to an annotator called 'adjudicator'",
+        "2 prompts have the category 'unknown' and no text; a file of prompts (--prompts) names them",
     ]
 
 

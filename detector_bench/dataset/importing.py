@@ -95,8 +95,8 @@ def import_folder(
         category: of prompts that the prompts file gives none.
         link: how images get into the destination; a hard link needs no space, but must stay on one file system.
         overwrite: whether tables that exist may be replaced.
-        notes: receives what is no mistake and should be known, a sentence each: how many label cells are empty, who
-            the annotators of several label columns are, what prompts lack without a file of them.
+        notes: receives what is no mistake and should be known, a sentence each: how many label cells are empty,
+            who the annotators of several label columns are, what prompts lack without a file of them.
 
     Returns:
         The new image set.
@@ -124,8 +124,8 @@ def import_folder(
     )
     if listed is None and prompts is None and found:
         notes.append(
-            f"{len(prompt_ids):,} prompts have the category {category!r} and no text; a file of prompts names them "
-            "(--prompts)"
+            f"{len(prompt_ids):,} prompts have the category {category!r} and no text; a file of prompts (--prompts) "
+            "names them"
         )
     if found:
         validate(tables, findings, require_labels=False, require_pairs=False)

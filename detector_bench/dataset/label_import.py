@@ -240,8 +240,8 @@ def _notes(table: TextTable, columns: Sequence[str], labels: Sequence[int]) -> l
             for column, number in zip(columns, labels, strict=True)
         )
         found.append(
-            f"{table.file}: {len(columns)} label columns are {len(columns)} annotators who labelled alone: {each}; "
-            f"what was decided after a discussion belongs to an annotator called {ADJUDICATOR!r}"
+            f"{table.file}: {len(columns)} label columns are {len(columns)} annotators who labelled alone: {each};"
+            f" what was decided after a discussion belongs to an annotator called {ADJUDICATOR!r}"
         )
     return found
 
