@@ -124,8 +124,8 @@ def import_folder(
     )
     if listed is None and prompts is None and found:
         notes.append(
-            f"{len(prompt_ids):,} prompts have the category {category!r} and no text; a file of prompts (--prompts) "
-            "names them"
+            f"{len(prompt_ids):,} prompts have the category {category!r} and no text; a file of prompts "
+            "(--prompts) names them"
         )
     if found:
         validate(tables, findings, require_labels=False, require_pairs=False)
