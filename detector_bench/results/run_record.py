@@ -55,7 +55,15 @@ PACKAGES = (
 _GROUPS = ("detectors", "stages", "metrics", "tables", "score_systems")
 """Of entry points, by which other packages add something; each begins with `detector_bench.`."""
 
-_OF_A_SESSION = ("images_judged", "seconds", "seconds_per_stage", "images_per_stage", "device_per_stage")
+_OF_A_SESSION = (
+    "images_judged",
+    "seconds",
+    "seconds_per_stage",
+    "images_per_stage",
+    "device_per_stage",
+    "layout_per_stage",
+    "waited_for",
+)
 _OF_A_RUN = ("environment", "detectors", "stages", "weights", "spending", "sessions")
 
 

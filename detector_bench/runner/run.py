@@ -109,6 +109,10 @@ class RunRecord:
     """The number format that each stage takes on this machine."""
     device_per_stage: dict[str, str] = field(default_factory=dict)
     """Where each stage ran; stages whose results were all there already have no entry."""
+    layout_per_stage: dict[str, dict[str, int | bool | None]] = field(default_factory=dict)
+    """How the work of each network that ran was laid on the cores; see `lanes.Layout`."""
+    waited_for: dict[str, float] = field(default_factory=dict)
+    """What the run waited for, in seconds that add up to `seconds`; see `time_spent.waited_for`."""
     identities: dict[str, Any] = field(default_factory=dict)
     weights: dict[str, dict[str, str]] = field(default_factory=dict)
     spending: dict[str, dict[str, float | str]] = field(default_factory=dict)
@@ -193,7 +197,9 @@ class _Run:
         self.record = RunRecord(images=len(image_set.images))
         self.stores = [self._store(detector, folder) for detector in detectors]
         self.cache = StageCache(settings.cache_folder)
-        self.execution = StageExecution(fingerprints=self.fingerprints, weights=weights, cache=self.cache)
+        self.execution = StageExecution(
+            fingerprints=self.fingerprints, weights=weights, cache=self.cache, threads=self.threads
+        )
         self._wanted: dict[tuple[int, ...], list[Stage]] = {}
 
     def go(self, progress: ProgressListener) -> RunRecord:
@@ -289,13 +295,15 @@ class _Run:
             batch_size=self.settings.batch_size,
             max_pixels=self.settings.max_pixels,
             threads=self.threads,
+            execution=self.execution,
         )
         self._flushed = time.perf_counter()
-        with closing(ahead(loaded_batches(files, cache=self.cache, rules=rules), depth=2)) as batches:
+        loading = loaded_batches(files, cache=self.cache, rules=rules)
+        with closing(ahead(loading, depth=2, spent=self.execution.spent)) as batches:
             for batch in batches:
                 self._judge_batch(batch, contents, state)
                 state.done += len(batch)
-                state.from_cache += sum(image.error is None and image.pixels is None for image in batch)
+                state.from_cache += sum(image.error is None and not image.needs_decoding for image in batch)
                 progress.update(state)
                 self._flush()
         self._flush(force=True)
@@ -345,6 +353,8 @@ class _Run:
         self.record.seconds = seconds
         self.record.seconds_per_stage = dict(sorted(self.execution.seconds.items()))
         self.record.images_per_stage = dict(sorted(self.execution.images.items()))
+        self.record.layout_per_stage = self.execution.layouts()
+        self.record.waited_for = self.execution.spent.waited_for(seconds)
         for stage, own in self.fingerprints.items():
             label = self.execution.label(stage)
             self.record.stage_fingerprints[label] = own

@@ -45,6 +45,7 @@ class YuNetFaces(Stage):
     version: ClassVar[int] = 2
     extra: ClassVar[str | None] = "onnx"
     modules: ClassVar[tuple[str, ...]] = ("onnxruntime", "cv2")
+    lanes: ClassVar[bool] = True
     precision_taken: ClassVar[str] = "float32"
 
     network: WeightsField = YUNET_FACES
@@ -116,7 +117,8 @@ class YuNetFaces(Stage):
             self.overlap_threshold,
             top_k=_MOST_CANDIDATES,
         )
-        return found[np.asarray(kept, dtype=int).reshape(-1)]
+        chosen: Floats = found[np.asarray(kept, dtype=int).reshape(-1)]
+        return chosen
 
 
 @lru_cache(maxsize=64)
