@@ -23,7 +23,6 @@ FEWEST_IMAGES = 96
 """In a shorter run a trial would cost more than it brings."""
 
 _GROUP = 4
-_TOGETHER = 8
 _MOST_LOOKS = 3  # batches in which a network may have nothing to do yet
 _QUICK = 0.001  # seconds for an image: then there is nothing to gain
 _LARGE_WEIGHTS = 200_000_000  # bytes: such a network is not opened a second time only to be tried
@@ -204,48 +203,51 @@ class Lanes:
     ) -> Layout:
         """The quickest layout of a network on these images; one image per call in lanes, unless another is clearly
         better."""
-        function = self._stages.function(stage)
+        stages, threads = self._stages, self._threads
         trial = _Trial(
+            lambda: stages.function(stage),
             frames,
-            lanes=self._threads,
+            pool,
+            lanes=threads,
             take=lambda frame, result: self._take(stage, frame, result, contents[id(frame)]),
             spent=lambda seconds: self._spent(stage, seconds),
         )
-        trial.side_by_side(function, [1] * self._threads, pool)  # the first calls take longer
-        single = Layout(self._threads, 1, 1, tried=True)
-        seconds = {single: trial.side_by_side(function, [1] * 2 * self._threads, pool)}
-        if seconds[single] * self._threads < _QUICK:
+        single, grouped = (Layout(threads, 1, size, tried=True) for size in (1, _GROUP))
+        together = Layout(1, threads, stage.images_per_call or max(_GROUP, threads), tried=True)
+        one_each = [1] * threads
+        trial.side_by_side(one_each)  # the first calls take longer
+        seconds = {single: trial.side_by_side(one_each)}
+        if seconds[single] * threads < _QUICK:
             return single
         if stage.images_per_call is None or stage.images_per_call >= _GROUP:
-            grouped = Layout(self._threads, 1, _GROUP, tried=True)
-            seconds[grouped] = trial.side_by_side(function, [_GROUP] * self._threads, pool)
-        other = self._with_all_threads(stage) if self._threads > 1 else None
-        if other is not None:
-            together = Layout(1, self._threads, stage.images_per_call or _TOGETHER, tried=True)
-            with computing_with(self._threads):
-                trial.one_by_one(other, [1])
-                seconds[together] = trial.one_by_one(other, [together.images_per_call or _TOGETHER])
+            seconds[grouped] = trial.side_by_side([_GROUP] * threads)
+        # A session of onnxruntime keeps the memory of its largest batch: it goes before another one comes.
+        again = stages.threads_are_fixed(stage) and stages.weights_size(stage) <= _LARGE_WEIGHTS
+        if threads > 1 and (again or not stages.threads_are_fixed(stage)):
+            if again:
+                stages.reload(stage, threads=threads)
+            with computing_with(threads):
+                trial.one_by_one([1])
+                seconds[together] = trial.one_by_one([together.images_per_call or _GROUP])
+            if again:
+                stages.reload(stage, threads=1)
+                trial.side_by_side(one_each)
+        seconds[single] = min(seconds[single], trial.side_by_side(one_each))
         best = min(seconds, key=lambda layout: seconds[layout])
         if seconds[best] > seconds[single] * _CLEARLY_BETTER:
             return single
-        if not self._side_by_side(best) and other is not None:
-            self._stages.replace(stage, other)
+        if best == together and again:
+            stages.reload(stage, threads=threads)
         return best
-
-    def _with_all_threads(self, stage: Stage) -> StageFunction | None:
-        """The function with all threads in each call; None where that takes a second copy of large weights."""
-        if not self._stages.threads_are_fixed(stage):
-            return self._stages.function(stage)
-        if self._stages.weights_size(stage) > _LARGE_WEIGHTS:
-            return None
-        return self._stages.loaded(stage, threads=self._threads)
 
 
 class _Trial:
     """Times calls of a stage on some frames, which are taken one after another, and again from the first.
 
     Args:
+        function: gives the function as it is loaded now.
         frames: at least one.
+        pool: whose threads are the lanes.
         lanes: how many threads the pool has.
         take: is given each frame with its result.
         spent: is told the seconds of each call.
@@ -253,19 +255,23 @@ class _Trial:
 
     def __init__(
         self,
+        function: Callable[[], StageFunction],
         frames: Sequence[Frame],
+        pool: ThreadPoolExecutor,
         *,
         lanes: int,
         take: Callable[[Frame, Any], None],
         spent: Callable[[float], None],
     ) -> None:
+        self._function = function
         self._frames = frames
+        self._pool = pool
         self._lanes = lanes
         self._next = 0
         self._take = take
         self._spent = spent
 
-    def side_by_side(self, function: StageFunction, sizes: Sequence[int], pool: ThreadPoolExecutor) -> float:
+    def side_by_side(self, sizes: Sequence[int]) -> float:
         """Seconds for an image, with calls on groups of these sizes in the pool's threads, one thread each.
 
         By the processor's time, which other programs on the machine disturb less than the clock's.
@@ -273,19 +279,19 @@ class _Trial:
 
         def call(group: Sequence[Frame]) -> None:
             with computing_with(1):
-                self._call(function, group)
+                self._call(group)
 
         groups = self._groups(sizes)
         began = time.process_time()
-        list(pool.map(call, groups))
+        list(self._pool.map(call, groups))
         return (time.process_time() - began) / sum(sizes) / self._lanes
 
-    def one_by_one(self, function: StageFunction, sizes: Sequence[int]) -> float:
+    def one_by_one(self, sizes: Sequence[int]) -> float:
         """Seconds for an image, with one call after another in this thread."""
         groups = self._groups(sizes)
         began = time.perf_counter()
         for group in groups:
-            self._call(function, group)
+            self._call(group)
         return (time.perf_counter() - began) / sum(sizes)
 
     def _groups(self, sizes: Sequence[int]) -> list[list[Frame]]:
@@ -295,9 +301,9 @@ class _Trial:
             self._next += size
         return groups
 
-    def _call(self, function: StageFunction, group: Sequence[Frame]) -> None:
+    def _call(self, group: Sequence[Frame]) -> None:
         began = time.perf_counter()
-        results = each_or_failure(function, group, failed=stage_failure)
+        results = each_or_failure(self._function(), group, failed=stage_failure)
         self._spent(time.perf_counter() - began)
         for frame, result in zip(group, results, strict=True):
             self._take(frame, result)

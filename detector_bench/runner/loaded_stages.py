@@ -52,11 +52,17 @@ class LoadedStages:
         """The loaded stage; of one that runs in lanes, with one thread in each call."""
         with self._lock:
             if stage not in self._functions:
-                self._functions[stage] = self.loaded(stage, threads=1 if stage.lanes else self.threads)
+                self._functions[stage] = self._loaded(stage, threads=1 if stage.lanes else self.threads)
             return self._functions[stage]
 
-    def loaded(self, stage: Stage, *, threads: int) -> StageFunction:
-        """The stage, loaded anew with so many threads in each call."""
+    def reload(self, stage: Stage, *, threads: int) -> StageFunction:
+        """The stage, loaded anew with so many threads in each call; what was loaded before goes first."""
+        with self._lock:
+            self._functions.pop(stage, None)
+            self._functions[stage] = self._loaded(stage, threads=threads)
+            return self._functions[stage]
+
+    def _loaded(self, stage: Stage, *, threads: int) -> StageFunction:
         began = time.perf_counter()
         with computing_with(threads) as cores:
             function = checked_numbers(stage.load(self._weights))
@@ -64,11 +70,6 @@ class LoadedStages:
             self._fixed.add(stage)
         self.count(stage, time.perf_counter() - began, what=" (loading)")
         return function
-
-    def replace(self, stage: Stage, function: StageFunction) -> None:
-        """Run the stage by this function from now on."""
-        with self._lock:
-            self._functions[stage] = function
 
     def threads_are_fixed(self, stage: Stage) -> bool:
         """Whether a loaded stage keeps the number of threads that it was loaded with."""

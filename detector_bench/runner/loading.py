@@ -94,8 +94,8 @@ class LoadingRules:
 class LoadedBatches(Iterator[list[LoadedImage]]):
     """The images in their order, in batches bounded in number and in pixels.
 
-    With `rules.execution`, an image goes on to the stages that its lanes compute in the thread that decoded it, and
-    its pixels go if nobody else needs them; the results stand in `LoadedImage.cached`.
+    With `rules.execution`, the thread that decoded an image also computes those of its stages that run in lanes.
+    Then its pixels go if nobody else needs them. The results stand in `LoadedImage.cached`.
     """
 
     def __init__(self, files: Sequence[ImageFile], *, cache: StageCache, rules: LoadingRules) -> None:
