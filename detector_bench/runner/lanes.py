@@ -22,6 +22,9 @@ from detector_bench.runner.loaded_stages import LoadedStages, inherit_failure
 FEWEST_IMAGES = 96
 """In a shorter run a trial would cost more than it brings."""
 
+IMAGES_OF_TRIAL = 8
+"""So many images for each thread; what comes out of them is kept."""
+
 _GROUP = 4
 _MOST_LOOKS = 3  # batches in which a network may have nothing to do yet
 _QUICK = 0.001  # seconds for an image: then there is nothing to gain

@@ -22,7 +22,7 @@ from detector_bench.dataset.decoding import ImageError, decode_image, image_size
 from detector_bench.perception.cores import libraries_as_before
 from detector_bench.perception.stage import Frame, Stage, StageFailure, StageResult
 from detector_bench.runner.execution import StageExecution
-from detector_bench.runner.lanes import FEWEST_IMAGES
+from detector_bench.runner.lanes import FEWEST_IMAGES, IMAGES_OF_TRIAL
 from detector_bench.runner.stage_cache import StageCache
 from detector_bench.runner.time_spent import DECODING, READING, TimeSpent
 
@@ -161,7 +161,7 @@ class LoadedBatches(Iterator[list[LoadedImage]]):
             planned = [lanes.stages_for(self._rules.wanted(image.file), image.cached) for image in needed]
             if left + len(batch) >= FEWEST_IMAGES and any(map(lanes.unsettled, planned)):
                 wait([future for _, futures in begun for future in futures])
-                self._try_out(needed, pool)
+                self._try_out(needed[: IMAGES_OF_TRIAL * self._rules.threads], pool)
                 planned = [lanes.stages_for(self._rules.wanted(image.file), image.cached) for image in needed]
             at_once = lanes.images_at_once
             keeps_pixels = any(map(self._keeps_pixels, needed, planned))
