@@ -24,7 +24,7 @@ from detector_bench.perception.stage import Arrays, Batch, Frame, Stage, StageFu
 from detector_bench.runner import lanes as lanes_module
 from detector_bench.runner import loading
 from detector_bench.runner.execution import StageExecution
-from detector_bench.runner.lanes import Layout
+from detector_bench.runner.lanes import StageLayout
 from detector_bench.runner.loading import ImageFile, LoadingRules, ahead, loaded_batches
 from detector_bench.runner.stage_cache import StageCache
 from detector_bench.runner.time_spent import REST, waited_for
@@ -224,14 +224,14 @@ clock = _Clock()
     ("cost", "expected"),
     [
         # Seconds of a call, seconds of an image, and how much faster an image is with all threads.
-        ((0.0, 1.0, 1.5), Layout(THREADS, 1, 1, tried=True)),
-        ((1.0, 0.2, 1.5), Layout(THREADS, 1, 4, tried=True)),
-        ((0.0, 1.0, 4.0), Layout(1, THREADS, 4, tried=True)),
-        ((0.0, 0.0001, 9.0), Layout(THREADS, 1, 1, tried=True)),  # so quick that it does not matter
+        ((0.0, 1.0, 1.5), StageLayout(THREADS, 1, 1, tried=True)),
+        ((1.0, 0.2, 1.5), StageLayout(THREADS, 1, 4, tried=True)),
+        ((0.0, 1.0, 4.0), StageLayout(1, THREADS, 4, tried=True)),
+        ((0.0, 0.0001, 9.0), StageLayout(THREADS, 1, 1, tried=True)),  # so quick that it does not matter
     ],
 )
 def test_the_trial_takes_what_is_clearly_quicker(
-    cost: tuple[float, float, float], expected: Layout, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    cost: tuple[float, float, float], expected: StageLayout, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(lanes_module, "time", clock)
     monkeypatch.setattr(loading, "FEWEST_IMAGES", COUNT)
@@ -252,7 +252,7 @@ def test_a_short_run_and_one_core_try_nothing_out(tmp_path: Path) -> None:
     costs.update(call=0.0, image=1.0, speed=4.0)
     execution = _execution(Weighted(), WeightsLocator(folders=(tmp_path,)))
     list(_batches(write_image_set(tmp_path / "set", COUNT), Weighted(), execution))
-    assert list(execution.layouts().values()) == [Layout(THREADS, 1, 1).as_data()]
+    assert list(execution.layouts().values()) == [StageLayout(THREADS, 1, 1).as_data()]
 
 
 def test_layouts_change_no_verdict(shared: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import TracebackType
@@ -164,9 +163,10 @@ _DIGITS_OF_LABEL = 8
 
 
 def _advice(shares: Sequence[tuple[str, float]], devices: Mapping[str, str]) -> str:
-    by_kind: Counter[str] = Counter()
+    by_kind: dict[str, float] = {}
     for what, share in shares:
-        by_kind[_kind(what, devices)] += share
+        kind = _kind(what, devices)
+        by_kind[kind] = by_kind.get(kind, 0.0) + share
     kind, share = max(by_kind.items(), key=lambda item: item[1])
     return _HELP.get(kind, "") if share >= _LARGE_SHARE else ""
 

@@ -34,7 +34,7 @@ _SECONDS_BETWEEN_KEEPING = 1.0
 
 
 @dataclass(frozen=True)
-class Layout:
+class StageLayout:
     """How a stage's work is laid on the cores; no part of a fingerprint.
 
     Attributes:
@@ -71,7 +71,7 @@ class Lanes:
         self._alone = RLock()
         self._done: dict[Stage, dict[str, Any]] = {}
         self._kept = time.monotonic()
-        self.layouts: dict[Stage, Layout] = {}
+        self.layouts: dict[Stage, StageLayout] = {}
         self._settled: set[Stage] = set()
         self._looks: dict[Stage, int] = {}
 
@@ -157,12 +157,14 @@ class Lanes:
                 self._stages.function(stage)
                 lanes = stage.lanes and stage.device_taken == "cpu"
                 step = stage.images_per_call
-                self.layouts[stage] = Layout(self._threads, 1, 1) if lanes else Layout(1, self._threads, step)
+                self.layouts[stage] = (
+                    StageLayout(self._threads, 1, 1) if lanes else StageLayout(1, self._threads, step)
+                )
                 if not lanes:
                     self._settled.add(stage)
         return self._side_by_side(self.layouts[stage])
 
-    def _side_by_side(self, layout: Layout) -> bool:
+    def _side_by_side(self, layout: StageLayout) -> bool:
         return layout.threads_per_call == 1 and layout.images_per_call is not None
 
     def _compute(
@@ -203,7 +205,7 @@ class Lanes:
 
     def _tried(
         self, stage: Stage, frames: Sequence[Frame], contents: dict[int, str | None], pool: ThreadPoolExecutor
-    ) -> Layout:
+    ) -> StageLayout:
         """The quickest layout of a network on these images; one image per call in lanes, unless another is clearly
         better."""
         stages, threads = self._stages, self._threads
@@ -215,8 +217,8 @@ class Lanes:
             take=lambda frame, result: self._take(stage, frame, result, contents[id(frame)]),
             spent=lambda seconds: self._spent(stage, seconds),
         )
-        single, grouped = (Layout(threads, 1, size, tried=True) for size in (1, _GROUP))
-        together = Layout(1, threads, stage.images_per_call or max(_GROUP, threads), tried=True)
+        single, grouped = (StageLayout(threads, 1, size, tried=True) for size in (1, _GROUP))
+        together = StageLayout(1, threads, stage.images_per_call or max(_GROUP, threads), tried=True)
         one_each = [1] * threads
         trial.side_by_side(one_each)  # the first calls take longer
         seconds = {single: trial.side_by_side(one_each)}

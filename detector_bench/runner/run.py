@@ -110,7 +110,7 @@ class RunRecord:
     device_per_stage: dict[str, str] = field(default_factory=dict)
     """Where each stage ran; stages whose results were all there already have no entry."""
     layout_per_stage: dict[str, dict[str, int | bool | None]] = field(default_factory=dict)
-    """How the work of each network that ran was laid on the cores; see `lanes.Layout`."""
+    """How the work of each network that ran was laid on the cores; see `lanes.StageLayout`."""
     waited_for: dict[str, float] = field(default_factory=dict)
     """What the run waited for, in seconds that add up to `seconds`; see `time_spent.waited_for`."""
     identities: dict[str, Any] = field(default_factory=dict)
