@@ -58,6 +58,9 @@ _RESERVED = {
 LEAVES_FOLDER = r"^/|^[A-Za-z]:|\\|(^|/)\.\.(/|$)"
 """Regular expression of a path that is absolute, climbs with `..`, or has a backslash or drive letter."""
 
+LEAVES_THROUGH_LINK = "path that leaves the folder through a link"
+"""A foreign image set could show any picture of this machine that way, to annotators or in a report."""
+
 _CONTROL_CHARACTER = r"\p{Cc}"
 
 
@@ -284,7 +287,7 @@ class FileInspector:
         except (OSError, ValueError) as error:
             return f"image file cannot be read ({getattr(error, 'strerror', None) or error})"
         if real != self._root and not real.startswith(self._root.rstrip(os.sep) + os.sep):
-            return "path that leaves the folder through a link"
+            return LEAVES_THROUGH_LINK
         if stat.S_ISDIR(mode):
             return "path of a folder, not of an image file"
         if not stat.S_ISREG(mode):
@@ -314,13 +317,16 @@ def check_image_files(images: TextTable, root: Path, findings: Findings) -> None
 
 def image_problem(images: TextTable, record: int, path: str, message: str) -> Problem:
     """A mistake about one image file, placed at the first record that names it."""
+    accepted = "an image file in the image set's folder"
+    if message == LEAVES_THROUGH_LINK:
+        accepted += "; `run` reads this one, but neither the labelling desk nor a report shows it"
     return Problem(
         file=images.file_of(record),
         message=message,
         row=images.row(record),
         column="path",
         value=shorten(path),
-        accepted="an image file in the image set's folder",
+        accepted=accepted,
     )
 
 

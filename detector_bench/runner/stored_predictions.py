@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from detector_bench.errors import DataError, DetectorBenchError, Problem
-from detector_bench.runner.prediction_store import newest_first, part_number, without_repeats
+from detector_bench.runner.prediction_store import part_number, prediction_files, without_repeats
 from detector_bench.vocabulary.columns import PREDICTIONS
 
 _NEEDED_COLUMNS = ("image_id", "detector", "attribute", "status", "label")
@@ -22,13 +23,16 @@ _REPEATED_WORDS = ("detector", "attribute", "status", "label")
 _SHARD_NAME = re.compile(r"(shard-\d+-of-\d+)\..*")
 
 
-def read_predictions(folder: Path | str, *, also: Sequence[str] = ()) -> dict[str, pa.Table]:
+def read_predictions(
+    folder: Path | str, *, also: Sequence[str] = (), of_images: pa.Array | None = None
+) -> dict[str, pa.Table]:
     """Read all detectors' stored predictions.
 
     Args:
         folder: a result folder, or its folder `predictions`: that holds a folder for each detector, named after
             it, with any number of `.parquet` files. Folders without such a file are no detector's, and left out.
         also: further columns of `vocabulary.columns.PREDICTIONS`; they are null where a file lacks them.
+        of_images: ids of images; rows of others are left out. None: all.
 
     Returns:
         By detector, in alphabetical order: image_id, attribute, status and label of every row, in file order. Of
@@ -40,7 +44,7 @@ def read_predictions(folder: Path | str, *, also: Sequence[str] = ()) -> dict[st
     """
     stored = StoredPredictions(folder, also=also)
     problems: list[Problem] = []
-    predictions = {name: stored.read(name, problems) for name in stored}
+    predictions = {name: stored.read(name, problems, of_images=of_images) for name in stored}
     if problems:
         raise DataError(problems)
     return predictions
@@ -123,9 +127,9 @@ class StoredPredictions(Mapping[str, pa.Table]):
     def __len__(self) -> int:
         return len(self._folders)
 
-    def read(self, detector: str, problems: list[Problem]) -> pa.Table:
-        """A detector's table; what is wrong with its files is added to the problems."""
-        return _read_files(detector, self._files(detector), problems, also=self._also)
+    def read(self, detector: str, problems: list[Problem], *, of_images: pa.Array | None = None) -> pa.Table:
+        """A detector's table, or its rows about some images; what is wrong with files is added to the problems."""
+        return _read_files(detector, self._files(detector), problems, also=self._also, of_images=of_images)
 
     def pieces(self, detector: str, columns: Sequence[str], problems: list[Problem]) -> list[Piece]:
         """Where a detector's rows stand, in file order; together the pieces are its table.
@@ -152,7 +156,7 @@ class StoredPredictions(Mapping[str, pa.Table]):
         return pieces
 
     def _files(self, detector: str) -> list[Path]:
-        return newest_first(self._folders[detector].glob("*.parquet"))
+        return prediction_files(self._folders[detector])
 
 
 def _folders_in(folder: Path) -> list[Path]:
@@ -171,9 +175,18 @@ def _row_groups(detector: str, path: Path, problems: list[Problem]) -> list[int]
     return []
 
 
-def _read_files(detector: str, paths: Sequence[Path], problems: list[Problem], *, also: Sequence[str]) -> pa.Table:
+def _read_files(
+    detector: str,
+    paths: Sequence[Path],
+    problems: list[Problem],
+    *,
+    also: Sequence[str],
+    of_images: pa.Array | None = None,
+) -> pa.Table:
     tables = [_read_file(detector, path, problems, also=also) for path in paths]
-    rows = pa.concat_tables(tables)
+    if of_images is not None:
+        tables = [table.filter(pc.is_in(table["image_id"], of_images)) for table in tables]
+    rows = pa.concat_tables(tables).unify_dictionaries()
     # Parts of a run that was cut short may repeat each other; in other files a repetition is a mistake.
     return without_repeats(rows) if any(part_number(path) is not None for path in paths) else rows
 
