@@ -3,8 +3,8 @@
     python benchmarks/command_speed.py [NAME ...] [--images N] [--rounds N] [--before CHECKOUT]
 
 NAME is any of `detectors`, `detectors_of_study`, `report`, `report_again`, `report_of_many` (whose pictures are
-left out, and of which the browser shows a sample), `check`, `check_shared` (many rows on few files) and `import`; by
-default all. Every image is a PNG of 32 x 32 pixels with content of its own. With
+left out, and of which the browser shows a sample), `check`, `check_shared` (many rows on few files) and `import`;
+by default all. Every image is a PNG of 32 x 32 pixels with content of its own. With
 --before, a checkout of an earlier state (`git worktree add`) takes turns with this one, and the ratio of each pair
 is printed: it means more than seconds on a machine that others use. What one state writes is made again for each
 measurement, so that none finds the other's files.
