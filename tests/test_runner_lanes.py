@@ -235,6 +235,7 @@ def test_the_trial_takes_what_is_clearly_quicker(
 ) -> None:
     monkeypatch.setattr(lanes_module, "time", clock)
     monkeypatch.setattr(loading, "FEWEST_IMAGES", COUNT)
+    monkeypatch.setattr(lanes_module, "_SMALL_WEIGHTS", 1)
     costs.update(zip(("call", "image", "speed"), cost, strict=True))
     (tmp_path / "numbers.bin").write_bytes(b"1")
     stage = Weighted()

@@ -22,12 +22,15 @@ from detector_bench.runner.loaded_stages import LoadedStages, inherit_failure
 FEWEST_IMAGES = 96
 """In a shorter run a trial would cost more than it brings."""
 
-IMAGES_OF_TRIAL = 8
+IMAGES_OF_TRIAL = 10
 """So many images for each thread; what comes out of them is kept."""
 
 _GROUP = 4
 _MOST_LOOKS = 3  # batches in which a network may have nothing to do yet
 _QUICK = 0.001  # seconds for an image: then there is nothing to gain
+_SMALL_WEIGHTS = (
+    50_000_000  # bytes: they stay in the processor's cache from image to image, so groups gain nothing
+)
 _LARGE_WEIGHTS = 200_000_000  # bytes: such a network is not opened a second time only to be tried
 _CLEARLY_BETTER = 0.92
 _SECONDS_BETWEEN_KEEPING = 1.0
@@ -224,10 +227,11 @@ class Lanes:
         seconds = {single: trial.side_by_side(one_each)}
         if seconds[single] * threads < _QUICK:
             return single
-        if stage.images_per_call is None or stage.images_per_call >= _GROUP:
+        size = stages.weights_size(stage)
+        if size >= _SMALL_WEIGHTS and (stage.images_per_call or _GROUP) >= _GROUP:
             seconds[grouped] = trial.side_by_side([_GROUP] * threads)
         # A session of onnxruntime keeps the memory of its largest batch: it goes before another one comes.
-        again = stages.threads_are_fixed(stage) and stages.weights_size(stage) <= _LARGE_WEIGHTS
+        again = stages.threads_are_fixed(stage) and size <= _LARGE_WEIGHTS
         if threads > 1 and (again or not stages.threads_are_fixed(stage)):
             if again:
                 stages.reload(stage, threads=threads)
