@@ -22,7 +22,7 @@ from rich.progress import (
 
 from detector_bench.cli.console import errors, output
 from detector_bench.runner.run import RunProgress
-from detector_bench.runner.time_spent import DECODING, READING
+from detector_bench.runner.time_spent import DECODING, PREPARING, READING
 from detector_bench.vocabulary import Status
 
 _SECONDS_BETWEEN_LINES = 10.0
@@ -174,7 +174,7 @@ def _advice(shares: Sequence[tuple[str, float]], devices: Mapping[str, str]) -> 
 def _kind(what: str, devices: Mapping[str, str]) -> str:
     if what == READING:
         return "reading"
-    if what == DECODING or devices.get(what) == "cpu":
+    if what in (DECODING, PREPARING) or devices.get(what) == "cpu":
         return "cores"
     return "gpu" if devices.get(what, "").startswith(("cuda", "mps")) else "else"
 

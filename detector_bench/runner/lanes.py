@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from threading import RLock
 from typing import Any
@@ -18,6 +19,7 @@ from detector_bench.perception.cores import computing_with
 from detector_bench.perception.stage import Frame, Stage, StageFailure, StageFunction, with_inputs
 from detector_bench.runner.batch_calls import each_or_failure, stage_failure
 from detector_bench.runner.loaded_stages import LoadedStages, inherit_failure
+from detector_bench.runner.time_spent import PREPARING
 
 FEWEST_IMAGES = 96
 """In a shorter run a trial would cost more than it brings."""
@@ -96,6 +98,30 @@ class Lanes:
             if ready and stage.lanes and stage.calls_at_once == 1 and self._in_lanes(stage):
                 found[stage] = None
         return list(found)
+
+    def prepared_for(self, wanted: Sequence[Stage], present: Any) -> list[Stage]:
+        """Those of the wanted stages that are no work of the lanes, but whose images they prepare."""
+        return [
+            stage
+            for stage in with_inputs(wanted, present=present)
+            if all(needed in present for needed in stage.inputs())
+            and stage in self.layouts
+            and not self._side_by_side(self.layouts[stage])
+            and self._stages.preparing(stage) is not None
+        ]
+
+    def prepare(self, frame: Frame, wanted: Sequence[Stage]) -> None:
+        """Fill in `frame.prepared` for the wanted stages that allow it."""
+        for stage in self.prepared_for(wanted, frame.results):
+            preparing = self._stages.preparing(stage)
+            failed = any(isinstance(frame.results[needed], StageFailure) for needed in stage.inputs())
+            if preparing is None or failed:
+                continue
+            began = time.perf_counter()
+            # What fails here fails again where the stage is called, and is reported there.
+            with computing_with(1), suppress(Exception):
+                frame.prepared[stage] = preparing.prepare(frame)
+            self._stages.spent.add(PREPARING, time.perf_counter() - began, beside=True)
 
     def run(
         self, frames: Sequence[Frame], *, sha256: Sequence[str | None], wanted: Sequence[Sequence[Stage]]

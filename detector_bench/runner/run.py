@@ -26,7 +26,7 @@ from detector_bench.errors import (
     RunInterruptedError,
     WeightsError,
 )
-from detector_bench.perception.stage import Frame, Stage, fingerprint, with_inputs
+from detector_bench.perception.stage import Stage, fingerprint, with_inputs
 from detector_bench.runner.execution import StageExecution, errors_for, judge
 from detector_bench.runner.loading import ImageFile, LoadedImage, LoadingRules, ahead, hash_files, loaded_batches
 from detector_bench.runner.prediction_store import PredictionStore
@@ -314,7 +314,7 @@ class _Run:
         for image in batch:
             contents[image.file.image_id] = image.sha256
         sound = [image for image in batch if image.error is None]
-        frames = [Frame(image.file.image_id, pixels=image.pixels, results=dict(image.cached)) for image in sound]
+        frames = [image.frame() for image in sound]
         self.execution.run(
             frames,
             sha256=[image.sha256 for image in sound],

@@ -10,6 +10,7 @@ from threading import Lock
 
 READING = "reading"
 DECODING = "decoding"
+PREPARING = "resizing for a network"
 REST = "verdicts and storing"
 
 
