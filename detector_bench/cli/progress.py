@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from rich.console import Console
 from rich.progress import (
@@ -21,11 +21,14 @@ from rich.progress import (
 )
 
 from detector_bench.cli.console import errors, output
-from detector_bench.runner.run import RunProgress
 from detector_bench.runner.time_spent import DECODING, PREPARING, READING
 from detector_bench.vocabulary import Status
 
+if TYPE_CHECKING:
+    from detector_bench.runner.run_record import RunProgress
+
 _SECONDS_BETWEEN_LINES = 10.0
+_SECONDS_BETWEEN_MOVES = 0.05
 
 
 @contextmanager
@@ -33,7 +36,17 @@ def counting(what: str) -> Iterator[Callable[[int, int], None]]:
     """A bar that is gone when all is counted; it is moved by a call with how many are done, of how many."""
     with Progress(console=errors, transient=True) as bar:
         task = bar.add_task(what, total=None)
-        yield lambda done, total: bar.update(task, completed=done, total=total)
+        last = -_SECONDS_BETWEEN_MOVES
+
+        def move(done: int, total: int) -> None:
+            # A bar takes longer to move than a tiny image to read.
+            nonlocal last
+            now = time.monotonic()
+            if now - last >= _SECONDS_BETWEEN_MOVES or done == total:
+                last = now
+                bar.update(task, completed=done, total=total)
+
+        yield move
 
 
 class _Display:
@@ -100,13 +113,18 @@ class RunProgressDisplay(_Display):
         )
         self._began = time.monotonic()
         self._last_line = self._began
+        self._damage_told = False
 
     def update(self, progress: RunProgress) -> None:
         """Show how many images are judged, and what became of them."""
         todo = progress.total - progress.reused
+        if progress.damaged and not self._damage_told:
+            self._damage_told = True
+            self._say("damaged prediction files: what stood in them is judged again", shown=True)
         if progress.done == 0:
             self._began = time.monotonic()
-            if progress.reused:
+            # Of many shards only the end tells how much was there.
+            if progress.reused and (todo == 0 or progress.shards == 1):
                 nothing = "; nothing to run" if todo == 0 else ""
                 self._say(
                     f"{progress.reused:,} of {progress.total:,} images are judged already{nothing}", shown=True
