@@ -18,6 +18,7 @@ import numpy as np
 
 from detector_bench.detectors.base import Detector, Prediction
 from detector_bench.errors import DetectorBenchError
+from detector_bench.interruption import stop_once
 from detector_bench.perception.stage import Arrays, Batch, Frame, Stage, StageFailure, StageFunction, with_inputs
 from detector_bench.runner.stage_cache import StageCache
 from detector_bench.vocabulary import Status
@@ -289,7 +290,9 @@ def _interrupts_held_back(stop: Event) -> Iterator[Event]:
     held = {}
     if current_thread() is main_thread():  # signals come to no other
         held = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-        held = {number: found for number, found in held.items() if found is signal.default_int_handler}
+        held = {
+            number: found for number, found in held.items() if found in (signal.default_int_handler, stop_once)
+        }
 
     def give_back() -> None:
         for number, handler in held.items():
