@@ -28,6 +28,7 @@ EXIT_STATUS = (
 COMMANDS: dict[str, str | CommandGroup] = {
     "audit": ".cli.audit:audit",
     "run": ".cli.studies:run",
+    "shards": ".cli.shards:shards",
     "evaluate": ".cli.studies:evaluate",
     "estimate": ".cli.estimate:estimate",
     "plan": ".cli.plan:plan",

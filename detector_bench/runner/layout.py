@@ -47,7 +47,7 @@ def decide_layout(
         else:
             count = by_size
         before = {} if present is None else present.detectors
-        layout = ShardLayout(shards=count, detectors={**before, **fingerprints})
+        layout = ShardLayout(shards=count, detectors={**before, **fingerprints}, asked=tuple(sorted(fingerprints)))
         if present is not None and present.shards != count:
             _cut_anew(ledger, old=present.shards, layout=layout)
         elif layout != present:
@@ -73,7 +73,7 @@ def join_layout(ledger: ShardLedger, shard: Shard, *, fingerprints: Mapping[str,
     with ledger.deciding():
         present = ledger.layout()
         if present is None:
-            ledger.write_layout(ShardLayout(shards=shard.count, detectors=dict(fingerprints)))
+            ledger.write_layout(_joined(ShardLayout(shards=shard.count), fingerprints))
             return
         if present.shards != shard.count:
             raise ConfigError(
@@ -90,7 +90,15 @@ def join_layout(ledger: ShardLedger, shard: Shard, *, fingerprints: Mapping[str,
                 "all anew by this version, run the study once without --shard, or write its job script again"
             )
         if fingerprints.items() - known.items():
-            ledger.write_layout(ShardLayout(shards=shard.count, detectors={**known, **fingerprints}))
+            ledger.write_layout(_joined(present, fingerprints))
+
+
+def _joined(layout: ShardLayout, fingerprints: Mapping[str, str]) -> ShardLayout:
+    return ShardLayout(
+        shards=layout.shards,
+        detectors={**layout.detectors, **fingerprints},
+        asked=tuple(sorted({*layout.asked, *fingerprints})),
+    )
 
 
 def _cut_anew(ledger: ShardLedger, *, old: int, layout: ShardLayout) -> None:

@@ -83,6 +83,8 @@ class ShardLayout(BaseModel):
     shards: int = Field(default=1, ge=1)
     detectors: dict[str, str] = Field(default_factory=dict)
     """Fingerprints by name, as the last run that looked after all shards had them."""
+    asked: tuple[str, ...] = ()
+    """Names of the detectors of that run: a shard that some of them have not judged is not done."""
 
 
 class ShardLedger:
@@ -199,7 +201,8 @@ class ShardLedger:
         layout = self.layout()
         if layout is None:
             raise ConfigError(f"no run in {str(self.predictions)!r}: it holds no predictions and no shards")
-        return [self._state(shard) for shard in Shard.all(layout.shards)]
+        asked = {name: layout.detectors[name] for name in layout.asked if name in layout.detectors}
+        return [self._state(shard, asked) for shard in Shard.all(layout.shards)]
 
     def unfinished(self, fingerprints: Mapping[str, str], *, images: Sequence[int]) -> list[Shard]:
         """The shards without a manifest, or with one of other versions of the detectors or other images.
@@ -255,11 +258,11 @@ class ShardLedger:
             for path in (self._manifest(shard), self._failure(shard), self._lock(shard)):
                 remove(path)
 
-    def _state(self, shard: Shard) -> ShardStatus:
+    def _state(self, shard: Shard, asked: Mapping[str, str]) -> ShardStatus:
         if self.is_running(shard):
             return ShardStatus(shard, ShardState.RUNNING)
         manifest = self.manifest(shard)
-        if manifest is not None:
+        if manifest is not None and is_of(manifest, asked):
             return ShardStatus(shard, ShardState.DONE, images=manifest.images)
         try:
             reason = json.loads(self._failure(shard).read_text(encoding="utf-8"))["reason"]
