@@ -170,8 +170,8 @@ def write_array_job(study: StudyConfiguration, out: Path, script: Path, *, order
 
     if script.exists():
         raise ConfigError(
-            f"--slurm-script: {str(script)!r} exists, and may have been changed by hand: remove it, or name another "
-            "file"
+            f"--slurm-script: {str(script)!r} exists, and may have been changed by hand: remove it, or name "
+            "another file"
         )
     images, count = cut_for_tasks(study, out, order)
     job = ArrayJob(words=call.words[1:], out=out, script=script, images=images, shards=count)
