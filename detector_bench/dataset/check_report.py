@@ -158,10 +158,10 @@ def check(
     root = Path(folder).resolve()
     findings = Findings()
     tables = read_tables(root, findings, require_labels=require_labels)
-    image_of_label = validate(tables, findings, require_labels=require_labels)
+    image_codes = validate(tables, findings, require_labels=require_labels)
     attributes: tuple[AttributeSummary, ...] = ()
     if not findings:
-        image_set = ImageSet.from_tables(root, tables, image_of_label)
+        image_set = ImageSet.from_tables(root, tables, image_codes)
         attributes = tuple(_summarise(image_set, name) for name in image_set.attributes)
     n_files = 0
     if tables.images is not None and tables.images.has("path"):

@@ -137,7 +137,8 @@ class ImageKeys:
             message="file name that several images have",
             accepted=lambda index: "one of " + ", ".join(sorted(self._namesakes(table.cell(column, index)))),
         )
-        return np.array([item or "" for item in found], dtype=object)[encoded.codes]
+        ids: NDArray[np.object_] = np.array([item or "" for item in found], dtype=object)[encoded.codes]
+        return ids
 
     def _namesakes(self, value: str) -> dict[str, str]:
         return self._by_file_name.get(_as_path(value), {})
