@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -38,6 +39,10 @@ class FileServer(ThreadingHTTPServer):
     def address(self) -> str:
         return f"http://127.0.0.1:{self.server_address[1]}"
 
+    def answer(self, handler: Any) -> bool:
+        """Answer a request in another way than with a file; False: a file is wanted."""
+        return False
+
     def asked(self, method: str) -> list[str]:
         return [path for name, path, _ in self.requests if name == method]
 
@@ -54,7 +59,7 @@ class _FileHandler(BaseHTTPRequestHandler):
         self.note()
         if not self.server.has_head:
             self.say(405)
-        else:
+        elif not self.server.answer(self):
             self.send_file(with_body=False)
 
     def do_GET(self) -> None:
@@ -62,8 +67,20 @@ class _FileHandler(BaseHTTPRequestHandler):
         behave = self.server.script.pop(0) if self.server.script else None
         if behave is not None:
             behave(self)
-        else:
+        elif not self.server.answer(self):
             self.send_file(with_body=True)
+
+    def do_POST(self) -> None:
+        self.note()
+        self.server.answer(self)
+
+    def send_json(self, status: int, content: Any) -> None:
+        data = json.dumps(content).encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
 
     def note(self) -> None:
         self.server.requests.append((self.command, self.path, dict(self.headers)))
@@ -122,8 +139,8 @@ def hangs_up(handler: Any) -> None:
 
 
 @contextmanager
-def serving_files() -> Iterator[FileServer]:
-    server = FileServer()
+def serving_files(server: FileServer | None = None) -> Iterator[FileServer]:
+    server = server or FileServer()
     thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
     thread.start()
     try:

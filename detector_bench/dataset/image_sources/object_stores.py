@@ -8,6 +8,7 @@ login`), and options in fsspec's own configuration, such as `FSSPEC_S3_ANON=true
 from __future__ import annotations
 
 import errno
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -29,8 +30,9 @@ LISTED_FROM = 20
 PACKAGES = {"s3": "s3fs", "gs": "gcsfs", "hf": "huggingface_hub"}
 _CLASSES = {"s3": "S3FileSystem", "gs": "GCSFileSystem", "hf": "HfFileSystem"}
 _IDENTITIES = ("ETag", "etag", "generation", "blob_id", "xet_hash", "sha256")
-# The libraries try again by themselves; this is for what they give up.
-_PATIENCE = Patience(attempts=2)
+# Google's and the Hub's libraries try again by themselves; for S3, that is turned off (see `_options`).
+_PATIENCE = {"s3": Patience(), "gs": Patience(attempts=2), "hf": Patience(attempts=2)}
+_RETRIES_OF_AWS = ("AWS_MAX_ATTEMPTS", "AWS_RETRY_MODE")
 _PASSING = (errno.EBUSY, errno.EREMOTEIO if hasattr(errno, "EREMOTEIO") else errno.EIO, errno.ECONNRESET)
 _GONE = ("EndpointConnectionError", "ConnectTimeoutError", "ClientConnectorError", "ConnectError", "ProxyError")
 _CUT = ("IncompleteReadError", "ClientPayloadError", "ResponseStreamingError", "ChecksumError")
@@ -44,9 +46,9 @@ class ObjectStore:
         MissingExtraError: the scheme's library is not installed.
     """
 
-    def __init__(self, scheme: str, patience: Patience = _PATIENCE) -> None:
+    def __init__(self, scheme: str, patience: Patience | None = None) -> None:
         self._scheme = scheme
-        self._calls = PatientCalls(patience)
+        self._calls = PatientCalls(patience or _PATIENCE[scheme])
         self._lock = Lock()
         self._opened: Any = None
         require(PACKAGES[scheme], extra="remote")
@@ -138,9 +140,7 @@ class ObjectStore:
         with self._lock:
             if self._opened is None:
                 system = getattr(require(PACKAGES[self._scheme], extra="remote"), _CLASSES[self._scheme])
-                # A listing that is kept would hide that an object has changed.
-                options = {} if self._scheme == "hf" else {"use_listings_cache": False}
-                self._opened = system(**options)
+                self._opened = system(**_options(self._scheme))
             return self._opened
 
     def _call(self, address: str, call: Callable[[], Any]) -> Any:
@@ -149,6 +149,18 @@ class ObjectStore:
                 return call()
 
         return self._calls.call(attempt)
+
+
+def _options(scheme: str) -> dict[str, Any]:
+    if scheme == "hf":
+        return {}
+    # A listing that is kept would hide that an object has changed.
+    options: dict[str, Any] = {"use_listings_cache": False}
+    configured = require("fsspec.config", extra="remote").conf.get(scheme, {})
+    if scheme == "s3" and "config_kwargs" not in configured and not any(map(os.environ.get, _RETRIES_OF_AWS)):
+        # While nobody answers, botocore's own five attempts would take 5 s for each image.
+        options["config_kwargs"] = {"retries": {"total_max_attempts": 1}}
+    return options
 
 
 def _mark_of(entry: Mapping[str, Any]) -> ContentMark:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import logging
+import os
 import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from email.utils import parsedate_to_datetime
+from netrc import NetrcParseError
 from threading import Lock
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -119,8 +121,11 @@ class WebFiles:
                 for name in _LOGGERS:
                     _hide_secrets_in(logging.getLogger(name))
                 try:
-                    auth: httpx.Auth | None = httpx.NetRCAuth()
-                except (OSError, SyntaxError):  # there is none, or another program's mistake in it
+                    auth: httpx.Auth | None = httpx.NetRCAuth(os.environ.get("NETRC"))
+                except (
+                    OSError,
+                    NetrcParseError,
+                ):  # there is none, or a mistake in it that concerns other programs
                     auth = None
                 limits = httpx.Limits(max_connections=4 * AT_ONCE, max_keepalive_connections=AT_ONCE)
                 self._opened = httpx.Client(
