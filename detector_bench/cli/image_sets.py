@@ -23,7 +23,7 @@ def check(image_set: options.ImageSetFolder) -> None:
     from detector_bench.dataset import check as check_image_set
 
     with counting("reading images") as progress:
-        report = check_image_set(image_set, progress=progress)
+        report = check_image_set(image_set, in_processes=True, progress=progress)
     output.text(report.summary())
     output.rows("problems", map(asdict, report.problems))
     if report.problems:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from rich.console import Console
 from rich.progress import (
@@ -21,10 +21,13 @@ from rich.progress import (
 )
 
 from detector_bench.cli.console import errors, output
-from detector_bench.runner.run import RunProgress
 from detector_bench.vocabulary import Status
 
+if TYPE_CHECKING:
+    from detector_bench.runner.run import RunProgress
+
 _SECONDS_BETWEEN_LINES = 10.0
+_SECONDS_BETWEEN_MOVES = 0.05
 
 
 @contextmanager
@@ -32,7 +35,17 @@ def counting(what: str) -> Iterator[Callable[[int, int], None]]:
     """A bar that is gone when all is counted; it is moved by a call with how many are done, of how many."""
     with Progress(console=errors, transient=True) as bar:
         task = bar.add_task(what, total=None)
-        yield lambda done, total: bar.update(task, completed=done, total=total)
+        last = -_SECONDS_BETWEEN_MOVES
+
+        def move(done: int, total: int) -> None:
+            # A bar takes longer to move than a tiny image to read.
+            nonlocal last
+            now = time.monotonic()
+            if now - last >= _SECONDS_BETWEEN_MOVES or done == total:
+                last = now
+                bar.update(task, completed=done, total=total)
+
+        yield move
 
 
 class _Display:

@@ -222,13 +222,16 @@ def _in_order(table: pa.Table, image_ids: pa.Array) -> pa.Table:
     return table.sort_by([("position", "ascending"), ("attribute", "ascending")]).drop_columns("position")
 
 
-def read_predictions(folder: Path | str, *, also: Sequence[str] = ()) -> dict[str, pa.Table]:
+def read_predictions(
+    folder: Path | str, *, also: Sequence[str] = (), of_images: pa.Array | None = None
+) -> dict[str, pa.Table]:
     """Read all detectors' stored predictions.
 
     Args:
         folder: a result folder, or its folder `predictions`: that holds a folder for each detector, named after
             it, with any number of `.parquet` files. Folders without such a file are no detector's, and left out.
         also: further columns of `vocabulary.columns.PREDICTIONS`; they are null where a file lacks them.
+        of_images: ids of images; rows of others are left out. None: all.
 
     Returns:
         By detector, in alphabetical order: image_id, attribute, status and label of every row, in file order. Of
@@ -246,7 +249,7 @@ def read_predictions(folder: Path | str, *, also: Sequence[str] = ()) -> dict[st
             "`detector-bench run` writes them"
         )
     problems: list[Problem] = []
-    predictions = {each.name: _read_detector(each, problems, also=also) for each in folders}
+    predictions = {each.name: _read_detector(each, problems, also=also, of_images=of_images) for each in folders}
     if problems:
         raise DataError(problems)
     return predictions
@@ -265,7 +268,9 @@ def _folders_in(folder: Path) -> list[Path]:
     return sorted(path for path in folder.glob("*") if path.is_dir() and not path.name.startswith("."))
 
 
-def _read_detector(folder: Path, problems: list[Problem], *, also: Sequence[str]) -> pa.Table:
+def _read_detector(
+    folder: Path, problems: list[Problem], *, also: Sequence[str], of_images: pa.Array | None
+) -> pa.Table:
     kept = [name for name in (*_NEEDED_COLUMNS, *also) if name != "detector"]
     tables = []
     paths = newest_first(folder.glob("*.parquet"))
@@ -279,6 +284,8 @@ def _read_detector(folder: Path, problems: list[Problem], *, also: Sequence[str]
                 continue
             with pq.ParquetFile(path, read_dictionary=_REPEATED_WORDS) as file:
                 table = _with_columns(file.read(columns=[*_NEEDED_COLUMNS, *also]), also)
+            if of_images is not None:
+                table = table.filter(pc.is_in(table["image_id"], of_images))
         except (OSError, pa.ArrowException) as error:
             problems.append(Problem(place, f"cannot be read ({error})", accepted="a Parquet file"))
             continue

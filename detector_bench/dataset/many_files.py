@@ -1,0 +1,101 @@
+"""Does the same to many image files, in several processes or threads, and gives the answers in order."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
+from multiprocessing import get_context
+from typing import Any, TypeVar
+
+from detector_bench.errors import DetectorBenchError
+
+FEWEST_FOR_PROCESSES = 2_000
+"""Fewer files are done before processes have started."""
+
+_GROUP_SIZE = 64
+# So many groups per worker wait for it or for their turn: nobody idles, and a million files need little memory.
+_GROUPS_AHEAD = 4
+
+Answer = TypeVar("Answer")
+
+
+def each_file(
+    work: Callable[[str], Answer], paths: Sequence[str], *, workers: int | None = None, in_processes: bool = False
+) -> Iterator[Answer]:
+    """Do the same to every file; answers come in the order of `paths`.
+
+    What Python does for a tiny image takes longer than its decoding, and threads only take turns with it;
+    processes share the cores for images of any size.
+
+    Args:
+        work: is given a path. For processes it must be picklable: a function of a module, or a `partial` of one.
+            It is handed to each process once.
+        paths: of the files.
+        workers: how many processes or threads; None: one per processor core, at most 16.
+        in_processes: whether to use processes where there are many files. A script that asks for them has to
+            guard its entry with `if __name__ == "__main__"`.
+
+    Raises:
+        DetectorBenchError: a process was killed, for want of memory perhaps.
+    """
+    workers = workers or min(16, os.cpu_count() or 1)
+    groups = [paths[start : start + _GROUP_SIZE] for start in range(0, len(paths), _GROUP_SIZE)]
+    if workers == 1:
+        for group in groups:
+            yield from _do_group(work, group)
+        return
+    pool: Executor
+    task: Callable[[Sequence[str]], list[Answer]]
+    if in_processes and len(paths) >= FEWEST_FOR_PROCESSES:
+        # A fresh process each: a fork would inherit the threads of Arrow and numpy in any state.
+        pool = ProcessPoolExecutor(
+            workers, mp_context=get_context("spawn"), initializer=_begin_process, initargs=(work,)
+        )
+        task = _do_group_in_process
+    else:
+        pool = ThreadPoolExecutor(workers)
+
+        def task(group: Sequence[str]) -> list[Answer]:
+            return _do_group(work, group)
+
+    try:
+        yield from _in_order(pool, task, groups, ahead=workers * _GROUPS_AHEAD)
+    except BrokenExecutor as error:
+        message = "a process that reads images ended without a word; is there enough memory?"
+        raise DetectorBenchError(message) from error
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _in_order(
+    pool: Executor, task: Callable[[Sequence[str]], list[Answer]], groups: Sequence[Sequence[str]], *, ahead: int
+) -> Iterator[Answer]:
+    waiting: deque[Future[list[Answer]]] = deque()
+    for group in groups:
+        waiting.append(pool.submit(task, group))
+        if len(waiting) >= ahead:
+            yield from waiting.popleft().result()
+    while waiting:
+        yield from waiting.popleft().result()
+
+
+def _do_group(work: Callable[[str], Answer], group: Sequence[str]) -> list[Answer]:
+    return [work(path) for path in group]
+
+
+_work_of_process: Callable[[str], Any] | None = None
+
+
+def _begin_process(work: Callable[[str], Any]) -> None:
+    global _work_of_process  # noqa: PLW0603 - a process of the pool does one thing all its life
+    _work_of_process = work
+    # Ctrl-C reaches every process of a terminal; the one that started this one ends it.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def _do_group_in_process(group: Sequence[str]) -> list[Any]:
+    assert _work_of_process is not None  # noqa: S101 - the pool's initializer ran
+    return _do_group(_work_of_process, group)
