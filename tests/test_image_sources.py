@@ -13,10 +13,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from detector_bench.dataset import ImageSet
 from detector_bench.dataset.decoding import ImageError
+from detector_bench.dataset.image_paths import address_problem, shown, without_secrets
 from detector_bench.dataset.image_sources import ImageSources
 from detector_bench.dataset.image_sources.local_copies import LocalCopies
-from detector_bench.dataset.image_sources.references import address_problem, shown, without_secrets
+from detector_bench.errors import DataError
 
 PICTURES = {f"{number:06d}.png": bytes([number]) * (700 + number) for number in range(1, 12)}
 
@@ -294,6 +296,22 @@ class TestAddresses:
     )
     def test_what_can_be_read_is_sound(self, path: str) -> None:
         assert address_problem(path) is None
+
+    def test_an_image_set_says_what_is_wrong_with_its_paths(self, root: Path) -> None:
+        paths = ["a.png", "s3://b/c.png", "d.tar#e.png", "f.parquet#g", "file:///etc/passwd", "d.tar#../../x"]
+        paths += [
+            "https://me:secret@host/a.png?sig=secret",
+            "x.tgz#a",
+            "s3://b/x.parquet#1",
+            "https://h/x.tar?k=1#a",
+        ]
+        rows = [f"i{number},{path},m,p" for number, path in enumerate(paths)]
+        (root / "images.csv").write_text("\n".join(["image_id,path,t2i_model,prompt_id", *rows]))
+        (root / "prompts.csv").write_text("prompt_id,category,word,prompt\np,c,w,a p\n")
+        with pytest.raises(DataError) as caught:
+            ImageSet.load(root)
+        assert sorted(problem.row or 0 for problem in caught.value.problems) == [5, 6, 7, 8, 9]
+        assert "secret" not in str(caught.value)
 
     def test_secrets_are_shown_to_nobody(self) -> None:
         assert shown("https://host/a.png?X-Amz-Signature=0123") == "https://host/a.png?(hidden)"

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from html import escape
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -33,6 +33,9 @@ from detector_bench.vocabulary.columns import (
     WEIGHT_COLUMN,
     optional_prompt_columns,
 )
+
+if TYPE_CHECKING:
+    from detector_bench.dataset.image_sources import ImageSources
 
 REASON_COLUMN = "reason"
 
@@ -175,8 +178,15 @@ class ImageSet:
         return weights_of(self.prompts)
 
     def image_path(self, path: str) -> Path:
-        """Where the image file of a cell of `images.path` lies."""
+        """Where the image file of a cell of `images.path` lies, if it is one below the folder; see `sources`."""
         return self.root / path
+
+    @cached_property
+    def sources(self) -> ImageSources:
+        """Reads what cells of `images.path` name, wherever it lies."""
+        from detector_bench.dataset.image_sources import ImageSources  # decoders take a while to import
+
+        return ImageSources(self.root)
 
     def fingerprint(self) -> str:
         """The sha256 of the three tables' content, in hexadecimal; the file format has no influence on it.

@@ -16,9 +16,9 @@ from threading import Lock
 from typing import Any
 
 from detector_bench.dataset.decoding import ImageError
+from detector_bench.dataset.image_paths import sentence
 from detector_bench.dataset.image_sources.patience import NotNowError, Patience, PatientCalls
 from detector_bench.dataset.image_sources.places import ContentMark, changed, require_size
-from detector_bench.dataset.image_sources.references import sentence
 from detector_bench.installation import require
 
 AT_ONCE = 32

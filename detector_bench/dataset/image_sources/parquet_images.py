@@ -17,8 +17,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from detector_bench.dataset.decoding import ImageError
+from detector_bench.dataset.image_paths import sentence, shown
 from detector_bench.dataset.image_sources.places import ContentMark, FilePlace, require_size
-from detector_bench.dataset.image_sources.references import sentence, shown
 from detector_bench.dataset.image_sources.seekable_files import seekable
 
 # Whoever wrote the file decides how little can be read at once: a page, often a row group of 100 images.

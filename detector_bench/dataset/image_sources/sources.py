@@ -13,24 +13,28 @@ from typing import Any, TypeVar
 from platformdirs import user_cache_path
 
 from detector_bench.dataset.decoding import DEFAULT_MAX_BYTES, ImageError
+from detector_bench.dataset.image_paths import (
+    SCHEMES,
+    WEB_SCHEMES,
+    ImageReference,
+    address_problem,
+    is_file_below,
+    parse_reference,
+    shown,
+)
 from detector_bench.dataset.image_sources.local_copies import LocalCopies, size_from_environment
 from detector_bench.dataset.image_sources.local_files import LocalFiles
 from detector_bench.dataset.image_sources.object_stores import ObjectStore
 from detector_bench.dataset.image_sources.parquet_images import ParquetImages
 from detector_bench.dataset.image_sources.places import ContentMark, FilePlace
-from detector_bench.dataset.image_sources.references import (
-    SCHEMES,
-    WEB_SCHEMES,
-    ImageReference,
-    address_problem,
-    parse_reference,
-    shown,
-)
 from detector_bench.dataset.image_sources.tar_archives import TarArchives
 from detector_bench.dataset.image_sources.web_files import WebFiles
 
 T = TypeVar("T")
 R = TypeVar("R")
+
+READERS = 32
+"""Distant images that are read at once: each has to be waited for, most of the time."""
 
 FOLDER_VARIABLE = "DETECTOR_BENCH_IMAGE_CACHE"
 
@@ -51,7 +55,7 @@ class ImageSources:
     """
 
     def __init__(self, root: Path, *, folder: Path | None = None, copies: int | None = None) -> None:
-        self._root = root
+        self.root = root
         self._settings = {"folder": folder, "copies": copies}
         self._folder = folder or default_folder()
         size = size_from_environment() if copies is None else copies
@@ -63,7 +67,7 @@ class ImageSources:
         self._tables = ParquetImages(self._place_of)
 
     def __reduce__(self) -> tuple[Callable[..., ImageSources], tuple[Path, dict[str, Any]]]:
-        return _again, (self._root, self._settings)
+        return _again, (self.root, self._settings)
 
     def read(self, path: str, *, mark: ContentMark | None = None, max_bytes: int = DEFAULT_MAX_BYTES) -> bytes:
         """The content of an image file.
@@ -107,6 +111,10 @@ class ImageSources:
             if scheme in ("", *SCHEMES):
                 found |= zip(places, self._place(scheme).marks(list(places)), strict=True)
         return [found.get(reference.place) for reference in references]
+
+    def readers(self, paths: Sequence[str]) -> int | None:
+        """How many threads should read these; None: as many as there are cores, for none has to be waited for."""
+        return None if all(map(is_file_below, paths)) else READERS
 
     def _content(self, reference: ImageReference, *, mark: ContentMark | None, max_bytes: int) -> bytes:
         if reference.kind == "tar":

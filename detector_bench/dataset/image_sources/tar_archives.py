@@ -20,8 +20,8 @@ import pyarrow.parquet as pq
 
 from detector_bench.atomic_files import replacing
 from detector_bench.dataset.decoding import ImageError
+from detector_bench.dataset.image_paths import sentence, shown
 from detector_bench.dataset.image_sources.places import ContentMark, FilePlace, require_size
-from detector_bench.dataset.image_sources.references import sentence, shown
 from detector_bench.dataset.image_sources.seekable_files import seekable
 from detector_bench.errors import DetectorBenchError
 

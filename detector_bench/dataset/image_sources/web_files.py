@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from detector_bench.dataset.decoding import ImageError
+from detector_bench.dataset.image_paths import sentence, shown, without_secrets
 from detector_bench.dataset.image_sources.patience import NotNowError, Patience, PatientCalls
 from detector_bench.dataset.image_sources.places import ContentMark, changed, require_size
-from detector_bench.dataset.image_sources.references import sentence, shown, without_secrets
 
 if TYPE_CHECKING:
     import httpx

@@ -28,6 +28,9 @@ SOUND_ADDRESS = r"^(?:s3|gs|hf)://[^/@#?]+/[^#]+$|^https?://[^/@#?\\]+/[^#]*$"
 PART = r"(?i)\.(?:tar|parquet)(?:\?[^#]*)?#|\.(?:tar\.\w+|tgz)#"
 """Regular expression of a path that names a part of a file."""
 
+SOUND_PART = r"(?i)^(?:(?:s3|gs|hf)://[^/@#?]+/)?[^:#?@]+\.(?:tar#.+|parquet#(?:[^#/]+/)?[0-9]+)$"
+"""Regular expression of a part that is sound for sure."""
+
 _PART = re.compile(r"(?i)(?P<place>.+?\.(?P<kind>tar|parquet)(?:\?[^#]*)?)#(?P<part>.+)", re.DOTALL)
 _COMPRESSED = re.compile(r"(?i).+?\.(?:tar\.\w+|tgz)#")
 _USER = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*://)[^\s/@?#]*@")
@@ -67,6 +70,12 @@ def parse_reference(path: str) -> ImageReference:
         kind: Literal["tar", "parquet"] = "tar" if found["kind"].lower() == "tar" else "parquet"
         return ImageReference(found["place"], scheme, kind, found["part"])
     return ImageReference(path, scheme, "file", "")
+
+
+def is_file_below(path: str) -> bool:
+    """Whether a cell of `images.path` names a file of its own below the image set's folder."""
+    reference = parse_reference(path)
+    return reference.is_local and reference.kind == "file"
 
 
 def address_problem(path: str) -> tuple[str, str] | None:
