@@ -63,8 +63,8 @@ class ImageSources:
         self._local = LocalFiles(root)
         self._places: dict[str, FilePlace] = {}
         self._lock = Lock()
-        self._tars = TarArchives(self._place_of, folder=self._folder / "indexes")
-        self._tables = ParquetImages(self._place_of)
+        self._tars = TarArchives(self.place_of, folder=self._folder / "indexes")
+        self._tables = ParquetImages(self.place_of)
 
     def __reduce__(self) -> tuple[Callable[..., ImageSources], tuple[Path, dict[str, Any]]]:
         return _again, (self.root, self._settings)
@@ -123,7 +123,16 @@ class ImageSources:
             return self._tables.read(reference.place, reference.part, max_bytes=max_bytes, mark=mark)
         return self._place(reference.scheme).read(reference.place, max_bytes=max_bytes, mark=mark)
 
-    def _place_of(self, address: str) -> FilePlace:
+    def members(self, archive: str) -> list[str]:
+        """The names of the files in a tar file, in its order.
+
+        Raises:
+            ImageError: it is no tar file, or cannot be read.
+        """
+        return list(self._tars.index(archive, self.place_of(archive).mark(archive)))
+
+    def place_of(self, address: str) -> FilePlace:
+        """The disk, server or store where a file lies."""
         return self._place(parse_reference(address).scheme)
 
     def _place(self, scheme: str) -> FilePlace:
