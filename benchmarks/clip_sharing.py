@@ -45,7 +45,8 @@ def run(image_set: Path, checkpoint: Path, names: list[str]) -> dict[str, float]
     """Seconds of one run, without those of the face stage, which stand apart."""
     from detector_bench.dataset import ImageSet
     from detector_bench.detectors import build_detector
-    from detector_bench.runner.run import RunSettings, run_detectors
+    from detector_bench.runner.run import run_detectors
+    from detector_bench.runner.run_settings import RunSettings
     from detector_bench.weights import WeightsLocator
 
     encoder = {"checkpoint": str(checkpoint), "precision": "float32"}

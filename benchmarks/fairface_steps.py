@@ -30,7 +30,8 @@ from measuring import machine, portraits
 from detector_bench.dataset import ImageSet
 from detector_bench.detectors import build_detector
 from detector_bench.perception.faces.dlib_resizing import sides_for
-from detector_bench.runner.run import RunSettings, run_detectors
+from detector_bench.runner.run import run_detectors
+from detector_bench.runner.run_settings import RunSettings
 from detector_bench.weights import WeightsLocator
 from detector_bench.weights.catalogue import DLIB_CNN_FACES, FACE_LANDMARKS_5
 

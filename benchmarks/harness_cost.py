@@ -65,7 +65,8 @@ def by_hand(image_set: Path) -> float:
 def by_harness(image_set: Path) -> float:
     """Seconds of `run_detectors`, from the image set's tables to the stored predictions."""
     from detector_bench.dataset import ImageSet
-    from detector_bench.runner.run import RunSettings, run_detectors
+    from detector_bench.runner.run import run_detectors
+    from detector_bench.runner.run_settings import RunSettings
     from detector_bench.study import Study
 
     began = time.perf_counter()

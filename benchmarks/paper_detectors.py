@@ -22,7 +22,8 @@ import yaml
 from measuring import in_fresh_process, machine, portraits, shared_folder
 
 from detector_bench.dataset import ImageSet
-from detector_bench.runner.run import RunSettings, run_detectors
+from detector_bench.runner.run import run_detectors
+from detector_bench.runner.run_settings import RunSettings
 from detector_bench.study import Study
 
 NAMES = ("clip", "clip_prob", "clip_uncertain", "mivolo", "fairface", "clip_enhance")

@@ -19,7 +19,7 @@ FEW, MANY = 500, 20_000
 
 def peak(image_set: Path) -> float:
     """Peak resident memory of a whole study, in MiB."""
-    from detector_bench.results.run_record import peak_memory_mib
+    from detector_bench.runner.run_record import peak_memory_mib
     from detector_bench.study import Study
 
     study = Study.from_yaml(Path(__file__).parents[1] / "configs" / "t2i_portraits.yaml", image_set=image_set)

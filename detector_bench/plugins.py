@@ -72,6 +72,11 @@ def load_plugins(files: Sequence[Path]) -> None:
         _LOADED[place] = PluginFile(file.name, source, _added(REGISTRATIONS[before:], earlier))
 
 
+def plugin_paths() -> tuple[Path, ...]:
+    """Where the plugin files lie that this process has loaded, for another process that does the same work."""
+    return tuple(_LOADED)
+
+
 def _added(
     registrations: Sequence[Registration], earlier: Mapping[str, tuple[str, ...]]
 ) -> dict[str, tuple[str, ...]]:

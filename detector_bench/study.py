@@ -18,16 +18,24 @@ from detector_bench.audit import (
 )
 from detector_bench.evaluation.audit_plan import HALF_WIDTH
 from detector_bench.results.finished_study import STUDY_FILE, ResultFolder
+from detector_bench.runner.shards import Shard
 from detector_bench.study_configuration import StudyConfiguration
 from detector_bench.study_file import DetectorEntry
 from detector_bench.study_numbers import StudyNumbers
-from detector_bench.study_run import evaluate_study, run_study, stored_score_tables, stored_tables
+from detector_bench.study_run import (
+    evaluate_study,
+    run_study,
+    run_study_shard,
+    stored_score_tables,
+    stored_tables,
+)
+from detector_bench.study_session import RunOrder
 from detector_bench.tables import Table, to_html
 from detector_bench.tables.wording import attribute_in_words
 
 if TYPE_CHECKING:
     from detector_bench.figures import Format, Width, WrittenFigures
-    from detector_bench.runner.run import ProgressListener
+    from detector_bench.runner.run_record import ProgressListener
     from detector_bench.site import ReportProgress, ReportSettings, WrittenReport
 
 _SHOWN_IN_NOTEBOOKS = (
@@ -65,6 +73,8 @@ class Study(StudyConfiguration):
         weights_dir: Path | str | None = None,
         cache_dir: Path | str | None = None,
         use_cache: bool = True,
+        workers: int = 1,
+        shards: int | None = None,
         progress: ProgressListener | None = None,
         tables_with_intervals: bool = False,
     ) -> Results:
@@ -78,22 +88,55 @@ class Study(StudyConfiguration):
             weights_dir: a folder with weights files.
             cache_dir: where stage results are kept, by default in the user's cache folder; studies share them.
             use_cache: False keeps no stage results.
+            workers: how many processes here share the work: one per GPU, or each with its share of cores.
+            shards: into how many shards the image set is cut; None leaves a folder as it is, and cuts a new one by
+                the number of images and workers.
             progress: is told after every batch; the command line passes a progress bar.
             tables_with_intervals: show confidence intervals in the tables, too.
 
         Raises:
             DetectorBenchError: anything the user can mend; the message says how.
         """
-        tables = run_study(
+        order = _order(weights_dir, cache_dir, use_cache=use_cache, workers=workers, shards=shards)
+        tables = run_study(self, Path(out), order, progress=progress, tables_with_intervals=tables_with_intervals)
+        return Results(ResultFolder.open(out, image_set=self.image_set), self, tables)
+
+    def run_shard(
+        self,
+        out: Path | str,
+        shard: str,
+        *,
+        weights_dir: Path | str | None = None,
+        cache_dir: Path | str | None = None,
+        use_cache: bool = True,
+        progress: ProgressListener | None = None,
+        tables_with_intervals: bool = False,
+    ) -> Results | list[Shard]:
+        """Judge one shard of the image set, as one process among many that write to the same folder.
+
+        Args:
+            out: the result folder, which all these processes see.
+            shard: its number and how many there are, such as `3/16`.
+            weights_dir, cache_dir, use_cache, progress, tables_with_intervals: as in `run`.
+
+        Returns:
+            The results, if all other shards were finished; else the shards that are not.
+
+        Raises:
+            DetectorBenchError: the folder is cut otherwise, another version of a detector judges there, another
+                process judges this shard, or anything else that the user can mend.
+        """
+        found = run_study_shard(
             self,
             Path(out),
-            weights_dir=None if weights_dir is None else Path(weights_dir),
-            cache_dir=None if cache_dir is None else Path(cache_dir),
-            use_cache=use_cache,
+            Shard.parse(shard),
+            _order(weights_dir, cache_dir, use_cache=use_cache),
             progress=progress,
             tables_with_intervals=tables_with_intervals,
         )
-        return Results(ResultFolder.open(out, image_set=self.image_set), self, tables)
+        if isinstance(found, list):
+            return found
+        return Results(ResultFolder.open(out, image_set=self.image_set), self, found)
 
     def evaluate(
         self,
@@ -162,6 +205,23 @@ class Study(StudyConfiguration):
         )
         written = results.report(settings=settings, progress=report_progress)
         return results.audit(half_width=half_width, report=written.page)
+
+
+def _order(
+    weights_dir: Path | str | None,
+    cache_dir: Path | str | None,
+    *,
+    use_cache: bool,
+    workers: int = 1,
+    shards: int | None = None,
+) -> RunOrder:
+    return RunOrder(
+        weights_dir=None if weights_dir is None else Path(weights_dir),
+        cache_dir=None if cache_dir is None else Path(cache_dir),
+        use_cache=use_cache,
+        workers=workers,
+        shards=shards,
+    )
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -12,7 +12,7 @@ import pyarrow as pa
 from detector_bench.atomic_files import remove
 from detector_bench.dataset import ImageSet
 from detector_bench.dataset.sample_file import LabelSample, sample_of
-from detector_bench.errors import DataError, IncompletePredictionsError
+from detector_bench.errors import DataError, DetectorBenchError, IncompletePredictionsError
 from detector_bench.evaluation import evaluate_with_confusion, label_doubt
 from detector_bench.evaluation.counting import count_verdicts
 from detector_bench.evaluation.estimates import EstimatedBias, estimate_bias
@@ -32,11 +32,20 @@ from detector_bench.results.long_tables import (
 )
 from detector_bench.results.manifest import NAME, EvaluationSettings, Manifest, tables_written
 from detector_bench.results.metric_lookup import MetricLookup, rows_of_attribute
-from detector_bench.results.run_record import environment, take_over_run_record, write_run_record
+from detector_bench.results.run_record import (
+    environment,
+    take_over_run_record,
+    write_run_record,
+    write_shards_record,
+)
 from detector_bench.runner.prediction_store import predictions_folder, read_predictions
-from detector_bench.runner.run import ProgressListener, RunSettings, run_detectors
-from detector_bench.runner.stage_cache import default_cache_folder
+from detector_bench.runner.run import RunSession
+from detector_bench.runner.run_record import ProgressListener, RunRecord
+from detector_bench.runner.shard_ledger import ShardLayout
+from detector_bench.runner.shards import Shard
 from detector_bench.study_configuration import StudyConfiguration, path_from
+from detector_bench.study_session import RunOrder, session_of
+from detector_bench.study_workers import run_with_workers
 from detector_bench.tables import Table, in_style_of, remove_tables, study_tables, write_tables
 from detector_bench.vocabulary import ATTRIBUTES, Status
 
@@ -44,10 +53,8 @@ from detector_bench.vocabulary import ATTRIBUTES, Status
 def run_study(
     study: StudyConfiguration,
     out: Path,
+    order: RunOrder,
     *,
-    weights_dir: Path | None = None,
-    cache_dir: Path | None = None,
-    use_cache: bool = True,
     progress: ProgressListener | None = None,
     tables_with_intervals: bool = False,
 ) -> dict[str, Table]:
@@ -56,27 +63,64 @@ def run_study(
     Returns:
         The study's tables, by name.
     """
-    detectors = study.build_detectors()
-    image_set = ImageSet.load(study.image_set)
-    study.check_image_set(image_set)
-    settings = RunSettings(
-        batch_size=study.batch_size,
-        max_pixels=study.max_pixels,
-        cache_folder=(cache_dir or default_cache_folder()) if use_cache else None,
-    )
     began = datetime.now(UTC)
-    record = run_detectors(
-        image_set,
-        detectors,
-        out / "predictions",
-        weights=study.locator(weights_dir=weights_dir),
-        settings=settings,
-        progress=progress,
-    )
-    write_run_record(out, record=record, began=began)
-    return _write_results(
-        study, image_set, out, judged=out / "predictions", tables_with_intervals=tables_with_intervals
-    )
+    image_set, session = session_of(study, out, order)
+    if order.workers > 1:
+        record = run_with_workers(study, out, order, session=session, progress=progress)
+    else:
+        record = session.run_all(progress)
+    with session.ledger.completing():
+        _write_record(out, session, record=record, began=began)
+        return _write_results(
+            study, image_set, out, judged=out / "predictions", tables_with_intervals=tables_with_intervals
+        )
+
+
+def run_study_shard(
+    study: StudyConfiguration,
+    out: Path,
+    shard: Shard,
+    order: RunOrder,
+    *,
+    progress: ProgressListener | None = None,
+    tables_with_intervals: bool = False,
+) -> dict[str, Table] | list[Shard]:
+    """Judge what is not judged yet of one shard, and evaluate if that was the last one; see `Study.run_shard`.
+
+    Returns:
+        The study's tables, by name; or the shards that are not finished yet.
+    """
+    began = datetime.now(UTC)
+    image_set, session = session_of(study, out, order)
+    record = session.run_one(shard, progress)
+    if unfinished := session.ledger.unfinished(session.fingerprints, shards=shard.count):
+        return unfinished
+    with session.ledger.completing():
+        _write_record(out, session, record=record, began=began)
+        return _write_results(
+            study, image_set, out, judged=out / "predictions", tables_with_intervals=tables_with_intervals
+        )
+
+
+def _write_record(out: Path, session: RunSession, *, record: RunRecord, began: datetime) -> None:
+    """Write `run.json`, if the files of all shards are as they were written.
+
+    Raises:
+        DetectorBenchError: one is not.
+    """
+    ledger = session.ledger
+    shards = Shard.all((ledger.layout() or ShardLayout()).shards)
+    for shard in shards:
+        if damaged := ledger.damaged(shard):
+            ledger.begin(shard)
+            raise DetectorBenchError(
+                f"{str(damaged[0])!r} is not as it was written: run the study again, to judge shard {shard} anew"
+            )
+    if len(shards) == 1:
+        write_run_record(out, record=record, began=began)
+    else:
+        manifests = [manifest for shard in shards if (manifest := ledger.manifest(shard)) is not None]
+        write_shards_record(out, manifests, of=session.described())
 
 
 def evaluate_study(

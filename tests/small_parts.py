@@ -18,11 +18,13 @@ import numpy as np
 from PIL import Image
 from pydantic import BaseModel, ConfigDict
 
-import detector_bench.runner.run as run_module
+import detector_bench.runner.shard_run as run_module
 from detector_bench.dataset import ImageSet
 from detector_bench.detectors import Detector, Prediction, build_detector, detector
 from detector_bench.perception.stage import STAGES, Arrays, Batch, Frame, Stage, StageFunction
-from detector_bench.runner.run import RunRecord, RunSettings, run_detectors
+from detector_bench.runner.run import run_detectors
+from detector_bench.runner.run_record import RunRecord
+from detector_bench.runner.run_settings import RunSettings
 from detector_bench.vocabulary.columns import IMAGE_COLUMNS, LABEL_COLUMNS, PROMPT_COLUMNS
 from detector_bench.weights import WeightsLocator
 from detector_bench.weights.files import WeightsField

@@ -32,6 +32,8 @@ ORDER = (
     ("audit", "figures"),
     ("others",),
     ("study_configuration",),
+    ("study_session",),
+    ("study_workers",),
     ("study_run", "study_questions", "study_worth"),
     ("study_estimates", "study_plan"),
     ("site", "study_numbers"),

@@ -329,7 +329,7 @@ def damaged_predictions(folder: Path) -> list[str | Path]:
     store = folder / "out" / "predictions" / "test-colour"
     store.mkdir(parents=True)
     (store / "predictions.parquet").write_bytes(b"PAR1 and no more")
-    return ["run", folder / "study.yaml", "--out", folder / "out"]
+    return ["evaluate", folder / "out", "--study", folder / "study.yaml", "--out", folder / "elsewhere"]
 
 
 def _ran(folder: Path) -> None:

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from detector_bench.cli import progress
 from detector_bench.cli.progress import RunProgressDisplay
-from detector_bench.runner.run import RunProgress
+from detector_bench.runner.run_record import RunProgress
 from detector_bench.vocabulary import Status
 
 

@@ -293,6 +293,7 @@ def test_each_attribute_has_a_row_and_half_an_answer_is_none(image_set: Path, ou
     path = out / "test-age-and-gender" / "predictions.parquet"
     table = pq.read_table(path)
     pq.write_table(table.slice(1), path)
+    (out / "shards" / "00001-of-00001.json").unlink()  # which knows the file as it was
 
     assert small_run(image_set, out, "test-age-and-gender").images_judged == 1
     assert len(rows(out, "test-age-and-gender")) == 2 * COUNT

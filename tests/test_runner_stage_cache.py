@@ -207,7 +207,7 @@ def test_a_folder_without_permission_is_one_message(tmp_path: Path) -> None:
 
 def test_a_file_that_may_only_be_read_is_one_message(tmp_path: Path) -> None:
     cache = StageCache(tmp_path)
-    cache._connection.execute("PRAGMA query_only = ON")  # what a read-only disk does, also to root
+    cache._own._connection.execute("PRAGMA query_only = ON")  # what a read-only disk does, also to root
     with pytest.raises(DetectorBenchError, match="attempt to write a readonly database" + REMEDY):
         cache.put("stage", {"image": {"x": np.zeros(1)}})
 
@@ -215,13 +215,13 @@ def test_a_file_that_may_only_be_read_is_one_message(tmp_path: Path) -> None:
 def test_a_full_disk_is_named_and_nothing_is_half_stored(tmp_path: Path) -> None:
     cache = StageCache(tmp_path)
     cache.put("stage", {"first": {"x": np.zeros(1)}})
-    [[pages]] = cache._connection.execute("PRAGMA page_count").fetchall()
-    cache._connection.execute(f"PRAGMA max_page_count = {pages + 2}")
+    [[pages]] = cache._own._connection.execute("PRAGMA page_count").fetchall()
+    cache._own._connection.execute(f"PRAGMA max_page_count = {pages + 2}")
     with pytest.raises(DetectorBenchError, match="database or disk is full" + REMEDY):
         cache.put("stage", {f"{number}": {"x": np.zeros(2000)} for number in range(10)})
 
     assert list(cache.get("stage", ["first", *map(str, range(10))])) == ["first"]
-    cache._connection.execute("PRAGMA max_page_count = 100000")
+    cache._own._connection.execute("PRAGMA max_page_count = 100000")
     cache.put("stage", {"second": {"x": np.zeros(1)}})
     assert len(cache.get("stage", ["first", "second"])) == 2
 

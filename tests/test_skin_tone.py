@@ -27,7 +27,8 @@ from detector_bench.perception.faces.dlib_faces import DlibHogFaces, DlibLandmar
 from detector_bench.perception.faces.small_networks import YuNetFaces
 from detector_bench.perception.skin_tones import SkinTones, mean_skin_tone
 from detector_bench.perception.stage import Batch, Frame
-from detector_bench.runner.run import RunSettings, run_detectors
+from detector_bench.runner.run import run_detectors
+from detector_bench.runner.run_settings import RunSettings
 from detector_bench.vocabulary import Status
 from detector_bench.vocabulary.columns import IMAGE_COLUMNS, LABEL_COLUMNS, PROMPT_COLUMNS
 from detector_bench.weights import WeightsLocator

@@ -15,7 +15,7 @@ from detector_bench.errors import (
     ConfigError,
     WeightsError,
 )
-from detector_bench.runner.run import RunProgress
+from detector_bench.runner.run_record import RunProgress
 from detector_bench.study import Study
 from detector_bench.study_file import DetectorEntry
 
@@ -47,6 +47,10 @@ def test_a_result_folder_holds_everything(folder: Path) -> None:
         "metrics.csv",
         "metrics.parquet",
         "predictions/.lock",
+        "predictions/shards/00001-of-00001.json",
+        "predictions/shards/completing.lock",
+        "predictions/shards/layout.json",
+        "predictions/shards/layout.lock",
         "predictions/test-brightness/predictions.parquet",
         "predictions/test-colour/predictions.parquet",
         "ranks.csv",

@@ -200,6 +200,33 @@ CacheDir = Annotated[
     Path | None,
     typer.Option("--cache-dir", metavar="DIR", help="Folder for stage results (or DETECTOR_BENCH_CACHE)."),
 ]
+Workers = Annotated[
+    int,
+    typer.Option(
+        "--workers",
+        metavar="N",
+        min=1,
+        help="Processes that share the work: one per GPU, or each with its share of cores.",
+    ),
+]
+Shards = Annotated[
+    int | None,
+    typer.Option(
+        "--shards",
+        metavar="K",
+        min=1,
+        help="Cut the image set into so many shards; by default as the folder is, or by the number of images.",
+    ),
+]
+ShardOption = Annotated[
+    str | None,
+    typer.Option(
+        "--shard",
+        metavar="I/K",
+        help="Judge shard I of K alone, as one of many processes, on any machines that see the folder; the one "
+        "that ends last writes the results.",
+    ),
+]
 NoCache = Annotated[bool, typer.Option("--no-cache", help="Keep no stage results, and use none.")]
 Plugins = Annotated[
     list[Path] | None,

@@ -24,7 +24,7 @@ from detector_bench.cli.console import errors, output
 from detector_bench.vocabulary import Status
 
 if TYPE_CHECKING:
-    from detector_bench.runner.run import RunProgress
+    from detector_bench.runner.run_record import RunProgress
 
 _SECONDS_BETWEEN_LINES = 10.0
 _SECONDS_BETWEEN_MOVES = 0.05
@@ -112,13 +112,18 @@ class RunProgressDisplay(_Display):
         )
         self._began = time.monotonic()
         self._last_line = self._began
+        self._damage_told = False
 
     def update(self, progress: RunProgress) -> None:
         """Show how many images are judged, and what became of them."""
         todo = progress.total - progress.reused
+        if progress.damaged and not self._damage_told:
+            self._damage_told = True
+            self._say("damaged prediction files: what stood in them is judged again", shown=True)
         if progress.done == 0:
             self._began = time.monotonic()
-            if progress.reused:
+            # Of many shards only the end tells how much was there.
+            if progress.reused and (todo == 0 or progress.shards == 1):
                 nothing = "; nothing to run" if todo == 0 else ""
                 self._say(
                     f"{progress.reused:,} of {progress.total:,} images are judged already{nothing}", shown=True

@@ -12,6 +12,7 @@ from detector_bench.cli import options
 from detector_bench.cli.console import command, errors, output
 from detector_bench.errors import ConfigError
 from detector_bench.plugins import load_plugins
+from detector_bench.runner.shards import ranges
 
 if TYPE_CHECKING:
     from detector_bench.study import Results, Study
@@ -29,6 +30,9 @@ def run(
     weights_dir: options.WeightsDir = None,
     cache_dir: options.CacheDir = None,
     no_cache: options.NoCache = False,
+    workers: options.Workers = 1,
+    shards: options.Shards = None,
+    shard: options.ShardOption = None,
     n_clear: options.NClear = None,
     attribute: options.Attributes = None,
     only: options.Only = None,
@@ -40,11 +44,15 @@ def run(
     """Run a study's detectors over its image set, evaluate them, and print the comparison.
 
     Interrupted or repeated, it goes on where it was: only images without a verdict, changed images and changed
-    detectors are judged.
+    detectors are judged. Large image sets are cut into shards, which several processes or machines can share.
 
     Examples: `detector-bench run configs/t2i_portraits.yaml --out results/portraits --weights-dir weights`,
-    `detector-bench run configs/lyu2025.yaml --image-set my_images --out results/mine --without facepp`
+    `detector-bench run configs/lyu2025.yaml --image-set my_images --out results/mine --without facepp`,
+    `detector-bench run my_study.yaml --out results/large --workers 4`,
+    `detector-bench run my_study.yaml --out results/large --shard 3/16`
     """
+    if shard is not None and (workers > 1 or shards is not None):
+        raise ConfigError("--shard is for one process among many: leave out --workers and --shards")
     load_plugins(plugin or [])
     study = restricted(
         loaded(study_file, image_set=image_set),
@@ -57,10 +65,12 @@ def run(
     _run_and_print(
         study,
         out,
+        shard=shard,
         weights_dir=weights_dir,
         cache_dir=cache_dir,
         use_cache=not no_cache,
         tables_with_intervals=intervals,
+        **({} if shard else {"workers": workers, "shards": shards}),
     )
 
 
@@ -149,11 +159,19 @@ def restricted(
     return study.with_estimated_labels(estimated_labels) if estimated_labels else study
 
 
-def _run_and_print(study: Study, out: Path, **settings: Any) -> None:
+def _run_and_print(study: Study, out: Path, *, shard: str | None = None, **settings: Any) -> None:
     from detector_bench.cli.progress import RunProgressDisplay
 
     with RunProgressDisplay(errors) as display:
-        result = study.run(out, progress=display, **settings)
+        if shard is None:
+            result = study.run(out, progress=display, **settings)
+        else:
+            found = study.run_shard(out, shard, progress=display, **settings)
+            if isinstance(found, list):
+                left = f"{len(found)} of {found[0].count} shards are not: {ranges(each.number for each in found)}"
+                output.say(f"Shard {shard} is done, {left}. Who ends last writes the results.")
+                return
+            result = found
     _print(result, ["metrics.csv", "tables/", "predictions/", "run.json"])
 
 

@@ -21,7 +21,9 @@ from detector_bench.errors import ConfigError, RunInterruptedError
 from detector_bench.perception.stage import fingerprint, with_inputs
 from detector_bench.quickstart import RECIPES, SamplePictures
 from detector_bench.runner.loading import hash_files
-from detector_bench.runner.run import RunProgress, RunRecord, RunSettings, run_detectors
+from detector_bench.runner.run import run_detectors
+from detector_bench.runner.run_record import RunProgress, RunRecord
+from detector_bench.runner.run_settings import RunSettings
 from detector_bench.runner.stage_cache import StageCache
 from detector_bench.vocabulary import Status
 from detector_bench.vocabulary.columns import IMAGE_COLUMNS, PROMPT_COLUMNS

@@ -9,9 +9,7 @@ import json
 import os
 import platform
 import subprocess
-import sys
-from collections.abc import Mapping
-from dataclasses import asdict
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from functools import cache
 from importlib.metadata import PackageNotFoundError, entry_points, version
@@ -20,7 +18,8 @@ from typing import Any
 
 from detector_bench import __version__
 from detector_bench.atomic_files import write_text
-from detector_bench.runner.run import RunRecord
+from detector_bench.runner.run_record import RunRecord
+from detector_bench.runner.shard_ledger import ShardManifest
 
 NAME = "run.json"
 
@@ -55,7 +54,6 @@ PACKAGES = (
 _GROUPS = ("detectors", "stages", "metrics", "tables", "score_systems")
 """Of entry points, by which other packages add something; each begins with `detector_bench.`."""
 
-_OF_A_SESSION = ("images_judged", "seconds", "seconds_per_stage", "images_per_stage", "device_per_stage")
 _OF_A_RUN = ("environment", "detectors", "stages", "weights", "spending", "sessions")
 
 
@@ -69,41 +67,59 @@ def read_run_record(folder: Path) -> dict[str, Any]:
 
 
 def write_run_record(folder: Path, *, record: RunRecord, began: datetime) -> None:
-    """Write `run.json`, with the sessions that an earlier one lists and a new one at their end.
+    """Write `run.json` for a run in one process, with the sessions of an earlier one and a new one at the end.
 
     Args:
         folder: the result folder.
         record: what the run did, and by which versions.
         began: when this session began.
     """
-    details = asdict(record)
     earlier = read_run_record(folder)
-    session = {
-        "began": began.isoformat(timespec="seconds"),
-        **{name: details.pop(name) for name in _OF_A_SESSION},
-        "peak_memory_mib": round(peak_memory_mib(), 1),
-    }
+    session = {"began": began.isoformat(timespec="seconds"), **record.session()}
+    _write(folder, _content(record, [*_sessions(earlier), session], earlier))
+
+
+def write_shards_record(folder: Path, manifests: Sequence[ShardManifest], *, of: RunRecord) -> None:
+    """Write `run.json` for a run whose shards were judged by several processes, from their manifests.
+
+    Args:
+        folder: the result folder.
+        manifests: of all shards.
+        of: the versions of the detectors that this is about.
+    """
+    earlier = read_run_record(folder)
+    record = RunRecord.of_all([*(RunRecord.of_lasting(manifest.record) for manifest in manifests), of])
+    judged = [session for manifest in manifests for session in manifest.sessions]
+    for session in judged:
+        record.device_per_stage |= session["device_per_stage"]
+    # Of the time when the folder was not cut, or cut otherwise.
+    before = [session for session in _sessions(earlier) if session not in judged]
+    sessions = sorted([*before, *judged], key=lambda session: str(_mapping(session).get("began")))
+    _write(folder, _content(record, sessions, earlier))
+
+
+def _content(record: RunRecord, sessions: Sequence[Any], earlier: Mapping[str, Any]) -> dict[str, Any]:
+    known = _mapping(earlier.get("stages"))
     stages = {
         label: {
             "fingerprint": own,
-            "precision": details["precision_per_stage"][label],
-            "devices": _devices(label, session["device_per_stage"], _mapping(earlier.get("stages"))),
+            "precision": record.precision_per_stage[label],
+            "devices": _devices(label, record.device_per_stage, known),
         }
-        for label, own in details["stage_fingerprints"].items()
+        for label, own in record.stage_fingerprints.items()
     }
     detectors = {
-        name: {"fingerprint": details["fingerprints"][name], "identity": identity}
-        for name, identity in details["identities"].items()
+        name: {"fingerprint": record.fingerprints[name], "identity": identity}
+        for name, identity in record.identities.items()
     }
-    content = {
+    return {
         "environment": environment(),
         "detectors": detectors,
         "stages": stages,
-        "weights": details["weights"],
-        "spending": details["spending"],
-        "sessions": [*_sessions(earlier), session],
+        "weights": record.weights,
+        "spending": record.spending,
+        "sessions": list(sessions),
     }
-    _write(folder, content)
 
 
 def take_over_run_record(judged: Path, out: Path) -> None:
@@ -180,14 +196,6 @@ def processor_name() -> str:
     except OSError:
         return platform.processor()
     return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), "")
-
-
-def peak_memory_mib() -> float:
-    """Largest memory that this process has held so far, in MiB."""
-    import resource
-
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak / (1024 * 1024) if sys.platform == "darwin" else peak / 1024
 
 
 def _memory_gib() -> float | None:

@@ -32,12 +32,13 @@ class StageExecution:
     Attributes:
         seconds: time spent in each stage, by `label`; loading weights counts under `<label> (loading)`.
         images: how many images each stage was really run on.
+        cache: where results are kept; each shard has its own.
     """
 
     def __init__(self, *, fingerprints: dict[Stage, str], weights: WeightsLocator, cache: StageCache) -> None:
         self._fingerprints = fingerprints
         self._weights = weights
-        self._cache = cache
+        self.cache = cache
         self._functions: dict[Stage, StageFunction] = {}
         self.seconds: dict[str, float] = defaultdict(float)
         self.images: dict[str, int] = defaultdict(int)
@@ -99,7 +100,7 @@ class StageExecution:
 
     def _keep(self, stage: Stage, done: dict[str, Arrays]) -> None:
         if stage.cached and done:
-            self._cache.put(self._fingerprints[stage], done)
+            self.cache.put(self._fingerprints[stage], done)
             done.clear()
 
     def _function(self, stage: Stage) -> StageFunction:

@@ -20,15 +20,14 @@ import pyarrow.parquet as pq
 from detector_bench.atomic_files import replacing
 from detector_bench.detectors.base import Prediction
 from detector_bench.errors import DataError, DetectorBenchError, Problem
+from detector_bench.runner.shard_ledger import ShardFile, ShardLedger, file_sha256
+from detector_bench.runner.shards import Shard, shard_of_file
 from detector_bench.vocabulary import Status
 from detector_bench.vocabulary.columns import PREDICTIONS
 
-JOINED_NAME = "predictions.parquet"
-"""The file that a finished run leaves."""
-
 _NEEDED_COLUMNS = ["image_id", "detector", "attribute", "status", "label"]
 _REPEATED_WORDS = ["detector", "attribute", "status", "label"]
-_PART_NAME = re.compile(r"part-(\d+)\.parquet")
+_PART_NAME = re.compile(r"(?:shard-\d{5}-of-\d{5}\.)?part-(\d+)\.parquet")
 
 
 def part_number(path: Path) -> int | None:
@@ -38,11 +37,23 @@ def part_number(path: Path) -> int | None:
 
 
 def newest_first(paths: Iterable[Path]) -> list[Path]:
-    """Sort prediction files: parts from the last one down, then the joined file, then others by name.
+    """Sort prediction files: parts from the last one down, then joined files, then others by name.
 
     A row that is in a part and in the joined file is as new or newer in the part.
     """
-    return sorted(paths, key=lambda path: (-(part_number(path) or 0), path.name != JOINED_NAME, path.name))
+    return sorted(paths, key=lambda path: (-(part_number(path) or 0), shard_of_file(path.name) is None, path.name))
+
+
+def prediction_files(folder: Path) -> list[Path]:
+    """The files of a detector's folder that count, the newest first: all `.parquet` files but those of shards that
+    the run is not cut into any more."""
+    paths = list(folder.glob("*.parquet"))
+    shards = {path: shard_of_file(path.name) for path in paths}
+    if any(shard is not None and shard.count > 1 for shard in shards.values()):
+        layout = ShardLedger(folder.parent).layout()
+        count = 1 if layout is None else layout.shards
+        paths = [path for path, shard in shards.items() if shard is None or shard.count == count]
+    return newest_first(paths)
 
 
 def without_repeats(table: pa.Table) -> pa.Table:
@@ -73,17 +84,28 @@ _FIELDS = tuple(field.name for field in fields(Prediction))
 
 
 class PredictionStore:
-    """One detector's folder `predictions/<detector>/`.
+    """One shard of one detector's folder `predictions/<detector>/`.
 
     Args:
         folder: that folder; created if missing.
         detector: the detector's name, written into each row.
         fingerprint: sha256 of all that decides its verdicts.
         identity: what the fingerprint is the sha256 of, kept for people.
+        shard: which part of the image set it is about.
     """
 
-    def __init__(self, folder: Path, *, detector: str, fingerprint: str, identity: Mapping[str, Any]) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        detector: str,
+        fingerprint: str,
+        identity: Mapping[str, Any],
+        shard: Shard = Shard(),  # noqa: B008 - frozen
+    ) -> None:
         self._folder = folder
+        self._shard = shard
+        self._fingerprint = fingerprint
         self._detector = detector
         self._metadata = {
             FINGERPRINT_KEY: fingerprint.encode(),
@@ -93,7 +115,18 @@ class PredictionStore:
         self._pending: list[dict[str, Any]] = []
         folder.mkdir(parents=True, exist_ok=True)
         for leftover in folder.glob(".*.tmp"):  # of a run that was killed while it wrote
-            leftover.unlink()
+            if shard_of_file(".".join(leftover.name.split(".")[1:-2])) in (shard, None):
+                leftover.unlink(missing_ok=True)
+
+    @property
+    def folder(self) -> Path:
+        """Where the detector's files lie."""
+        return self._folder
+
+    @property
+    def detector(self) -> str:
+        """The detector's name."""
+        return self._detector
 
     def discard_other_versions(self) -> None:
         """Remove what another version of the detector wrote, or one with other parameters or weights."""
@@ -138,7 +171,7 @@ class PredictionStore:
             return
         table = pa.Table.from_pylist(self._pending, schema=self._schema)
         number = 1 + max((part_number(path) or 0 for path in self._all_files()), default=0)
-        _write(table, self._folder / f"part-{number:06d}.parquet")
+        write_predictions(table, self._folder / self._shard.part_name(number))
         self._pending = []
 
     def join(self, image_ids: pa.Array, *, sha256: Mapping[str, str | None] | None = None) -> None:
@@ -156,20 +189,44 @@ class PredictionStore:
             same = pc.equal(joined["image_sha256"], current)
             joined = joined.filter(pc.or_kleene(same, pc.is_null(joined["image_sha256"])))
         joined = _in_order(without_repeats(joined), image_ids)
-        target = self._folder / JOINED_NAME
+        target = self._folder / self._shard.joined_name
         if files != [target] or not _read(target).equals(joined, check_metadata=True):
-            _write(joined, target)
+            write_predictions(joined, target)
             # The oldest first: if this is cut short, no row that is left in a part is older than the joined one.
             for path in reversed(files):
                 if path != target:
                     path.unlink()
+
+    def described(self) -> ShardFile:
+        """What a manifest says of the joined file."""
+        path = self._folder / self._shard.joined_name
+        sha256 = file_sha256(path)
+        if sha256 is None:
+            raise unreadable(path, "it is gone")
+        rows = pq.read_metadata(path).num_rows
+        return ShardFile(fingerprint=self._fingerprint, file=path.name, rows=rows, sha256=sha256)
+
+    def drop_unreadable(self) -> list[Path]:
+        """Remove files of the shard that are damaged; what stood in them is judged again.
+
+        Returns:
+            Those that were removed.
+        """
+        found = []
+        for path in self._all_files():
+            try:
+                _read(path)
+            except DetectorBenchError:
+                found.append(path)
+                path.unlink(missing_ok=True)
+        return found
 
     def _files(self) -> list[Path]:
         return [path for path in self._all_files() if self._is_own(path)]
 
     def _all_files(self) -> list[Path]:
         found = self._folder.glob("*.parquet")
-        return newest_first(path for path in found if path.name == JOINED_NAME or part_number(path) is not None)
+        return newest_first(path for path in found if shard_of_file(path.name) == self._shard)
 
     def _is_own(self, path: Path) -> bool:
         return (_read_metadata(path) or {}).get(FINGERPRINT_KEY) == self._metadata[FINGERPRINT_KEY]
@@ -179,9 +236,9 @@ def _read(path: Path) -> pa.Table:
     try:
         table = pq.read_table(path)
     except (OSError, pa.ArrowException) as error:
-        raise _unreadable(path, error) from error
+        raise unreadable(path, error) from error
     if not table.schema.equals(PREDICTIONS):
-        raise _unreadable(path, f"its columns are {', '.join(table.column_names)} instead of the expected ones")
+        raise unreadable(path, f"its columns are {', '.join(table.column_names)} instead of the expected ones")
     return table
 
 
@@ -189,11 +246,12 @@ def _read_metadata(path: Path) -> Mapping[bytes, bytes] | None:
     try:
         found: Mapping[bytes, bytes] | None = pq.read_schema(path).metadata
     except (OSError, pa.ArrowException) as error:
-        raise _unreadable(path, error) from error
+        raise unreadable(path, error) from error
     return found
 
 
-def _unreadable(path: Path, error: Exception | str) -> DetectorBenchError:
+def unreadable(path: Path, error: Exception | str) -> DetectorBenchError:
+    """What to say of a file of predictions that cannot be read."""
     why = " ".join(str(error).split())
     return DetectorBenchError(f"prediction file {str(path)!r} cannot be read: {why}; delete it and run again")
 
@@ -211,7 +269,8 @@ def _one_line(reason: str | None) -> str | None:
     return _storable(line if len(line) <= _LONGEST_REASON else line[: _LONGEST_REASON - 3] + "...")
 
 
-def _write(table: pa.Table, path: Path) -> None:
+def write_predictions(table: pa.Table, path: Path) -> None:
+    """Write a file of predictions, whole or not at all."""
     with replacing(path) as temporary:
         pq.write_table(table, temporary, compression="zstd")
 
@@ -273,7 +332,7 @@ def _read_detector(
 ) -> pa.Table:
     kept = [name for name in (*_NEEDED_COLUMNS, *also) if name != "detector"]
     tables = []
-    paths = newest_first(folder.glob("*.parquet"))
+    paths = prediction_files(folder)
     for path in paths:
         place = f"{folder.name}/{path.name}"
         try:
@@ -298,7 +357,7 @@ def _read_detector(
         tables.append(table.select(kept))
     if not tables:  # every file has a problem, and the caller raises them
         return pa.schema([PREDICTIONS.field(name) for name in kept]).empty_table()
-    rows = pa.concat_tables(tables)
+    rows = pa.concat_tables(tables).unify_dictionaries()
     # Parts of a run that was cut short may repeat each other; in other files a repetition is a mistake.
     return without_repeats(rows) if any(part_number(path) is not None for path in paths) else rows
 

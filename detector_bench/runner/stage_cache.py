@@ -7,7 +7,6 @@ import re
 import sqlite3
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import nullcontext
 from pathlib import Path
 from threading import RLock
 from typing import Any
@@ -20,6 +19,7 @@ from safetensors.numpy import load, save
 
 from detector_bench.errors import DetectorBenchError
 from detector_bench.perception.stage import Arrays
+from detector_bench.runner.shards import Shard
 
 CACHE_VARIABLE = "DETECTOR_BENCH_CACHE"
 _SCHEMA = """
@@ -44,39 +44,118 @@ def default_cache_folder() -> Path:
 
 
 class StageCache:
-    """A SQLite file of stage results, and of the content hashes of files that have not changed since.
+    """What earlier runs found out: stage results by content, and content hashes of files that have not changed.
 
-    Several processes may share it. Arrays are stored as safetensors, which holds data and no code.
+    Each shard writes a file of its own, so that processes on many machines do not write into one. What runs that
+    were cut otherwise have kept is found, too. Arrays are stored as safetensors, which holds data and no code.
 
     Args:
         folder: created if missing; None keeps nothing.
+        shard: whose file is written.
 
     Raises:
-        DetectorBenchError: the folder cannot be written, or the file is damaged.
+        DetectorBenchError: the folder cannot be written, or a file is damaged.
     """
 
-    def __init__(self, folder: Path | None) -> None:
-        self._lock = RLock()  # one connection serves the loading thread and the main thread
-        self._file = None if folder is None else folder / "stages.sqlite"
+    def __init__(self, folder: Path | None, *, shard: Shard = Shard()) -> None:  # noqa: B008 - frozen
+        self._own: _CacheFile | None = None
+        self._others: list[_CacheFile] = []
+        if folder is None:
+            return
         try:
-            if folder is not None:
-                folder.mkdir(parents=True, exist_ok=True)
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise _unusable(folder / _file_name(shard), error) from error
+        self._own = _CacheFile(folder / _file_name(shard))
+        # Those of the same layout hold other images.
+        others = [path for path in sorted(folder.glob("stages*.sqlite")) if _shard_count(path) != shard.count]
+        self._others = [_CacheFile(path) for path in others]
+
+    def get(self, stage: str, images: Sequence[str]) -> dict[str, Arrays]:
+        """Stored results of a stage, by image content; images without one are left out."""
+        found: dict[str, Arrays] = {}
+        for file in self._files():
+            wanted = [image for image in images if image not in found]
+            if wanted:
+                found |= file.get(stage, wanted)
+        return found
+
+    def put(self, stage: str, results: Mapping[str, Arrays]) -> None:
+        """Store results of a stage, all or none of them."""
+        if self._own is not None:
+            self._own.put(stage, results)
+
+    def known_sha256(self, paths: Sequence[Path]) -> list[str | None]:
+        """The content hash of each file that is the same as when it was hashed; None for others.
+
+        Same means: size, inode, and the times of the last change of content and of status, in nanoseconds.
+        """
+        if self._own is None:
+            return [None] * len(paths)
+        marks: dict[str, FileMark] = {}
+        for path in paths:
+            name = str(path)
+            try:
+                status = os.stat(name)  # noqa: PTH116 - there may be millions
+            except (OSError, ValueError):
+                continue
+            marks[name] = (status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino)
+        stored: dict[str, str] = {}
+        for file in self._files():
+            wanted = {name: mark for name, mark in marks.items() if name not in stored}
+            if wanted:
+                stored |= file.known_sha256(wanted)
+        return [stored.get(str(path)) for path in paths]
+
+    def remember_sha256(self, hashed: Iterable[tuple[Path, os.stat_result, str]]) -> None:
+        """Store content hashes with the status that the files had just before they were read."""
+        if self._own is not None:
+            self._own.remember_sha256(hashed)
+
+    def close(self) -> None:
+        """Close the cache's files; what was stored stays."""
+        for file in self._files():
+            file.close()
+
+    def _files(self) -> list[_CacheFile]:
+        return [] if self._own is None else [self._own, *self._others]
+
+
+FileMark = tuple[int, int, int, int]
+"""What changes when a file does: size, times of the last change of content and of status, inode."""
+
+_SHARD_FILE = re.compile(r"stages-\d{5}-of-(\d{5})\.sqlite")
+
+
+def _file_name(shard: Shard) -> str:
+    return "stages.sqlite" if shard.count == 1 else f"stages-{shard.name}.sqlite"
+
+
+def _shard_count(path: Path) -> int:
+    match = _SHARD_FILE.fullmatch(path.name)
+    return 1 if match is None else int(match[1])
+
+
+class _CacheFile:
+    """One SQLite file; several processes may share it."""
+
+    def __init__(self, path: Path) -> None:
+        self._lock = RLock()  # one connection serves the loading thread and the main thread
+        self._file = path
+        self._in_use: dict[str, bool] = {}
+        try:
             # SQLite waits for another process everywhere but here: two that make the file at once would collide.
-            alone = nullcontext() if folder is None else FileLock(folder / ".opening.lock", timeout=_PATIENCE)
-            with alone:
+            with FileLock(path.parent / ".opening.lock", timeout=_PATIENCE):
                 self._connection = self._open()
         except (OSError, sqlite3.Error, Timeout) as error:
             raise self._unusable(error) from error
 
     def _open(self) -> sqlite3.Connection:
-        connection = sqlite3.connect(
-            ":memory:" if self._file is None else self._file,
-            timeout=_PATIENCE,
-            check_same_thread=False,
-            isolation_level=None,
-        )
+        connection = sqlite3.connect(self._file, timeout=_PATIENCE, check_same_thread=False, isolation_level=None)
+        # Write-ahead logging does not work on the file systems that many machines share.
+        mode = "WAL" if _shard_count(self._file) == 1 else "TRUNCATE"
         try:
-            connection.execute("PRAGMA journal_mode=WAL")
+            connection.execute(f"PRAGMA journal_mode={mode}")
             connection.execute("PRAGMA synchronous=NORMAL")
             connection.executescript(_SCHEMA)
         except BaseException:
@@ -85,9 +164,9 @@ class StageCache:
         return connection
 
     def get(self, stage: str, images: Sequence[str]) -> dict[str, Arrays]:
-        """Stored results of a stage, by image content; images without one are left out."""
+        """As `StageCache.get`."""
         found: dict[str, Arrays] = {}
-        if self._file is None:  # nothing is ever kept
+        if not self._holds(stage):
             return found
         for start in range(0, len(images), _PER_QUERY):
             part = images[start : start + _PER_QUERY]
@@ -101,24 +180,19 @@ class StageCache:
         return found
 
     def put(self, stage: str, results: Mapping[str, Arrays]) -> None:
-        """Store results of a stage, all or none of them."""
-        if self._file is None:
-            return
+        """As `StageCache.put`."""
         rows = [(stage, image, _saved(arrays)) for image, arrays in results.items()]
         self._write("INSERT OR REPLACE INTO results VALUES (?, ?, ?)", rows)
+        self._in_use[stage] = True
 
-    def known_sha256(self, paths: Sequence[Path]) -> list[str | None]:
-        """The content hash of each file that is the same as when it was hashed; None for others.
+    def _holds(self, stage: str) -> bool:
+        # Asked once while there is nothing: what another process adds meanwhile is computed twice and is equal.
+        if stage not in self._in_use:
+            self._in_use[stage] = bool(self._execute("SELECT 1 FROM results WHERE stage = ? LIMIT 1", (stage,)))
+        return self._in_use[stage]
 
-        Same means: size, inode, and the times of the last change of content and of status, in nanoseconds.
-        """
-        marks: dict[str, tuple[int, int, int, int]] = {}
-        for path in paths:
-            try:
-                status = path.stat()
-            except (OSError, ValueError):
-                continue
-            marks[str(path)] = (status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino)
+    def known_sha256(self, marks: Mapping[str, FileMark]) -> dict[str, str]:
+        """The content hash of each file, by path, that has these marks still."""
         stored: dict[str, str] = {}
         names = list(marks)
         for start in range(0, len(names), _PER_QUERY):
@@ -132,10 +206,10 @@ class StageCache:
                     if marks.get(name) == tuple(mark) and isinstance(sha256, str) and _SHA256.fullmatch(sha256)
                 }
             )
-        return [stored.get(str(path)) for path in paths]
+        return stored
 
     def remember_sha256(self, hashed: Iterable[tuple[Path, os.stat_result, str]]) -> None:
-        """Store content hashes with the status that the files had just before they were read."""
+        """As `StageCache.remember_sha256`."""
         now = time.time_ns()
         self._write(
             "INSERT OR REPLACE INTO files VALUES (?, ?, ?, ?, ?, ?)",
@@ -147,7 +221,7 @@ class StageCache:
         )
 
     def close(self) -> None:
-        """Close the cache file; what was stored stays."""
+        """Close the file."""
         self._connection.close()
 
     def _execute(self, query: str, values: Sequence[str]) -> list[Any]:
@@ -158,7 +232,7 @@ class StageCache:
             raise self._unusable(error) from error
 
     def _write(self, query: str, rows: Sequence[tuple[object, ...]]) -> None:
-        if not rows or self._file is None:
+        if not rows:
             return
         try:
             with self._lock:
@@ -175,10 +249,14 @@ class StageCache:
             raise self._unusable(error) from error
 
     def _unusable(self, error: Exception) -> DetectorBenchError:
-        return DetectorBenchError(
-            f"the stage cache {str(self._file)!r} cannot be used: {error}; delete that file, name another folder "
-            f"with --cache-dir or {CACHE_VARIABLE}, or run with --no-cache"
-        )
+        return _unusable(self._file, error)
+
+
+def _unusable(file: Path, error: Exception) -> DetectorBenchError:
+    return DetectorBenchError(
+        f"the stage cache {str(file)!r} cannot be used: {error}; delete that file, name another folder "
+        f"with --cache-dir or {CACHE_VARIABLE}, or run with --no-cache"
+    )
 
 
 def _saved(arrays: Arrays) -> bytes:

@@ -1,0 +1,42 @@
+"""How a run goes about its work."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from detector_bench.dataset.decoding import DEFAULT_MAX_PIXELS
+
+
+@dataclass(frozen=True)
+class RunSettings:
+    """How a run goes about its work; nothing here changes a verdict.
+
+    Attributes:
+        batch_size: images per batch.
+        threads: how many cores this process may use; None takes all that the system gives it.
+        max_pixels: larger images become `too_large` errors.
+        cache_folder: where stage results are kept; None keeps none.
+        shards: into how many shards the image set is cut; None leaves it as the folder is, or follows its size.
+        workers: how many processes share the work.
+    """
+
+    batch_size: int = 32
+    threads: int | None = None
+    max_pixels: int = DEFAULT_MAX_PIXELS
+    cache_folder: Path | None = None
+    shards: int | None = None
+    workers: int = 1
+
+    @property
+    def cores(self) -> int:
+        """How many cores this process uses."""
+        return self.threads or available_cores()
+
+
+def available_cores() -> int:
+    """How many cores the system gives this process."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1

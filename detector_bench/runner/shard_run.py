@@ -1,0 +1,216 @@
+"""One shard of a run: what is left to judge is judged, stored and put in order, and its manifest says so."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from detector_bench.detectors.base import Detector
+from detector_bench.perception.stage import Stage, with_inputs
+from detector_bench.runner.judging import BatchJudge
+from detector_bench.runner.loading import ImageFile, LoadedImage, LoadingRules, ahead, hash_files, loaded_batches
+from detector_bench.runner.prediction_store import PredictionStore
+from detector_bench.runner.run_record import ProgressListener, RunProgress, RunRecord
+from detector_bench.runner.run_settings import RunSettings
+from detector_bench.runner.shard_ledger import ShardFile, ShardLedger, ShardManifest
+from detector_bench.runner.shards import Shard
+from detector_bench.runner.stage_cache import StageCache
+
+_SECONDS_BETWEEN_FLUSHES = 10.0
+_ROWS_BETWEEN_FLUSHES = 20_000
+
+
+class ShardImage(NamedTuple):
+    """An image of a shard: its id, where it lies, and how messages call that place."""
+
+    image_id: str
+    path: Path
+    shown_path: str
+
+
+class ShardRun:
+    """The state of a run while it works on one shard, whose lock it holds.
+
+    Args:
+        shard: which one.
+        images: its images, in the image set's order.
+        judge: detectors and loaded stages.
+        ledger: of the result folder.
+        cache: where this shard's stage results are kept.
+        settings: batch size and the like.
+        state: is moved on while images are judged.
+        progress: is told after every batch.
+    """
+
+    def __init__(
+        self,
+        shard: Shard,
+        images: Sequence[ShardImage],
+        *,
+        judge: BatchJudge,
+        ledger: ShardLedger,
+        cache: StageCache,
+        settings: RunSettings,
+        state: RunProgress,
+        progress: ProgressListener,
+    ) -> None:
+        self._shard = shard
+        self._images = images
+        self._judge = judge
+        self._ledger = ledger
+        self._cache = cache
+        self._settings = settings
+        self._state = state
+        self._progress = progress
+        self._began = datetime.now(UTC)
+        self._done = 0
+        judge.execution.cache = cache
+        self._stores = [
+            PredictionStore(
+                ledger.predictions / detector.name,
+                detector=detector.name,
+                fingerprint=version.fingerprint,
+                identity=version.identity,
+                shard=shard,
+            )
+            for detector, version in zip(judge.detectors, judge.versions, strict=True)
+        ]
+
+    def go(self) -> RunRecord:
+        """Judge what is missing, put the predictions in order, and write the shard's manifest."""
+        began = time.perf_counter()
+        self._remove_damaged()
+        files, contents = self._plan()
+        earlier = self._ledger.manifest(self._shard)
+        if files:
+            self._judge.require_ready(files)
+            self._ledger.begin(self._shard)
+        for store in self._stores:
+            store.discard_other_versions()
+        self._state.reused += len(self._images) - len(files)
+        self._progress.update(self._state)
+        try:
+            if files:
+                self._judge_all(files, contents)
+            image_ids = pa.array([image.image_id for image in self._images], pa.string())
+            for store in self._stores:
+                store.join(image_ids, sha256=contents)
+        except BaseException:
+            # What was judged before need not be judged again.
+            self._flush(force=True)
+            raise
+        seconds = time.perf_counter() - began
+        record = self._judge.taken_record(images=len(self._images), judged=self._done, seconds=seconds)
+        self._add_up_spending(record, contents)
+        self._ledger.complete(self._shard, self._manifest(record, earlier))
+        return record
+
+    def _remove_damaged(self) -> None:
+        # What a manifest vouches for and what is not so any more was written by nobody who judged.
+        for path in self._ledger.damaged(self._shard):
+            if path.exists() and any(store.folder == path.parent for store in self._stores):
+                path.unlink()
+                self._state.damaged += 1
+        for store in self._stores:
+            self._state.damaged += len(store.drop_unreadable())
+
+    def _plan(self) -> tuple[list[ImageFile], dict[str, str | None]]:
+        """The images that some detector still has to judge, and the content that stored verdicts are about."""
+        finished = [
+            _verdicts(store, detector) for store, detector in zip(self._stores, self._judge.detectors, strict=True)
+        ]
+        judged = [image for image in self._images if any(image.image_id in known for known in finished)]
+        hashes = hash_files([image.path for image in judged], cache=self._cache, threads=self._settings.cores)
+        contents: dict[str, str | None] = {
+            image.image_id: sha256 for image, sha256 in zip(judged, hashes, strict=True)
+        }
+        files = []
+        for image in self._images:
+            sha256 = contents.get(image.image_id)
+            open_for = tuple(
+                number
+                for number, known in enumerate(finished)
+                if sha256 is None or known.get(image.image_id) != sha256
+            )
+            if open_for:
+                files.append(ImageFile(image.image_id, image.path, image.shown_path, open_for))
+        return files, contents
+
+    def _judge_all(self, files: Sequence[ImageFile], contents: dict[str, str | None]) -> None:
+        rules = LoadingRules(
+            wanted=lambda file: with_inputs(self._judge.stages_for(file)),
+            needs_decoding=self._judge.needs_decoding,
+            fingerprints=self._judge.fingerprints,
+            batch_size=self._settings.batch_size,
+            max_pixels=self._settings.max_pixels,
+            threads=self._settings.cores,
+        )
+        self._flushed = time.perf_counter()
+        with closing(ahead(loaded_batches(files, cache=self._cache, rules=rules), depth=2)) as batches:
+            for batch in batches:
+                self._judge_batch(batch, contents)
+                self._done += len(batch)
+                self._state.done += len(batch)
+                self._state.from_cache += sum(image.error is None and image.pixels is None for image in batch)
+                self._progress.update(self._state)
+                self._flush()
+        self._flush(force=True)
+
+    def _judge_batch(self, batch: Sequence[LoadedImage], contents: dict[str, str | None]) -> None:
+        for image in batch:
+            contents[image.file.image_id] = image.sha256
+        for store, predictions in zip(self._stores, self._judge.judge(batch), strict=True):
+            store.add(predictions, sha256=contents)
+            self._state.counts.setdefault(store.detector, Counter()).update(each.status for each in predictions)
+
+    def _flush(self, *, force: bool = False) -> None:
+        now = time.perf_counter()
+        rows = max(store.pending for store in self._stores)
+        if force or rows >= _ROWS_BETWEEN_FLUSHES or now - self._flushed >= _SECONDS_BETWEEN_FLUSHES:
+            for store in self._stores:
+                store.flush()
+            self._flushed = now
+
+    def _add_up_spending(self, record: RunRecord, contents: Mapping[str, str | None]) -> None:
+        images = list({sha256 for sha256 in contents.values() if sha256 is not None})
+        for stage, own in self._judge.fingerprints.items():
+            if type(stage).spending is not Stage.spending:
+                found = self._cache.get(own, images)
+                record.spending[self._judge.execution.label(stage)] = dict(stage.spending(found.values()))
+
+    def _manifest(self, record: RunRecord, earlier: ShardManifest | None) -> ShardManifest:
+        before = {} if earlier is None else earlier.detectors
+        sessions = [] if earlier is None else earlier.sessions
+        if self._done and self._shard.count > 1:
+            session = {"shard": str(self._shard), "began": self._began.isoformat(timespec="seconds")}
+            sessions = [*sessions, {**session, **record.session()}]
+        return ShardManifest(
+            shard=str(self._shard),
+            images=len(self._images),
+            detectors={
+                **self._still_there(before),
+                **{store.detector: store.described() for store in self._stores},
+            },
+            record=record.lasting(),
+            sessions=sessions,
+        )
+
+    def _still_there(self, files: Mapping[str, ShardFile]) -> dict[str, ShardFile]:
+        """Verdicts of detectors that this run does not ask, and leaves as they are."""
+        folder = self._ledger.predictions
+        return {name: each for name, each in files.items() if (folder / name / each.file).is_file()}
+
+
+def _verdicts(store: PredictionStore, detector: Detector) -> Mapping[str, str]:
+    """Content that was judged, by image id, for images with a verdict on every attribute."""
+    table = store.finished()
+    attributes = Counter(table["image_id"].to_pylist())
+    contents = dict(zip(table["image_id"].to_pylist(), table["image_sha256"].to_pylist(), strict=True))
+    return {image: sha256 for image, sha256 in contents.items() if attributes[image] == len(detector.attributes)}

@@ -1,0 +1,52 @@
+"""From a study to a session of its detectors over its image set, in this process."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict
+
+from detector_bench.dataset import ImageSet
+from detector_bench.runner.run import RunSession
+from detector_bench.runner.run_settings import RunSettings
+from detector_bench.runner.stage_cache import default_cache_folder
+from detector_bench.study_configuration import StudyConfiguration
+
+
+class RunOrder(BaseModel):
+    """What a run is asked for besides its study; nothing here changes a verdict.
+
+    Attributes:
+        weights_dir: a folder with weights files.
+        cache_dir: where stage results are kept; None: in the user's cache folder.
+        use_cache: False keeps no stage results.
+        shards: into how many shards the image set is cut; None: as the folder is, or by its size.
+        workers: how many processes share the work.
+        threads: how many cores one process may use; None: all, or its share of them.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    weights_dir: Path | None = None
+    cache_dir: Path | None = None
+    use_cache: bool = True
+    shards: int | None = None
+    workers: int = 1
+    threads: int | None = None
+
+
+def session_of(study: StudyConfiguration, out: Path, order: RunOrder) -> tuple[ImageSet, RunSession]:
+    """The study's image set and a session of its detectors over it, checked; nothing is judged yet."""
+    detectors = study.build_detectors()
+    image_set = ImageSet.load(study.image_set)
+    study.check_image_set(image_set)
+    settings = RunSettings(
+        batch_size=study.batch_size,
+        max_pixels=study.max_pixels,
+        cache_folder=(order.cache_dir or default_cache_folder()) if order.use_cache else None,
+        shards=order.shards,
+        workers=order.workers,
+        threads=order.threads,
+    )
+    weights = study.locator(weights_dir=order.weights_dir)
+    return image_set, RunSession(image_set, detectors, out / "predictions", weights=weights, settings=settings)
