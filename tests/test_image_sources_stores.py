@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from detector_bench.dataset.image_sources import ImageSources
+from detector_bench.dataset.image_sources import ImageSources, object_stores
 from detector_bench.dataset.image_sources.object_stores import ObjectStore
 from detector_bench.dataset.image_sources.patience import Patience
 from tests.file_server import FileServer, answers, breaks_off, serving_files
@@ -104,9 +104,10 @@ def test_a_folder_is_listed_as_a_whole_and_says_the_same_as_each_object(
 ) -> None:
     bucket.pipe({f"bucket/many/{number}.png": bytes([number]) for number in range(40)})
     paths = [f"s3://bucket/many/{number}.png" for number in range(40)]
-    monkeypatch.setattr(ObjectStore, "mark", None)  # nothing is asked for one by one
-    listed = sources.marks([*paths, "s3://bucket/many/gone.png"])
-    monkeypatch.undo()
+    monkeypatch.setattr(object_stores, "LISTED_FROM", 40)
+    with monkeypatch.context() as patch:
+        patch.setattr(ObjectStore, "mark", None)  # nothing is asked for one by one
+        listed = sources.marks([*paths, "s3://bucket/many/gone.png"])
     assert listed[-1] is None
     assert len({mark.text for mark in listed if mark is not None}) == 40
     assert [sources.marks([path])[0] for path in paths[:3]] == listed[:3]
@@ -265,7 +266,7 @@ HUB_PROGRAM = """
 import sys
 from pathlib import Path
 from detector_bench.dataset.decoding import ImageError
-from detector_bench.dataset.image_sources import ImageSources
+from detector_bench.dataset.image_sources import ImageSources, object_stores
 
 sources = ImageSources(Path(sys.argv[1]), folder=Path(sys.argv[1]) / "kept", copies=0)
 row = "hf://datasets/owner/name/data/a.parquet#2"

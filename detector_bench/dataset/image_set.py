@@ -35,7 +35,7 @@ from detector_bench.vocabulary.columns import (
 )
 
 if TYPE_CHECKING:
-    from detector_bench.dataset.image_sources import ImageSources
+    from detector_bench.dataset.image_sources import ImagePlace, ImageSources
 
 REASON_COLUMN = "reason"
 
@@ -180,6 +180,15 @@ class ImageSet:
     def image_path(self, path: str) -> Path:
         """Where the image file of a cell of `images.path` lies, if it is one below the folder; see `sources`."""
         return self.root / path
+
+    def image_place(self, path: str) -> ImagePlace:
+        """Where the image of a cell of `images.path` lies, for whoever reads it."""
+        if "#" not in path and "://" not in path:
+            return self.root / path
+        from detector_bench.dataset.image_paths import is_file_below
+        from detector_bench.dataset.image_sources import DistantImage  # decoders take a while to import
+
+        return self.root / path if is_file_below(path) else DistantImage(self.sources, path)
 
     @cached_property
     def sources(self) -> ImageSources:

@@ -143,7 +143,7 @@ def _is_taken(origin: Path, target: Path) -> bool:
 
 
 def _prompt_ids(trees: list[TreeImage], listed: PromptFile | None) -> dict[str, str]:
-    """The prompt id of each name or sentence; of a long sentence that no file lists, its beginning and a digest."""
+    """The prompt id of each name or sentence; of a long one that no file lists, its beginning and a digest."""
     ids = ids_of_folders(trees, listed)
     known = {} if listed is None else listed.by_id
     for name, prompt_id in ids.items():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -17,7 +16,8 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from detector_bench.dataset.decoding import ImageError, decode_image, image_size, read_image_file
+from detector_bench.dataset.decoding import ImageError, decode_image, image_size
+from detector_bench.dataset.image_sources import ContentMark, ImagePlace, marks_of, read_image, readers_for
 from detector_bench.perception.stage import Arrays, Stage
 from detector_bench.runner.stage_cache import StageCache
 
@@ -37,7 +37,7 @@ class ImageFile:
     """One image to be judged: its id, where it lies, and which detectors (by number) still want it."""
 
     image_id: str
-    path: Path
+    path: ImagePlace
     shown_path: str
     detectors: tuple[int, ...]
 
@@ -53,6 +53,7 @@ class LoadedImage:
     cached: dict[Stage, Arrays] = field(default_factory=dict)
     data: bytes | None = None
     size: int = 0
+    mark: ContentMark | None = None
     needs_decoding: bool = False
 
 
@@ -81,7 +82,8 @@ def loaded_batches(
     files: Sequence[ImageFile], *, cache: StageCache, rules: LoadingRules
 ) -> Generator[list[LoadedImage], None, None]:
     """Yield the images in their order, in batches bounded in number and in pixels."""
-    with ThreadPoolExecutor(rules.threads, thread_name_prefix="decode") as pool:
+    readers = readers_for([file.path for file in files], cores=rules.threads)
+    with ThreadPoolExecutor(readers, thread_name_prefix="decode") as pool:
         for part in _readings(files, most=rules.batch_size):
             # Nothing here may hold on to a batch that was handed over: its pixels are what takes the memory.
             batches = _measured_batches(part, cache=cache, rules=rules, pool=pool)
@@ -110,18 +112,22 @@ def _decode_all(batch: Sequence[LoadedImage], *, rules: LoadingRules, pool: Thre
         image.data = None
 
 
-def hash_files(paths: Sequence[Path], *, cache: StageCache, threads: int) -> list[str | None]:
-    """The sha256 of each file's content, from memory where a file has not changed; None if unreadable."""
-    found = cache.known_sha256(paths)
+def hash_files(paths: Sequence[ImagePlace], *, cache: StageCache, threads: int) -> list[str | None]:
+    """The sha256 of each image's content, from memory where it has not changed; None if unreadable."""
+    marks = marks_of(paths)
+    found = cache.known_sha256(paths, marks)
     unknown = [number for number, sha256 in enumerate(found) if sha256 is None]
-    with ThreadPoolExecutor(threads) as pool:
+    with ThreadPoolExecutor(readers_for(paths, cores=threads)) as pool:
         # In parts, so that an interruption does not lose all of them.
         for start in range(0, len(unknown), _HASHED_AT_ONCE):
             part = unknown[start : start + _HASHED_AT_ONCE]
-            hashed = zip(part, pool.map(lambda number: _hash(paths[number]), part), strict=True)
-            fresh = {number: each for number, each in hashed if each is not None}
-            cache.remember_sha256((paths[number], status, sha256) for number, (status, sha256) in fresh.items())
-            for number, (_, sha256) in fresh.items():
+            hashed = list(pool.map(lambda number: _hash(paths[number], marks[number]), part))
+            cache.remember_sha256(
+                (paths[number], mark, sha256)
+                for number, sha256 in zip(part, hashed, strict=True)
+                if sha256 is not None and (mark := marks[number]) is not None
+            )
+            for number, sha256 in zip(part, hashed, strict=True):
                 found[number] = sha256
     return found
 
@@ -185,15 +191,17 @@ def _take(queue: Queue[T | _End], thread: Thread) -> T | _End:
 
 
 def _identify(images: Sequence[LoadedImage], *, cache: StageCache, pool: ThreadPoolExecutor) -> None:
-    known = cache.known_sha256([image.file.path for image in images])
-    for image, sha256 in zip(images, known, strict=True):
-        image.sha256 = sha256
+    places = [image.file.path for image in images]
+    marks = marks_of(places)
+    known = cache.known_sha256(places, marks)
+    for image, mark, sha256 in zip(images, marks, known, strict=True):
+        image.mark, image.sha256 = mark, sha256
     unknown = [image for image in images if image.sha256 is None]
-    statuses = list(pool.map(_read_and_hash, unknown))
+    list(pool.map(_read_and_hash, unknown))
     cache.remember_sha256(
-        (image.file.path, status, image.sha256)
-        for image, status in zip(unknown, statuses, strict=True)
-        if status is not None and image.sha256 is not None
+        (image.file.path, image.mark, image.sha256)
+        for image in unknown
+        if image.mark is not None and image.sha256 is not None
     )
 
 
@@ -227,9 +235,10 @@ def _readings(files: Sequence[ImageFile], *, most: int) -> Iterator[list[ImageFi
         yield part
 
 
-def _file_size(path: Path) -> int:
+def _file_size(path: ImagePlace) -> int:
+    """Bytes that a file takes; of a distant image nothing is known before it is asked for."""
     try:
-        return path.stat().st_size
+        return path.stat().st_size if isinstance(path, Path) else 0
     except (OSError, ValueError):
         return 0
 
@@ -247,28 +256,21 @@ def _split(images: Sequence[LoadedImage]) -> Iterator[list[LoadedImage]]:
         yield batch
 
 
-def _read_and_hash(image: LoadedImage) -> os.stat_result | None:
-    try:
-        status = image.file.path.stat()
-    except (OSError, ValueError):
-        status = None
+def _read_and_hash(image: LoadedImage) -> None:
     if _read(image) and image.data is not None:
         image.sha256 = hashlib.sha256(image.data).hexdigest()
-        return status
-    return None
 
 
-def _hash(path: Path) -> tuple[os.stat_result, str] | None:
+def _hash(place: ImagePlace, mark: ContentMark | None) -> str | None:
     try:
-        status = path.stat()
-        return status, hashlib.sha256(read_image_file(path)).hexdigest()
-    except (ImageError, OSError, ValueError):
+        return hashlib.sha256(read_image(place, mark=mark)).hexdigest()
+    except ImageError:
         return None
 
 
 def _read(image: LoadedImage) -> bool:
     try:
-        image.data = read_image_file(image.file.path)
+        image.data = read_image(image.file.path, mark=image.mark)
     except ImageError as error:
         image.error = _shown(error, image.file)
         return False

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from detector_bench.dataset import ImageSet
+from detector_bench.dataset.image_paths import shown
 from detector_bench.detectors.base import Detector
 from detector_bench.errors import ConfigError, DetectorBenchError, RunInterruptedError
 from detector_bench.runner.judging import BatchJudge
@@ -189,6 +190,6 @@ class RunSession:
     def _shard_images(self, shard: Shard) -> list[ShardImage]:
         images = self._image_set.images.iloc[self._rows(shard)]
         return [
-            ShardImage(image_id, self._image_set.image_path(path), path)
+            ShardImage(image_id, self._image_set.image_place(path), shown(path))
             for image_id, path in zip(images["image_id"].tolist(), images["path"].tolist(), strict=True)
         ]

@@ -20,7 +20,7 @@ class LocalFiles:
     def mark(self, address: str) -> ContentMark:
         """Size, inode, and the times of the last change of content and of status, in nanoseconds."""
         try:
-            return _mark(os.stat(self._path(address)))  # noqa: PTH116 - a million pathlib objects would be slow
+            return mark_of_file(os.stat(self._path(address)))  # noqa: PTH116 - a million pathlib objects would be slow
         except (FileNotFoundError, NotADirectoryError):
             raise ImageError("missing_file", f"{address}: no such file") from None
         except (OSError, ValueError) as error:
@@ -57,7 +57,7 @@ class LocalFiles:
             if not stat.S_ISREG(path.stat().st_mode):  # opening a pipe would wait for whoever writes to it
                 raise ImageError("not_a_file", f"{address}: a folder, device, pipe or socket, not a file")
             with path.open("rb") as file:
-                now = _mark(os.fstat(file.fileno()))
+                now = mark_of_file(os.fstat(file.fileno()))
                 if mark is not None and mark.text != now.text:
                     raise changed(address)
                 end = (now.size or 0) if end is None else end
@@ -75,11 +75,12 @@ class LocalFiles:
 
     def _mark_or_none(self, address: str) -> ContentMark | None:
         try:
-            return _mark(os.stat(self._path(address)))  # noqa: PTH116 - as above
+            return mark_of_file(os.stat(self._path(address)))  # noqa: PTH116 - as above
         except (OSError, ValueError):
             return None
 
 
-def _mark(status: os.stat_result) -> ContentMark:
+def mark_of_file(status: os.stat_result) -> ContentMark:
+    """The mark of a file on a disk: size, times of the last change of content and of status, inode."""
     text = f"{status.st_size}:{status.st_mtime_ns}:{status.st_ctime_ns}:{status.st_ino}"
     return ContentMark(text, status.st_size, max(status.st_mtime_ns, status.st_ctime_ns))

@@ -24,8 +24,11 @@ from detector_bench.installation import require
 AT_ONCE = 32
 """Requests that are under way at the same time."""
 
-LISTED_FROM = 20
-"""A folder is listed as a whole from so many wanted objects on; fewer are asked for one by one."""
+LISTED_FROM = 2_000
+"""A folder is listed as a whole from so many wanted objects on; fewer are asked for side by side.
+
+A listing brings 1,000 objects in a request, one request after another, and the folder may hold many more objects.
+"""
 
 PACKAGES = {"s3": "s3fs", "gs": "gcsfs", "hf": "huggingface_hub"}
 _CLASSES = {"s3": "S3FileSystem", "gs": "GCSFileSystem", "hf": "HfFileSystem"}
