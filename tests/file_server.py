@@ -11,7 +11,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import urlsplit
 
-from tests.local_server import resets
+from local_server import resets
 
 
 class FileServer(ThreadingHTTPServer):

@@ -18,12 +18,12 @@ import httpx
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from file_server import FileServer, answers, breaks_off, serving_files
+from test_image_sources import PICTURES, error_of, write_tar
 
 from detector_bench.dataset.image_sources import ImageSources, object_stores
 from detector_bench.dataset.image_sources.object_stores import ObjectStore
 from detector_bench.dataset.image_sources.patience import Patience
-from tests.file_server import FileServer, answers, breaks_off, serving_files
-from tests.test_image_sources import PICTURES, error_of, write_tar
 
 pytest.importorskip("moto")
 s3fs = pytest.importorskip("s3fs")

@@ -12,12 +12,12 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from file_server import FileServer, answers, breaks_off, hangs_up, serving_files
+from test_image_sources import PICTURES, error_of, write_tar
 
 from detector_bench.dataset.image_sources import ImageSources, web_files
 from detector_bench.dataset.image_sources.patience import Patience
 from detector_bench.dataset.image_sources.web_files import WebFiles
-from tests.file_server import FileServer, answers, breaks_off, hangs_up, serving_files
-from tests.test_image_sources import PICTURES, error_of, write_tar
 
 PICTURE = os.urandom(5000)
 

@@ -10,15 +10,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from file_server import serving_files
 from PIL import Image
+from test_image_sources import write_tar
 
 from detector_bench.dataset import ImageSet, check
 from detector_bench.dataset.decoding import decode_image
 from detector_bench.dataset.image_listing import is_listed_place
 from detector_bench.dataset.import_listing import import_listed
 from detector_bench.errors import ConfigError, DataError
-from tests.file_server import serving_files
-from tests.test_image_sources import write_tar
 
 LONG_PROMPT = "a photograph of a nurse, who looks into the camera, in the light of a late afternoon in autumn"
 
