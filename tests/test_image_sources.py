@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import io
 import os
+import sys
 import tarfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -18,7 +19,7 @@ from detector_bench.dataset.decoding import ImageError
 from detector_bench.dataset.image_paths import address_problem, shown, without_secrets
 from detector_bench.dataset.image_sources import ImageSources
 from detector_bench.dataset.image_sources.local_copies import LocalCopies
-from detector_bench.errors import DataError
+from detector_bench.errors import DataError, MissingExtraError
 
 PICTURES = {f"{number:06d}.png": bytes([number]) * (700 + number) for number in range(1, 12)}
 
@@ -318,3 +319,11 @@ class TestAddresses:
         assert shown("https://host/a.tar?sig=0123#1.png") == "https://host/a.tar?(hidden)#1.png"
         assert shown("images/why?.png") == "images/why?.png"
         assert "abc" not in without_secrets("GET https://me:abc@host/x failed, see 'http://h/y?token=abc'")
+
+
+def test_a_package_that_is_missing_is_one_line_that_says_what_to_install(
+    sources: ImageSources, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "s3fs", None)
+    with pytest.raises(MissingExtraError, match=r"pip install 'detector-bench\[remote\]'"):
+        sources.read("s3://bucket/a.png")

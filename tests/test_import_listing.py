@@ -23,6 +23,11 @@ from detector_bench.errors import ConfigError, DataError
 LONG_PROMPT = "a photograph of a nurse, who looks into the camera, in the light of a late afternoon in autumn"
 
 
+@pytest.fixture(autouse=True)
+def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DETECTOR_BENCH_IMAGE_CACHE", str(tmp_path / "kept"))
+
+
 def picture(number: int) -> bytes:
     stream = io.BytesIO()
     Image.fromarray(np.full((8, 6, 3), number, np.uint8)).save(stream, "PNG")
@@ -123,7 +128,6 @@ def test_a_tar_file_is_a_tree_or_holds_samples(tmp_path: Path) -> None:
 
 def test_a_file_on_a_web_server_stays_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NO_PROXY", "*")
-    monkeypatch.setenv("DETECTOR_BENCH_IMAGE_CACHE", str(tmp_path / "kept"))
     write_tar(tmp_path / "a.tar", {f"sdxl/nurse/{number}.png": picture(number) for number in range(3)})
     with serving_files() as server:
         server.files["/a.tar"] = (tmp_path / "a.tar").read_bytes()
