@@ -94,6 +94,7 @@ def import_(
         raise ConfigError(
             "--t2i-model goes with .tar and .parquet files; of a folder tree, folders name the T2I models"
         )
+    notes: list[str] = []
     read = partial(import_listed, t2i_model=t2i_model) if is_listed else partial(import_folder, seeds=seeds)
     made = read(
         source,
@@ -108,7 +109,9 @@ def import_(
         category=category,
         link="hardlink" if hardlink else "copy",
         overwrite=overwrite,
+        notes=notes,
     )
+    output.warn(*notes)
     edited = int((made.images[SEED_COLUMN] != "").sum()) if SEED_COLUMN in made.images else 0
     output.row(
         f"{made.root}: {len(made.images):,} images, {f'{edited:,} of them edited, ' if edited else ''}"

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -160,8 +162,9 @@ def restricted(
 
 
 def _run_and_print(study: Study, out: Path, *, shard: str | None = None, **settings: Any) -> None:
-    from detector_bench.cli.progress import RunProgressDisplay
+    from detector_bench.cli.progress import RunProgressDisplay, what_it_waited_for
 
+    began = datetime.now(UTC).isoformat(timespec="seconds")
     with RunProgressDisplay(errors) as display:
         if shard is None:
             result = study.run(out, progress=display, **settings)
@@ -173,6 +176,18 @@ def _run_and_print(study: Study, out: Path, *, shard: str | None = None, **setti
                 return
             result = found
     _print(result, ["metrics.csv", "tables/", "predictions/", "run.json"])
+    if waited := what_it_waited_for(*_waiting(result.sessions(began))):
+        output.warn(waited, style="")
+
+
+def _waiting(sessions: Sequence[Mapping[str, Any]]) -> tuple[dict[str, float], dict[str, str]]:
+    """What all processes of a run waited for, in seconds, and where each stage ran."""
+    seconds: Counter[str] = Counter()
+    devices: dict[str, str] = {}
+    for session in sessions:
+        seconds.update(session.get("waited_for", {}))
+        devices |= session.get("device_per_stage", {})
+    return dict(seconds), devices
 
 
 def _print(result: Results, files: Sequence[str]) -> None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from detector_bench.dataset.consensus import DISAGREEMENT
+from detector_bench.dataset.image_paths import is_file_below
 from detector_bench.dataset.image_references import count_pairs
 from detector_bench.dataset.image_set import ImageSet, read_tables
 from detector_bench.dataset.many_files import each_file
@@ -162,10 +163,10 @@ def check(
     root = Path(folder).resolve()
     findings = Findings()
     tables = read_tables(root, findings, require_labels=require_labels)
-    image_of_label = validate(tables, findings, require_labels=require_labels)
+    image_codes = validate(tables, findings, require_labels=require_labels)
     attributes: tuple[AttributeSummary, ...] = ()
     if not findings:
-        image_set = ImageSet.from_tables(root, tables, image_of_label)
+        image_set = ImageSet.from_tables(root, tables, image_codes)
         attributes = tuple(_summarise(image_set, name) for name in image_set.attributes)
     n_files = 0
     if tables.images is not None and tables.images.has("path"):
@@ -255,7 +256,12 @@ def _fault(sources: ImageSources, inspector: FileInspector, path: str) -> str | 
     if fault is not None:
         return fault
     try:
-        decode_image(sources.read(path))
+        data = sources.read(path)
+    except ImageError as error:
+        verb = "decoded" if is_file_below(path) else "read"
+        return f"image cannot be {verb}: {error.reason} ({error.detail})"
+    try:
+        decode_image(data)
     except ImageError as error:
         return f"image cannot be decoded: {error.reason} ({error.detail})"
     return None

@@ -40,6 +40,7 @@ def import_listed(
     category: str = "unknown",
     link: Literal["copy", "hardlink"] = "copy",
     overwrite: bool = False,
+    notes: list[str] | None = None,
 ) -> ImageSet:
     """Write `images.csv` and the other tables for images that stay in archives, tables or buckets.
 
@@ -65,6 +66,7 @@ def import_listed(
         category: as there.
         link: how files on this machine get into the destination.
         overwrite: as there.
+        notes: as there.
 
     Returns:
         The new image set.
@@ -75,6 +77,7 @@ def import_listed(
         MissingExtraError: a package is needed that is not installed.
     """
     mapping = mapping or {}
+    notes = [] if notes is None else notes
     destination = Path(destination).resolve()
     there = attributes_of(destination)
     own = {**there, **read_attributes(map(Path, attribute_files))}
@@ -101,7 +104,9 @@ def import_listed(
     tables = Tables(
         images=TextTable("images.csv", text_columns(images)),
         prompts=prompt_table if listed is not None else _with_sentences(prompt_table, found, prompt_ids),
-        labels=None if labels is None else label_rows(ids, keys, Path(labels), settings, findings),
+        labels=None
+        if labels is None
+        else label_rows(ids, keys, Path(labels), settings=settings, findings=findings, notes=notes),
         attributes={**ATTRIBUTES.only_built_in(), **own},
     )
     if found:

@@ -7,7 +7,8 @@ import signal
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
-from multiprocessing import get_context
+from contextlib import contextmanager
+from multiprocessing import get_context, resource_tracker
 from typing import Any, TypeVar
 
 from detector_bench.errors import DetectorBenchError
@@ -55,6 +56,9 @@ def each_file(
             workers, mp_context=get_context("spawn"), initializer=_begin_process, initargs=(work,)
         )
         task = _do_group_in_process
+        with _not_interrupted():
+            for _ in range(workers):  # each task starts one
+                pool.submit(_nothing)
     else:
         pool = ThreadPoolExecutor(workers)
 
@@ -86,14 +90,33 @@ def _do_group(work: Callable[[str], Answer], group: Sequence[str]) -> list[Answe
     return [work(path) for path in group]
 
 
+@contextmanager
+def _not_interrupted() -> Iterator[None]:
+    """Processes that are started here are never interrupted.
+
+    Ctrl-C reaches every process of a terminal; the one that started the others ends them, without tracebacks.
+    """
+    if not hasattr(signal, "pthread_sigmask"):  # Windows
+        yield
+        return
+    resource_tracker.ensure_running()  # what starts it later would undo the next line
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _nothing() -> None:
+    """Does nothing."""
+
+
 _work_of_process: Callable[[str], Any] | None = None
 
 
 def _begin_process(work: Callable[[str], Any]) -> None:
     global _work_of_process  # noqa: PLW0603 - a process of the pool does one thing all its life
     _work_of_process = work
-    # Ctrl-C reaches every process of a terminal; the one that started this one ends it.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def _do_group_in_process(group: Sequence[str]) -> list[Any]:

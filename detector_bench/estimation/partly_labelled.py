@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,7 +33,7 @@ class PartlyLabelled:
     one."""
     verdicts: Codes
     """`[detector, image]`: a class, K for filtered, K + 1 for no verdict."""
-    cell: IntArray
+    cell: NDArray[np.integer[Any]]
     """`[image]`."""
     t2i_models: int
     scopes: Scopes
@@ -46,7 +47,14 @@ class PartlyLabelled:
 
     @classmethod
     def drawn_evenly(
-        cls, truth: IntArray, verdicts: Codes, cell: IntArray, *, t2i_models: int, scopes: Scopes, classes: int
+        cls,
+        truth: IntArray,
+        verdicts: Codes,
+        cell: NDArray[np.integer[Any]],
+        *,
+        t2i_models: int,
+        scopes: Scopes,
+        classes: int,
     ) -> PartlyLabelled:
         """Labels that were drawn within each cell with equal chance, all cells being chosen on purpose."""
         cells = t2i_models * len(scopes.category_of_prompt)
@@ -77,6 +85,11 @@ class PartlyLabelled:
         return self.classes + 2
 
     @cached_property
+    def complete(self) -> bool:
+        """Whether every image has a label."""
+        return bool((self.truth != UNLABELLED).all())
+
+    @cached_property
     def labelled(self) -> IntArray:
         """Positions of the labelled images, by cell."""
         found = np.flatnonzero(self.truth != UNLABELLED)
@@ -90,4 +103,4 @@ class PartlyLabelled:
     @cached_property
     def labels_of_cell(self) -> IntArray:
         """`[cell]`: how many of its images have a label."""
-        return np.bincount(self.cell[self.labelled], minlength=self.cells)
+        return np.bincount(self.cell[self.truth != UNLABELLED], minlength=self.cells)

@@ -113,7 +113,7 @@ class _Question(NamedTuple):
 
 class _Scores:
     def __init__(self, images: PartlyLabelled, seed: int) -> None:
-        self._complete = complete = len(images.labelled) == len(images.truth)
+        self._complete = complete = images.complete
         use_detectors = bool(images.detectors) and not complete
         moments = _known_moments(images) if complete else cell_moments(images, use_detectors=use_detectors)
         self._shares = class_shares(moments, classes=images.classes, about="t2i_model")

@@ -39,6 +39,10 @@ class StageFailure:
     detail: str = ""
 
 
+StageResult = Arrays | StageFailure
+"""What a stage makes of one image."""
+
+
 class Frame:
     """One image on its way through stages and detectors.
 
@@ -116,6 +120,8 @@ class Stage(Declaration, ABC):
         modules: what must be importable for the stage to run.
         images_per_call: how many images `load`'s function gets at once; None means the whole batch. Slow
             stages set 1, so that an interruption loses one image and not a batch.
+        lanes: whether several threads may call the function at the same time, each with frames of its own. On a
+            CPU a run then computes many images at once, one thread each: faster than threads within a call.
         cached: whether results are worth keeping on disk.
         needs_pixels: whether the function reads `frame.pixels`.
         precision_taken: the number format that it computes with on this machine, for the record of a run.
@@ -127,6 +133,7 @@ class Stage(Declaration, ABC):
     extra: ClassVar[str | None] = None
     modules: ClassVar[tuple[str, ...]] = ()
     images_per_call: ClassVar[int | None] = None
+    lanes: ClassVar[bool] = False
     cached: ClassVar[bool] = True
     needs_pixels: ClassVar[bool] = True
     precision_taken: ClassVar[str] = "not stated"

@@ -40,7 +40,7 @@ from detector_bench.results.metric_lookup import (
     of_labelled_images,
     rows_of_attribute,
 )
-from detector_bench.runner.prediction_store import read_predictions
+from detector_bench.runner.stored_predictions import read_predictions
 from detector_bench.vocabulary import ALL, GROUND_TRUTH, attributes_of
 from detector_bench.vocabulary.columns import DETECTOR_ONLY
 

@@ -32,6 +32,7 @@ class BatchJudge:
     Args:
         detectors: with different names.
         weights: where weights are found.
+        threads: how many cores this process may use; None: all of them.
 
     Attributes:
         detectors: as given.
@@ -43,7 +44,9 @@ class BatchJudge:
         MissingExtraError, WeightsError: a detector's version cannot be told.
     """
 
-    def __init__(self, detectors: Sequence[Detector], *, weights: WeightsLocator) -> None:
+    def __init__(
+        self, detectors: Sequence[Detector], *, weights: WeightsLocator, threads: int | None = None
+    ) -> None:
         self.detectors = detectors
         self.weights = weights
         stages = with_inputs([stage for detector in detectors for stage in detector.stages])
@@ -54,7 +57,9 @@ class BatchJudge:
             require_ready(stages, weights=weights)
             raise
         self.versions = [_version(detector, weights) for detector in detectors]
-        self.execution = StageExecution(fingerprints=self.fingerprints, weights=weights, cache=StageCache(None))
+        self.execution = StageExecution(
+            fingerprints=self.fingerprints, weights=weights, cache=StageCache(None), threads=threads
+        )
         self._wanted: dict[tuple[int, ...], list[Stage]] = {}
 
     @property
@@ -110,6 +115,8 @@ class BatchJudge:
         record = RunRecord(images=images, images_judged=judged, seconds=seconds)
         record.seconds_per_stage = dict(sorted(execution.seconds.items()))
         record.images_per_stage = dict(sorted(execution.images.items()))
+        record.layout_per_stage = execution.layouts()
+        record.waited_for = execution.spent.waited_for(seconds)
         for detector, version in zip(self.detectors, self.versions, strict=True):
             record.fingerprints[detector.name] = version.fingerprint
             record.identities[detector.name] = version.identity
@@ -122,6 +129,7 @@ class BatchJudge:
             self._add_weights(record, stage)
         execution.seconds.clear()
         execution.images.clear()
+        execution.spent.clear()
         return record
 
     def _add_weights(self, record: RunRecord, stage: Stage) -> None:

@@ -3,31 +3,48 @@
 from __future__ import annotations
 
 import hashlib
+import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
-from dataclasses import dataclass, field
-from pathlib import Path
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import closing, contextmanager, nullcontext
+from dataclasses import dataclass, field, replace
 from queue import Empty, Queue
-from threading import Event, Semaphore, Thread
-from typing import TypeVar
+from threading import Condition, Event, Semaphore, Thread
+from typing import Protocol, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from detector_bench.dataset.decoding import ImageError, decode_image, image_size
-from detector_bench.dataset.image_sources import ContentMark, ImagePlace, marks_of, read_image, readers_for
-from detector_bench.perception.stage import Arrays, Stage
+from detector_bench.dataset.image_sources import (
+    ContentMark,
+    ImagePlace,
+    marks_of,
+    read_image,
+    readers_for,
+    size_of,
+)
+from detector_bench.perception.cores import libraries_as_before
+from detector_bench.perception.stage import Frame, Stage, StageFailure, StageResult
+from detector_bench.runner.execution import StageExecution
+from detector_bench.runner.lanes import FEWEST_IMAGES, IMAGES_OF_TRIAL
 from detector_bench.runner.stage_cache import StageCache
+from detector_bench.runner.time_spent import DECODING, READING, TimeSpent
 
 T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
 
 PIXELS_PER_BATCH = 24_000_000
 """A batch is closed early when its images reach this size together: 32 images of 866 x 866."""
 
-BYTES_PER_READING = 256_000_000
+PIXELS_PER_LANE = 4_000_000
+"""Where images are larger than this, not all cores may work at once."""
+
+BYTES_PER_READING = 64_000_000
 """Files that are read at once hold no more than this together, unless one alone is larger."""
+
+_FEWEST_READERS = 4
 
 _HASHED_AT_ONCE = 2_000
 
@@ -42,6 +59,10 @@ class ImageFile:
     detectors: tuple[int, ...]
 
 
+MarkedFile: TypeAlias = tuple[ImageFile, ContentMark | None]
+"""An image to be judged, and what it was like before it was read."""
+
+
 @dataclass(slots=True)
 class LoadedImage:
     """An image with what is known about it before the stages run."""
@@ -50,7 +71,8 @@ class LoadedImage:
     sha256: str | None = None
     error: str | None = None
     pixels: NDArray[np.uint8] | None = None
-    cached: dict[Stage, Arrays] = field(default_factory=dict)
+    cached: dict[Stage, StageResult] = field(default_factory=dict)
+    """Results of stages: of earlier runs, and of the lanes."""
     data: bytes | None = None
     size: int = 0
     mark: ContentMark | None = None
@@ -67,7 +89,8 @@ class LoadingRules:
         fingerprints: each stage's key in the cache.
         batch_size: images per batch.
         max_pixels: larger images become errors.
-        threads: for reading and decoding.
+        threads: how many images are decoded at once: the cores that this process may use.
+        execution: whose lanes compute stages as soon as an image is decoded; None: images are decoded, no more.
     """
 
     wanted: Callable[[ImageFile], Sequence[Stage]]
@@ -76,40 +99,195 @@ class LoadingRules:
     batch_size: int
     max_pixels: int
     threads: int
+    execution: StageExecution | None = None
 
 
-def loaded_batches(
-    files: Sequence[ImageFile], *, cache: StageCache, rules: LoadingRules
-) -> Generator[list[LoadedImage], None, None]:
-    """Yield the images in their order, in batches bounded in number and in pixels."""
-    readers = readers_for([file.path for file in files], cores=rules.threads)
-    with ThreadPoolExecutor(readers, thread_name_prefix="decode") as pool:
-        for part in _readings(files, most=rules.batch_size):
-            # Nothing here may hold on to a batch that was handed over: its pixels are what takes the memory.
-            batches = _measured_batches(part, cache=cache, rules=rules, pool=pool)
-            while batches:
-                _decode_all(batches[0], rules=rules, pool=pool)
-                yield batches.popleft()
+class LoadedBatches(Iterator[list[LoadedImage]]):
+    """The images in their order, in batches bounded in number and in pixels.
+
+    With `rules.execution`, the thread that decoded an image also computes those of its stages that run in lanes.
+    Then its pixels go if nobody else needs them. The results stand in `LoadedImage.cached`.
+    """
+
+    def __init__(self, files: Sequence[ImageFile], *, cache: StageCache, rules: LoadingRules) -> None:
+        self._files = files
+        self._cache = cache
+        self._rules = rules
+        self._stopped = Event()
+        self._room = _Room(max(PIXELS_PER_BATCH, PIXELS_PER_LANE * rules.threads))
+        self._batches = self._made()
+
+    def __next__(self) -> list[LoadedImage]:
+        return next(self._batches)
+
+    def cancel(self) -> None:
+        """Let no further image be begun; from any thread."""
+        self._stopped.set()
+
+    def close(self) -> None:
+        """End all threads."""
+        self.cancel()
+        self._batches.close()
+
+    def _made(self) -> Generator[list[LoadedImage], None, None]:
+        rules = self._rules
+        at_once = readers_for((file.path for file in self._files), cores=max(rules.threads, _FEWEST_READERS))
+        with (
+            libraries_as_before(),
+            ThreadPoolExecutor(at_once, thread_name_prefix="read") as readers,
+            ThreadPoolExecutor(rules.threads, thread_name_prefix="decode") as pool,
+        ):
+            begun: deque[tuple[list[LoadedImage], list[Future[None]]]] = deque()
+            try:
+                # Nothing here may hold on to a batch that was handed over: its pixels are what takes the memory.
+                left = len(self._files)
+                for part in _readings(self._files, most=rules.batch_size):
+                    batches = _measured_batches(part, cache=self._cache, rules=rules, pool=readers)
+                    while batches:
+                        left -= len(batches[0])
+                        hold = self._begin(batches.popleft(), begun, left=left, pool=pool)
+                        while begun and (hold or len(begun) > 1):
+                            yield self._finished(begun)
+                while begun:
+                    yield self._finished(begun)
+            finally:
+                self._stopped.set()
+                pool.shutdown(cancel_futures=True)
+                if rules.execution is not None:
+                    rules.execution.lanes.keep()
+
+    def _begin(
+        self,
+        batch: list[LoadedImage],
+        begun: deque[tuple[list[LoadedImage], list[Future[None]]]],
+        *,
+        left: int,
+        pool: ThreadPoolExecutor,
+    ) -> bool:
+        """Let the pool work on a batch; True if it has to be handed over before another may begin."""
+        needed = [image for image in batch if image.needs_decoding and image.error is None]
+        at_once, keeps_pixels = 1, bool(needed)
+        if self._rules.execution is not None and needed:
+            lanes = self._rules.execution.lanes
+            # Asked with each image: not before its stages are loaded is it known where they compute.
+            planned = [lanes.stages_for(self._rules.wanted(image.file), image.cached) for image in needed]
+            if left + len(batch) >= FEWEST_IMAGES and any(map(lanes.unsettled, planned)):
+                wait([future for _, futures in begun for future in futures])
+                self._try_out(needed[: IMAGES_OF_TRIAL * self._rules.threads], pool)
+                planned = [lanes.stages_for(self._rules.wanted(image.file), image.cached) for image in needed]
+            at_once = lanes.images_at_once
+            keeps_pixels = any(map(self._keeps_pixels, needed, planned))
+        groups = [needed[start : start + at_once] for start in range(0, len(needed), at_once)]
+        begun.append((batch, [pool.submit(self._work, group) for group in groups]))
+        return keeps_pixels
+
+    def _keeps_pixels(self, image: LoadedImage, planned: Sequence[Stage]) -> bool:
+        """Whether an image's pixels are needed after the lanes have done what is planned."""
+        done = {**image.cached, **dict.fromkeys(planned, _NOTHING_YET)}
+        return self._rules.needs_decoding(replace(image, cached=done))
+
+    def _try_out(self, images: Sequence[LoadedImage], pool: ThreadPoolExecutor) -> None:
+        list(pool.map(self._decode, images))
+        sound = [image for image in images if image.error is None]
+        frames = [_frame(image) for image in sound]
+        assert self._rules.execution is not None  # noqa: S101 - asked before
+        self._rules.execution.lanes.settle(
+            frames,
+            sha256=[image.sha256 for image in sound],
+            wanted=[self._rules.wanted(image.file) for image in sound],
+            pool=pool,
+        )
+        for image, frame in zip(sound, frames, strict=True):
+            image.cached = dict(frame.results)
+
+    def _work(self, images: Sequence[LoadedImage]) -> None:
+        """Decode some images and compute their stages, in one of the pool's threads."""
+        if self._stopped.is_set():
+            return
+        with self._room.taken(sum(image.size for image in images)):
+            for image in images:
+                if image.pixels is None:
+                    self._decode(image)
+            if self._rules.execution is None:
+                return
+            sound = [image for image in images if image.error is None]
+            frames = [_frame(image) for image in sound]
+            self._rules.execution.lanes.run(
+                frames,
+                sha256=[image.sha256 for image in sound],
+                wanted=[self._rules.wanted(image.file) for image in sound],
+            )
+            for image, frame in zip(sound, frames, strict=True):
+                image.cached = dict(frame.results)
+                if not self._rules.needs_decoding(image):
+                    image.pixels = None
+
+    def _decode(self, image: LoadedImage) -> None:
+        began = time.perf_counter()
+        _decode(image, max_pixels=self._rules.max_pixels)
+        image.data = None
+        if self._rules.execution is not None:
+            self._rules.execution.spent.add(DECODING, time.perf_counter() - began, beside=True)
+
+    def _finished(self, begun: deque[tuple[list[LoadedImage], list[Future[None]]]]) -> list[LoadedImage]:
+        batch, futures = begun.popleft()
+        for future in futures:
+            future.result()
+        for image in batch:
+            image.data = None
+        if self._rules.execution is not None:
+            self._rules.execution.lanes.keep()
+        return batch
+
+
+def loaded_batches(files: Sequence[ImageFile], *, cache: StageCache, rules: LoadingRules) -> LoadedBatches:
+    """The images in their order, in batches; see `LoadedBatches`."""
+    return LoadedBatches(files, cache=cache, rules=rules)
+
+
+def _frame(image: LoadedImage) -> Frame:
+    return Frame(image.file.image_id, pixels=image.pixels, results=dict(image.cached))
+
+
+_NOTHING_YET = StageFailure("not_computed")
+
+
+class _Room:
+    """So many pixels may be held at once; who wants more waits, unless nobody else holds any."""
+
+    def __init__(self, pixels: int) -> None:
+        self._limit = pixels
+        self._held = 0
+        self._changed = Condition()
+
+    @contextmanager
+    def taken(self, pixels: int) -> Iterator[None]:
+        """Hold so many pixels as long as the block takes."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._held == 0 or self._held + pixels <= self._limit)
+            self._held += pixels
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._held -= pixels
+                self._changed.notify_all()
 
 
 def _measured_batches(
-    files: Sequence[ImageFile], *, cache: StageCache, rules: LoadingRules, pool: ThreadPoolExecutor
+    part: Sequence[MarkedFile], *, cache: StageCache, rules: LoadingRules, pool: ThreadPoolExecutor
 ) -> deque[list[LoadedImage]]:
-    images = [LoadedImage(file) for file in files]
+    images = [LoadedImage(file, mark=mark) for file, mark in part]
+    began = time.perf_counter()
     _identify(images, cache=cache, pool=pool)
     _look_up(images, cache=cache, rules=rules)
     for image in images:
         image.needs_decoding = image.error is None and rules.needs_decoding(image)
     waiting = [image for image in images if image.needs_decoding]
     list(pool.map(lambda image: _measure(image, max_pixels=rules.max_pixels), waiting))
+    if rules.execution is not None:
+        rules.execution.spent.add(READING, time.perf_counter() - began, beside=True)
     return deque(_split(images))
-
-
-def _decode_all(batch: Sequence[LoadedImage], *, rules: LoadingRules, pool: ThreadPoolExecutor) -> None:
-    needed = [image for image in batch if image.needs_decoding and image.error is None]
-    list(pool.map(lambda image: _decode(image, max_pixels=rules.max_pixels), needed))
-    for image in batch:
-        image.data = None
 
 
 def hash_files(paths: Sequence[ImagePlace], *, cache: StageCache, threads: int) -> list[str | None]:
@@ -132,10 +310,25 @@ def hash_files(paths: Sequence[ImagePlace], *, cache: StageCache, threads: int) 
     return found
 
 
-def ahead(iterator: Generator[T, None, None], *, depth: int = 1) -> Generator[T, None, None]:
+class Closable(Protocol[T_co]):
+    """An iterator that can be closed, as generators can; with a `cancel`, that is called from another thread."""
+
+    def __next__(self) -> T_co:
+        """The next item."""
+
+    def close(self) -> None:
+        """Nobody wants the rest."""
+
+
+def ahead(iterator: Closable[T], *, depth: int = 1, spent: TimeSpent | None = None) -> Generator[T, None, None]:
     """Run an iterator in a thread, at most `depth` items ahead of who takes them.
 
     An exception in the iterator is raised here, after the items before it. Closing this generator ends the thread.
+
+    Args:
+        iterator: what is run.
+        depth: how many items may lie ready.
+        spent: is told how long items were waited for.
     """
     queue: Queue[T | _End] = Queue()
     free = Semaphore(depth)
@@ -156,14 +349,20 @@ def ahead(iterator: Generator[T, None, None], *, depth: int = 1) -> Generator[T,
     thread = Thread(target=work, name="ahead", daemon=True)
     thread.start()
     try:
-        while not isinstance(item := _take(queue, thread), _End):
+        while not isinstance(item := _taken(queue, thread, spent), _End):
             free.release()
             yield item
         if item.error is not None:
             raise item.error
     finally:
         stop.set()
+        getattr(iterator, "cancel", lambda: None)()
         thread.join()
+
+
+def _taken(queue: Queue[T | _End], thread: Thread, spent: TimeSpent | None) -> T | _End:
+    with nullcontext() if spent is None else spent.waited():
+        return _take(queue, thread)
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,11 +390,9 @@ def _take(queue: Queue[T | _End], thread: Thread) -> T | _End:
 
 
 def _identify(images: Sequence[LoadedImage], *, cache: StageCache, pool: ThreadPoolExecutor) -> None:
-    places = [image.file.path for image in images]
-    marks = marks_of(places)
-    known = cache.known_sha256(places, marks)
-    for image, mark, sha256 in zip(images, marks, known, strict=True):
-        image.mark, image.sha256 = mark, sha256
+    known = cache.known_sha256([image.file.path for image in images], [image.mark for image in images])
+    for image, sha256 in zip(images, known, strict=True):
+        image.sha256 = sha256
     unknown = [image for image in images if image.sha256 is None]
     list(pool.map(_read_and_hash, unknown))
     cache.remember_sha256(
@@ -221,26 +418,21 @@ def _look_up(images: Sequence[LoadedImage], *, cache: StageCache, rules: Loading
                 image.cached[stage] = found[image.sha256]
 
 
-def _readings(files: Sequence[ImageFile], *, most: int) -> Iterator[list[ImageFile]]:
-    part: list[ImageFile] = []
+def _readings(files: Sequence[ImageFile], *, most: int) -> Iterator[list[MarkedFile]]:
+    """The images that are read at once: at most so many, and no more bytes than `BYTES_PER_READING`."""
+    part: list[MarkedFile] = []
     size = 0
-    for file in files:
-        own = _file_size(file.path)
-        if part and (len(part) == most or size + own > BYTES_PER_READING):
-            yield part
-            part, size = [], 0
-        part.append(file)
-        size += own
+    for start in range(0, len(files), most):
+        asked = files[start : start + most]
+        for file, mark in zip(asked, marks_of([file.path for file in asked]), strict=True):
+            own = size_of(file.path, mark)
+            if part and (len(part) == most or size + own > BYTES_PER_READING):
+                yield part
+                part, size = [], 0
+            part.append((file, mark))
+            size += own
     if part:
         yield part
-
-
-def _file_size(path: ImagePlace) -> int:
-    """Bytes that a file takes; of a distant image nothing is known before it is asked for."""
-    try:
-        return path.stat().st_size if isinstance(path, Path) else 0
-    except (OSError, ValueError):
-        return 0
 
 
 def _split(images: Sequence[LoadedImage]) -> Iterator[list[LoadedImage]]:

@@ -89,7 +89,7 @@ class RunSession:
         self.settings = settings or RunSettings()
         self.ledger = ShardLedger(folder)
         self._image_set = image_set
-        self._judge = BatchJudge(detectors, weights=weights)
+        self._judge = BatchJudge(detectors, weights=weights, threads=self.settings.cores)
         self._numbers: tuple[int, NDArray[np.int32]] | None = None
 
     @property

@@ -151,14 +151,16 @@ class ShardRun:
             batch_size=self._settings.batch_size,
             max_pixels=self._settings.max_pixels,
             threads=self._settings.cores,
+            execution=self._judge.execution,
         )
         self._flushed = time.perf_counter()
-        with closing(ahead(loaded_batches(files, cache=self._cache, rules=rules), depth=2)) as batches:
+        loading = loaded_batches(files, cache=self._cache, rules=rules)
+        with closing(ahead(loading, depth=2, spent=self._judge.execution.spent)) as batches:
             for batch in batches:
                 self._judge_batch(batch, contents)
                 self._done += len(batch)
                 self._state.done += len(batch)
-                self._state.from_cache += sum(image.error is None and image.pixels is None for image in batch)
+                self._state.from_cache += sum(image.error is None and not image.needs_decoding for image in batch)
                 self._progress.update(self._state)
                 self._flush()
         self._flush(force=True)

@@ -158,7 +158,7 @@ class DetectorVerdicts:
         named = np.where(found.clear, NULL, found.named)
 
         def of_detector(place: int) -> DetectorVerdicts:
-            present = found.tables[place].column_names
+            present = found.predictions[found.detectors[place]].column_names
             nothing = pa.chunked_array([pa.nulls(len(found.truth), pa.string())])
             score, value = (
                 _floats(found.column(name, place))

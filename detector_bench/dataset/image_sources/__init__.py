@@ -7,6 +7,7 @@ from detector_bench.dataset.image_sources.image_places import (
     marks_of,
     read_image,
     readers_for,
+    size_of,
 )
 from detector_bench.dataset.image_sources.places import ContentMark
 from detector_bench.dataset.image_sources.sources import ImageSources
@@ -20,4 +21,5 @@ __all__ = [
     "marks_of",
     "read_image",
     "readers_for",
+    "size_of",
 ]

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeAlias
 
 from detector_bench.dataset.decoding import read_image_file
-from detector_bench.dataset.image_paths import shown
+from detector_bench.dataset.image_paths import parse_reference, shown
 from detector_bench.dataset.image_sources.local_files import mark_of_file
 from detector_bench.dataset.image_sources.places import ContentMark
 from detector_bench.dataset.image_sources.sources import READERS, ImageSources
@@ -77,7 +77,14 @@ def marks_of(places: Sequence[ImagePlace]) -> list[ContentMark | None]:
     return found
 
 
-def readers_for(places: Sequence[ImagePlace], *, cores: int) -> int:
+def size_of(place: ImagePlace, mark: ContentMark | None) -> int:
+    """Bytes that an image takes, as far as its mark tells; 0 for what lies in an archive or table."""
+    if mark is None or mark.size is None:
+        return 0
+    return mark.size if isinstance(place, Path) or parse_reference(place.path).kind == "file" else 0
+
+
+def readers_for(places: Iterable[ImagePlace], *, cores: int) -> int:
     """How many threads should read: distant images have to be waited for, most of the time."""
     is_distant = any(isinstance(place, DistantImage) for place in places)
     return max(READERS, cores) if is_distant else cores

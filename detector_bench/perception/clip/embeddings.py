@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from detector_bench.errors import WeightsError
+from detector_bench.perception.cores import threads_per_call
 
 Pixels = NDArray[np.uint8]
 
@@ -66,7 +67,7 @@ def text_embeddings(features: Any, *, scale: float, source: str) -> TextEmbeddin
 
 
 def prepared(prepare: Callable[[Pixels], R], images: Sequence[Pixels]) -> list[R]:
-    """Prepare images in a few threads, since resizing would keep a fast GPU waiting.
+    """Prepare images in a few threads, since resizing would keep a fast GPU waiting; in one where one is allowed.
 
     Raises:
         ValueError: an image is more than 200 times as long as wide: resized by its shorter side, as CLIP does it,
@@ -78,7 +79,8 @@ def prepared(prepare: Callable[[Pixels], R], images: Sequence[Pixels]) -> list[R
             raise ValueError(
                 f"the image or crop is {width} pixels wide and {height} high: too narrow to be resized for CLIP"
             )
-    if len(images) == 1 or _THREADS == 1:
+    threads = min(_THREADS, threads_per_call() or _THREADS)
+    if len(images) == 1 or threads == 1:
         return [prepare(image) for image in images]
-    with ThreadPoolExecutor(_THREADS) as pool:
+    with ThreadPoolExecutor(threads) as pool:
         return list(pool.map(prepare, images))

@@ -55,6 +55,7 @@ class ClipImageEmbeddings(Stage):
     """
 
     kind: ClassVar[str] = "clip_image_embeddings"
+    lanes: ClassVar[bool] = True
 
     encoder: ClipEncoder = Field(default_factory=TransformersClip)
     crop: Crop = Field(default_factory=Crop)
