@@ -357,9 +357,7 @@ class ImageSet:
         encoded = self.table("labels").encoded("attribute")
         if encoded.texts == [attribute]:
             return slice(None)
-        code = encoded.texts.index(attribute) if attribute in encoded.texts else -1
-        of_attribute: NDArray[np.bool_] = np.equal(encoded.codes, code)
-        return of_attribute
+        return encoded.is_text(attribute)
 
     def _agreed(self, rows: NDArray[np.bool_] | slice, *, with_reasons: bool) -> AgreedCodes:
         """The consensus of some rows of the labels; labels as in the table's column."""

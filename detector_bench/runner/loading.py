@@ -11,7 +11,7 @@ from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from queue import Empty, Queue
 from threading import Condition, Event, Semaphore, Thread
-from typing import Protocol, TypeAlias, TypeVar
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -73,10 +73,18 @@ class LoadedImage:
     pixels: NDArray[np.uint8] | None = None
     cached: dict[Stage, StageResult] = field(default_factory=dict)
     """Results of stages: of earlier runs, and of the lanes."""
+    prepared: dict[Stage, Any] = field(default_factory=dict)
+    """What the lanes prepared for stages that run later."""
     data: bytes | None = None
     size: int = 0
     mark: ContentMark | None = None
     needs_decoding: bool = False
+
+    def frame(self) -> Frame:
+        """The image as stages and detectors see it."""
+        return Frame(
+            self.file.image_id, pixels=self.pixels, results=dict(self.cached), prepared=dict(self.prepared)
+        )
 
 
 @dataclass(frozen=True)
@@ -142,10 +150,16 @@ class LoadedBatches(Iterator[list[LoadedImage]]):
                 # Nothing here may hold on to a batch that was handed over: its pixels are what takes the memory.
                 left = len(self._files)
                 for part in _readings(self._files, most=rules.batch_size):
-                    batches = _measured_batches(part, cache=self._cache, rules=rules, pool=readers)
+                    images = _measured(part, cache=self._cache, rules=rules, pool=readers)
+                    wait(
+                        [future for _, futures in begun for future in futures] if self._tries(images, left) else []
+                    )
+                    hold = self._planned(images, left=left, pool=pool)
+                    left -= len(images)
+                    batches = deque(_split(images) if hold else [images] if images else [])
+                    del images
                     while batches:
-                        left -= len(batches[0])
-                        hold = self._begin(batches.popleft(), begun, left=left, pool=pool)
+                        self._begin(batches.popleft(), begun, pool=pool)
                         while begun and (hold or len(begun) > 1):
                             yield self._finished(begun)
                 while begun:
@@ -156,40 +170,50 @@ class LoadedBatches(Iterator[list[LoadedImage]]):
                 if rules.execution is not None:
                     rules.execution.lanes.keep()
 
+    def _tries(self, images: Sequence[LoadedImage], left: int) -> bool:
+        """Whether these images are those of a trial: some network has not been tried, and it is worth it."""
+        if self._rules.execution is None or left < FEWEST_IMAGES:
+            return False
+        return any(map(self._rules.execution.lanes.unsettled, map(self._in_lanes, _open(images))))
+
+    def _planned(self, images: Sequence[LoadedImage], *, left: int, pool: ThreadPoolExecutor) -> bool:
+        """Try out what is to be tried; True if pixels of these images will be needed when they are handed over."""
+        needed = _open(images)
+        if self._rules.execution is None:
+            return bool(needed)
+        if self._tries(images, left):
+            self._try_out(needed[: IMAGES_OF_TRIAL * self._rules.threads], pool)
+        return any(map(self._keeps_pixels, needed))
+
+    def _in_lanes(self, image: LoadedImage) -> list[Stage]:
+        # Asked of each image: not before its stages are loaded is it known where they compute.
+        assert self._rules.execution is not None  # noqa: S101 - asked before
+        return self._rules.execution.lanes.stages_for(self._rules.wanted(image.file), image.cached)
+
+    def _keeps_pixels(self, image: LoadedImage) -> bool:
+        """Whether an image's pixels are needed after the lanes have done what they can."""
+        assert self._rules.execution is not None  # noqa: S101 - asked before
+        done = {**image.cached, **dict.fromkeys(self._in_lanes(image), _NOTHING_YET)}
+        ahead = self._rules.execution.lanes.prepared_for(self._rules.wanted(image.file), done)
+        return self._rules.needs_decoding(replace(image, cached={**done, **dict.fromkeys(ahead, _NOTHING_YET)}))
+
     def _begin(
         self,
         batch: list[LoadedImage],
         begun: deque[tuple[list[LoadedImage], list[Future[None]]]],
         *,
-        left: int,
         pool: ThreadPoolExecutor,
-    ) -> bool:
-        """Let the pool work on a batch; True if it has to be handed over before another may begin."""
-        needed = [image for image in batch if image.needs_decoding and image.error is None]
-        at_once, keeps_pixels = 1, bool(needed)
-        if self._rules.execution is not None and needed:
-            lanes = self._rules.execution.lanes
-            # Asked with each image: not before its stages are loaded is it known where they compute.
-            planned = [lanes.stages_for(self._rules.wanted(image.file), image.cached) for image in needed]
-            if left + len(batch) >= FEWEST_IMAGES and any(map(lanes.unsettled, planned)):
-                wait([future for _, futures in begun for future in futures])
-                self._try_out(needed[: IMAGES_OF_TRIAL * self._rules.threads], pool)
-                planned = [lanes.stages_for(self._rules.wanted(image.file), image.cached) for image in needed]
-            at_once = lanes.images_at_once
-            keeps_pixels = any(map(self._keeps_pixels, needed, planned))
+    ) -> None:
+        """Let the pool work on a batch."""
+        needed = _open(batch)
+        at_once = 1 if self._rules.execution is None else self._rules.execution.lanes.images_at_once
         groups = [needed[start : start + at_once] for start in range(0, len(needed), at_once)]
         begun.append((batch, [pool.submit(self._work, group) for group in groups]))
-        return keeps_pixels
-
-    def _keeps_pixels(self, image: LoadedImage, planned: Sequence[Stage]) -> bool:
-        """Whether an image's pixels are needed after the lanes have done what is planned."""
-        done = {**image.cached, **dict.fromkeys(planned, _NOTHING_YET)}
-        return self._rules.needs_decoding(replace(image, cached=done))
 
     def _try_out(self, images: Sequence[LoadedImage], pool: ThreadPoolExecutor) -> None:
         list(pool.map(self._decode, images))
         sound = [image for image in images if image.error is None]
-        frames = [_frame(image) for image in sound]
+        frames = [image.frame() for image in sound]
         assert self._rules.execution is not None  # noqa: S101 - asked before
         self._rules.execution.lanes.settle(
             frames,
@@ -211,15 +235,17 @@ class LoadedBatches(Iterator[list[LoadedImage]]):
             if self._rules.execution is None:
                 return
             sound = [image for image in images if image.error is None]
-            frames = [_frame(image) for image in sound]
+            frames = [image.frame() for image in sound]
             self._rules.execution.lanes.run(
                 frames,
                 sha256=[image.sha256 for image in sound],
                 wanted=[self._rules.wanted(image.file) for image in sound],
             )
             for image, frame in zip(sound, frames, strict=True):
-                image.cached = dict(frame.results)
-                if not self._rules.needs_decoding(image):
+                self._rules.execution.lanes.prepare(frame, self._rules.wanted(image.file))
+                image.cached, image.prepared = dict(frame.results), frame.prepared
+                done = {**image.cached, **dict.fromkeys(frame.prepared, _NOTHING_YET)}
+                if not self._rules.needs_decoding(replace(image, cached=done)):
                     image.pixels = None
 
     def _decode(self, image: LoadedImage) -> None:
@@ -245,8 +271,8 @@ def loaded_batches(files: Sequence[ImageFile], *, cache: StageCache, rules: Load
     return LoadedBatches(files, cache=cache, rules=rules)
 
 
-def _frame(image: LoadedImage) -> Frame:
-    return Frame(image.file.image_id, pixels=image.pixels, results=dict(image.cached))
+def _open(images: Sequence[LoadedImage]) -> list[LoadedImage]:
+    return [image for image in images if image.needs_decoding and image.error is None]
 
 
 _NOTHING_YET = StageFailure("not_computed")
@@ -274,9 +300,9 @@ class _Room:
                 self._changed.notify_all()
 
 
-def _measured_batches(
+def _measured(
     part: Sequence[MarkedFile], *, cache: StageCache, rules: LoadingRules, pool: ThreadPoolExecutor
-) -> deque[list[LoadedImage]]:
+) -> list[LoadedImage]:
     images = [LoadedImage(file, mark=mark) for file, mark in part]
     began = time.perf_counter()
     _identify(images, cache=cache, pool=pool)
@@ -287,7 +313,7 @@ def _measured_batches(
     list(pool.map(lambda image: _measure(image, max_pixels=rules.max_pixels), waiting))
     if rules.execution is not None:
         rules.execution.spent.add(READING, time.perf_counter() - began, beside=True)
-    return deque(_split(images))
+    return images
 
 
 def hash_files(paths: Sequence[ImagePlace], *, cache: StageCache, threads: int) -> list[str | None]:

@@ -232,18 +232,19 @@ class PredictionStore:
 
 def _read(path: Path) -> pa.Table:
     try:
-        table = pq.read_table(path)
-    except (OSError, pa.ArrowException) as error:
+        table = pq.read_table(path, page_checksum_verification=True)
+        names = table.column_names
+    except (OSError, ValueError, pa.ArrowException) as error:  # damaged names are no text
         raise unreadable(path, error) from error
     if not table.schema.equals(PREDICTIONS):
-        raise unreadable(path, f"its columns are {', '.join(table.column_names)} instead of the expected ones")
+        raise unreadable(path, f"its columns are {', '.join(names)} instead of the expected ones")
     return table
 
 
 def _read_metadata(path: Path) -> Mapping[bytes, bytes] | None:
     try:
         found: Mapping[bytes, bytes] | None = pq.read_schema(path).metadata
-    except (OSError, pa.ArrowException) as error:
+    except (OSError, ValueError, pa.ArrowException) as error:
         raise unreadable(path, error) from error
     return found
 
@@ -270,7 +271,8 @@ def _one_line(reason: str | None) -> str | None:
 def write_predictions(table: pa.Table, path: Path) -> None:
     """Write a file of predictions, whole or not at all."""
     with replacing(path) as temporary:
-        pq.write_table(table, temporary, compression="zstd")
+        # Parts have no manifest that knows their sha256: a flipped byte is to be noticed all the same.
+        pq.write_table(table, temporary, compression="zstd", write_page_checksum=True)
 
 
 def _in_order(table: pa.Table, image_ids: pa.Array) -> pa.Table:
