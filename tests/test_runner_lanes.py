@@ -77,6 +77,27 @@ class Together(InLane):
         return (AfterLane(),)
 
 
+class OnGpu(InLane):
+    """Says that it computes on a GPU, and resizes an image ahead of that."""
+
+    kind: ClassVar[str] = "test_on_gpu"
+    device_taken: ClassVar[str] = "cuda (none)"
+
+    def load(self, weights: WeightsLocator) -> StageFunction:
+        return _Resizing()
+
+
+class _Resizing:
+    def prepare(self, frame: Frame) -> Any:
+        behaviour.get("prepare", lambda _: None)(frame)
+        calls.append((threading.current_thread().name, frame.image_id, 0, threads_per_call()))
+        return frame.pixels[0, 0].astype(float)
+
+    def __call__(self, frames: Sequence[Frame]) -> list[Arrays]:
+        calls.append((threading.current_thread().name, "", len(frames), threads_per_call()))
+        return [{"x": frame.prepared.get(OnGpu(), np.full(3, -1.0))} for frame in frames]
+
+
 class _Clear:
     def predict(self, batch: Batch) -> Iterator[Prediction]:
         for frame in batch:
@@ -136,6 +157,33 @@ def test_a_stage_for_whole_batches_comes_after_the_lanes(image_set: Path, tmp_pa
     of_batches = [each for each in calls if each[2] == COUNT]
     assert (len(of_lanes), len(of_batches)) == (COUNT, COUNT)
     assert {threads for *_, threads in of_batches} == {THREADS}
+
+
+def test_images_of_a_gpu_are_resized_ahead_and_their_pixels_dropped(image_set: Path) -> None:
+    def fails(frame: Frame) -> None:
+        if frame.image_id == image_name(3):
+            raise ValueError("too narrow")
+
+    behaviour["prepare"] = fails
+    execution = _execution(OnGpu())
+    [batch] = _batches(image_set, OnGpu(), execution)
+    assert {name[: len("decode")] for name, *_ in calls} == {"decode"}
+    # What failed is left to the function, which sees the pixels.
+    assert [image.pixels is not None for image in batch] == [number == 3 for number in range(COUNT)]
+
+    frames = [image.frame() for image in batch]
+    execution.run(frames, sha256=[None] * COUNT, wanted=[[OnGpu()]] * COUNT)
+    assert calls[-1][2] == COUNT, "all in one call"
+    assert [frame[OnGpu()]["x"].min() >= 0 for frame in frames] == [number != 3 for number in range(COUNT)]
+
+
+def test_without_a_loader_the_lanes_are_threads_of_a_batch() -> None:
+    execution = _execution(InLane())
+    frames = [Frame(str(number), pixels=np.full((4, 4, 3), number, np.uint8)) for number in range(COUNT)]
+    execution.run(frames, sha256=[None] * COUNT, wanted=[[InLane()]] * COUNT)
+    assert [frame[InLane()]["mean"][0] for frame in frames] == list(range(COUNT))
+    assert {(size, threads) for _, _, size, threads in calls} == {(1, 1)}
+    assert threading.current_thread().name not in {name for name, *_ in calls}
 
 
 def test_what_fails_in_a_lane_costs_its_image(image_set: Path, tmp_path: Path) -> None:
@@ -235,6 +283,7 @@ def test_the_trial_takes_what_is_clearly_quicker(
 ) -> None:
     monkeypatch.setattr(lanes_module, "time", clock)
     monkeypatch.setattr(loading, "FEWEST_IMAGES", COUNT)
+    monkeypatch.setattr(lanes_module, "_SMALL_WEIGHTS", 1)
     costs.update(zip(("call", "image", "speed"), cost, strict=True))
     (tmp_path / "numbers.bin").write_bytes(b"1")
     stage = Weighted()

@@ -21,7 +21,7 @@ from rich.progress import (
 )
 
 from detector_bench.cli.console import errors, output
-from detector_bench.runner.time_spent import DECODING, READING
+from detector_bench.runner.time_spent import DECODING, PREPARING, READING
 from detector_bench.vocabulary import Status
 
 if TYPE_CHECKING:
@@ -192,7 +192,7 @@ def _advice(shares: Sequence[tuple[str, float]], devices: Mapping[str, str]) -> 
 def _kind(what: str, devices: Mapping[str, str]) -> str:
     if what == READING:
         return "reading"
-    if what == DECODING or devices.get(what) == "cpu":
+    if what in (DECODING, PREPARING) or devices.get(what) == "cpu":
         return "cores"
     return "gpu" if devices.get(what, "").startswith(("cuda", "mps")) else "else"
 

@@ -51,9 +51,10 @@ class Frame:
     Attributes:
         image_id: the id in the image set.
         results: results so far, by stage.
+        prepared: what loaded stages made of the image ahead of their networks; see `PreparesAhead`.
     """
 
-    __slots__ = ("_pixels", "image_id", "results")
+    __slots__ = ("_pixels", "image_id", "prepared", "results")
 
     def __init__(
         self,
@@ -61,8 +62,10 @@ class Frame:
         *,
         pixels: NDArray[np.uint8] | None = None,
         results: dict[Stage, Arrays | StageFailure] | None = None,
+        prepared: dict[Stage, Any] | None = None,
     ) -> None:
         self.image_id = image_id
+        self.prepared: dict[Stage, Any] = {} if prepared is None else prepared
         self.results: dict[Stage, Arrays | StageFailure] = {} if results is None else results
         self._pixels = pixels
 
@@ -106,6 +109,21 @@ fingerprint."""
 
 StageFunction = Callable[[Sequence[Frame]], Sequence["Arrays | StageFailure"]]
 """A loaded stage: one result for each frame, in their order."""
+
+
+@runtime_checkable
+class PreparesAhead(Protocol):
+    """A loaded stage whose work on an image begins without its network, such as resizing.
+
+    Where the network computes on a GPU, a run lets other threads do this part ahead. What comes of it stands in
+    `Frame.prepared`, and pixels that nobody else needs are gone when the function is called.
+    """
+
+    def prepare(self, frame: Frame) -> Any:
+        """What the function puts into the network for an image; several threads may call it."""
+
+    def __call__(self, frames: Sequence[Frame]) -> Sequence[Arrays | StageFailure]:
+        """See `StageFunction`."""
 
 
 class Stage(Declaration, ABC):

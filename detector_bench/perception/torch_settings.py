@@ -9,6 +9,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Annotated, Any, Literal
 
+from numpy.typing import NDArray
 from pydantic import Field
 
 from detector_bench.declarations import Declaration
@@ -163,6 +164,12 @@ def exact_convolutions(torch: Any) -> Iterator[None]:
             _exactness.users -= 1
             if _exactness.users == 0:
                 _exactness.setting.__exit__(None, None, None)
+
+
+def on_device(torch: Any, values: NDArray[Any], device: str) -> Any:
+    """An array as a tensor on the device; to a GPU it is copied from pinned memory, while this thread goes on."""
+    tensor = torch.from_numpy(values)
+    return tensor.pin_memory().to(device, non_blocking=True) if device == "cuda" else tensor.to(device)
 
 
 def device_name(device: Device) -> str:

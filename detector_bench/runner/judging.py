@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from detector_bench.detectors.base import Detector, Prediction
 from detector_bench.errors import MissingExtraError, WeightsError
-from detector_bench.perception.stage import Frame, Stage, fingerprint, with_inputs
+from detector_bench.perception.stage import Stage, fingerprint, with_inputs
 from detector_bench.runner.execution import StageExecution, errors_for, judge
 from detector_bench.runner.loading import ImageFile, LoadedImage
 from detector_bench.runner.readiness import require_ready
@@ -80,7 +80,7 @@ class BatchJudge:
     def judge(self, batch: Sequence[LoadedImage]) -> list[list[Prediction]]:
         """Each detector's predictions on those images of a batch that it is asked about; errors are among them."""
         sound = [image for image in batch if image.error is None]
-        frames = [Frame(image.file.image_id, pixels=image.pixels, results=dict(image.cached)) for image in sound]
+        frames = [image.frame() for image in sound]
         self.execution.run(
             frames,
             sha256=[image.sha256 for image in sound],

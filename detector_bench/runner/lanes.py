@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from threading import RLock
 from typing import Any
@@ -18,16 +19,20 @@ from detector_bench.perception.cores import computing_with
 from detector_bench.perception.stage import Frame, Stage, StageFailure, StageFunction, with_inputs
 from detector_bench.runner.batch_calls import each_or_failure, stage_failure
 from detector_bench.runner.loaded_stages import LoadedStages, inherit_failure
+from detector_bench.runner.time_spent import PREPARING
 
 FEWEST_IMAGES = 96
 """In a shorter run a trial would cost more than it brings."""
 
-IMAGES_OF_TRIAL = 8
+IMAGES_OF_TRIAL = 10
 """So many images for each thread; what comes out of them is kept."""
 
 _GROUP = 4
 _MOST_LOOKS = 3  # batches in which a network may have nothing to do yet
 _QUICK = 0.001  # seconds for an image: then there is nothing to gain
+_SMALL_WEIGHTS = (
+    50_000_000  # bytes: they stay in the processor's cache from image to image, so groups gain nothing
+)
 _LARGE_WEIGHTS = 200_000_000  # bytes: such a network is not opened a second time only to be tried
 _CLEARLY_BETTER = 0.92
 _SECONDS_BETWEEN_KEEPING = 1.0
@@ -73,14 +78,21 @@ class Lanes:
         self._kept = time.monotonic()
         self.layouts: dict[Stage, StageLayout] = {}
         self._settled: set[Stage] = set()
+        self._elsewhere: set[Stage] = set()
         self._looks: dict[Stage, int] = {}
 
     @property
     def images_at_once(self) -> int:
         """How many images a lane takes on together."""
-        return max(
-            (each.images_per_call or 1 for each in self.layouts.values() if self._side_by_side(each)), default=1
-        )
+        sizes = [each.images_per_call or 1 for stage, each in self.layouts.items() if self._side_by_side(stage)]
+        return max(sizes, default=1)
+
+    def layout(self, stage: Stage) -> StageLayout | None:
+        """How a stage is laid on the cores; None where the stage itself says how it wants to be called."""
+        return self._laid_out(stage) if self._may(stage) else None
+
+    def _may(self, stage: Stage) -> bool:
+        return stage.lanes and stage.calls_at_once == 1
 
     def stages_for(self, wanted: Sequence[Stage], present: Any) -> list[Stage]:
         """Those of the wanted stages, and of their inputs, that are computed in lanes; inputs first.
@@ -90,9 +102,33 @@ class Lanes:
         found: dict[Stage, None] = {}
         for stage in with_inputs(wanted, present=present):
             ready = all(needed in present or needed in found for needed in stage.inputs())
-            if ready and stage.lanes and stage.calls_at_once == 1 and self._in_lanes(stage):
+            if ready and self._may(stage) and self._laid_out(stage) and self._side_by_side(stage):
                 found[stage] = None
         return list(found)
+
+    def prepared_for(self, wanted: Sequence[Stage], present: Any) -> list[Stage]:
+        """Those of the wanted stages that are no work of the lanes, but whose images they prepare."""
+        return [
+            stage
+            for stage in with_inputs(wanted, present=present)
+            if all(needed in present for needed in stage.inputs())
+            and stage in self.layouts
+            and not self._side_by_side(stage)
+            and self._stages.preparing(stage) is not None
+        ]
+
+    def prepare(self, frame: Frame, wanted: Sequence[Stage]) -> None:
+        """Fill in `frame.prepared` for the wanted stages that allow it."""
+        for stage in self.prepared_for(wanted, frame.results):
+            preparing = self._stages.preparing(stage)
+            failed = any(isinstance(frame.results[needed], StageFailure) for needed in stage.inputs())
+            if preparing is None or failed:
+                continue
+            began = time.perf_counter()
+            # What fails here fails again where the stage is called, and is reported there.
+            with computing_with(1), suppress(Exception):
+                frame.prepared[stage] = preparing.prepare(frame)
+            self._stages.spent.add(PREPARING, time.perf_counter() - began, beside=True)
 
     def run(
         self, frames: Sequence[Frame], *, sha256: Sequence[str | None], wanted: Sequence[Sequence[Stage]]
@@ -148,24 +184,23 @@ class Lanes:
             waiting = todo.get(stage, [])
             present = [frame for frame in waiting if all(needed in frame.results for needed in stage.inputs())]
             ready = [frame for frame in present if not inherit_failure(stage, frame)]
-            if ready and self._side_by_side(self.layouts[stage]):
+            if ready and self._side_by_side(stage):
                 yield stage, ready
 
-    def _in_lanes(self, stage: Stage) -> bool:
+    def _laid_out(self, stage: Stage) -> StageLayout:
         with self._lock:
             if stage not in self.layouts:
                 self._stages.function(stage)
-                lanes = stage.lanes and stage.device_taken == "cpu"
-                step = stage.images_per_call
-                self.layouts[stage] = (
-                    StageLayout(self._threads, 1, 1) if lanes else StageLayout(1, self._threads, step)
-                )
-                if not lanes:
+                if stage.device_taken == "cpu":
+                    self.layouts[stage] = StageLayout(self._threads, 1, 1)
+                else:
+                    self.layouts[stage] = StageLayout(1, self._threads, stage.images_per_call)
+                    self._elsewhere.add(stage)
                     self._settled.add(stage)
-        return self._side_by_side(self.layouts[stage])
+            return self.layouts[stage]
 
-    def _side_by_side(self, layout: StageLayout) -> bool:
-        return layout.threads_per_call == 1 and layout.images_per_call is not None
+    def _side_by_side(self, stage: Stage) -> bool:
+        return stage not in self._elsewhere and self.layouts[stage].lanes == self._threads
 
     def _compute(
         self, stage: Stage, frames: Sequence[Frame], contents: dict[int, str | None], *, step: int
@@ -224,10 +259,11 @@ class Lanes:
         seconds = {single: trial.side_by_side(one_each)}
         if seconds[single] * threads < _QUICK:
             return single
-        if stage.images_per_call is None or stage.images_per_call >= _GROUP:
+        size = stages.weights_size(stage)
+        if size >= _SMALL_WEIGHTS and (stage.images_per_call or _GROUP) >= _GROUP:
             seconds[grouped] = trial.side_by_side([_GROUP] * threads)
         # A session of onnxruntime keeps the memory of its largest batch: it goes before another one comes.
-        again = stages.threads_are_fixed(stage) and stages.weights_size(stage) <= _LARGE_WEIGHTS
+        again = stages.threads_are_fixed(stage) and size <= _LARGE_WEIGHTS
         if threads > 1 and (again or not stages.threads_are_fixed(stage)):
             if again:
                 stages.reload(stage, threads=threads)

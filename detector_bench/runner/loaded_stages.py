@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from threading import RLock
 
 from detector_bench.perception.cores import computing_with
-from detector_bench.perception.stage import Arrays, Frame, Stage, StageFailure, StageFunction
+from detector_bench.perception.stage import Arrays, Frame, PreparesAhead, Stage, StageFailure, StageFunction
 from detector_bench.runner.batch_calls import checked_numbers
 from detector_bench.runner.stage_cache import StageCache
 from detector_bench.runner.time_spent import TimeSpent
@@ -38,6 +38,7 @@ class LoadedStages:
         self._lock = RLock()
         self._functions: dict[Stage, StageFunction] = {}
         self._fixed: set[Stage] = set()
+        self._preparing: dict[Stage, PreparesAhead] = {}
         self.cache = cache
         self.threads = threads
         self.seconds: dict[str, float] = defaultdict(float)
@@ -65,11 +66,18 @@ class LoadedStages:
     def _loaded(self, stage: Stage, *, threads: int) -> StageFunction:
         began = time.perf_counter()
         with computing_with(threads) as cores:
-            function = checked_numbers(stage.load(self._weights))
+            loaded = stage.load(self._weights)
+        function = checked_numbers(loaded)
+        if isinstance(loaded, PreparesAhead):
+            self._preparing[stage] = loaded
         if cores.asked:
             self._fixed.add(stage)
         self.count(stage, time.perf_counter() - began, what=" (loading)")
         return function
+
+    def preparing(self, stage: Stage) -> PreparesAhead | None:
+        """The loaded stage, if part of its work can be done ahead of its network."""
+        return self._preparing.get(stage)
 
     def threads_are_fixed(self, stage: Stage) -> bool:
         """Whether a loaded stage keeps the number of threads that it was loaded with."""

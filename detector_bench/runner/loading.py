@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from queue import Empty, Queue
 from threading import Condition, Event, Semaphore, Thread
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from detector_bench.dataset.decoding import ImageError, decode_image, image_size, read_image_file
+from detector_bench.dataset.decoding import ImageError, decode_image, image_size
+from detector_bench.dataset.image_sources import (
+    ContentMark,
+    ImagePlace,
+    marks_of,
+    read_image,
+    readers_for,
+    size_of,
+)
 from detector_bench.perception.cores import libraries_as_before
 from detector_bench.perception.stage import Frame, Stage, StageFailure, StageResult
 from detector_bench.runner.execution import StageExecution
@@ -48,9 +54,13 @@ class ImageFile:
     """One image to be judged: its id, where it lies, and which detectors (by number) still want it."""
 
     image_id: str
-    path: Path
+    path: ImagePlace
     shown_path: str
     detectors: tuple[int, ...]
+
+
+MarkedFile: TypeAlias = tuple[ImageFile, ContentMark | None]
+"""An image to be judged, and what it was like before it was read."""
 
 
 @dataclass(slots=True)
@@ -63,9 +73,18 @@ class LoadedImage:
     pixels: NDArray[np.uint8] | None = None
     cached: dict[Stage, StageResult] = field(default_factory=dict)
     """Results of stages: of earlier runs, and of the lanes."""
+    prepared: dict[Stage, Any] = field(default_factory=dict)
+    """What the lanes prepared for stages that run later."""
     data: bytes | None = None
     size: int = 0
+    mark: ContentMark | None = None
     needs_decoding: bool = False
+
+    def frame(self) -> Frame:
+        """The image as stages and detectors see it."""
+        return Frame(
+            self.file.image_id, pixels=self.pixels, results=dict(self.cached), prepared=dict(self.prepared)
+        )
 
 
 @dataclass(frozen=True)
@@ -120,9 +139,10 @@ class LoadedBatches(Iterator[list[LoadedImage]]):
 
     def _made(self) -> Generator[list[LoadedImage], None, None]:
         rules = self._rules
+        at_once = readers_for((file.path for file in self._files), cores=max(rules.threads, _FEWEST_READERS))
         with (
             libraries_as_before(),
-            ThreadPoolExecutor(max(rules.threads, _FEWEST_READERS), thread_name_prefix="read") as readers,
+            ThreadPoolExecutor(at_once, thread_name_prefix="read") as readers,
             ThreadPoolExecutor(rules.threads, thread_name_prefix="decode") as pool,
         ):
             begun: deque[tuple[list[LoadedImage], list[Future[None]]]] = deque()
@@ -130,10 +150,16 @@ class LoadedBatches(Iterator[list[LoadedImage]]):
                 # Nothing here may hold on to a batch that was handed over: its pixels are what takes the memory.
                 left = len(self._files)
                 for part in _readings(self._files, most=rules.batch_size):
-                    batches = _measured_batches(part, cache=self._cache, rules=rules, pool=readers)
+                    images = _measured(part, cache=self._cache, rules=rules, pool=readers)
+                    wait(
+                        [future for _, futures in begun for future in futures] if self._tries(images, left) else []
+                    )
+                    hold = self._planned(images, left=left, pool=pool)
+                    left -= len(images)
+                    batches = deque(_split(images) if hold else [images] if images else [])
+                    del images
                     while batches:
-                        left -= len(batches[0])
-                        hold = self._begin(batches.popleft(), begun, left=left, pool=pool)
+                        self._begin(batches.popleft(), begun, pool=pool)
                         while begun and (hold or len(begun) > 1):
                             yield self._finished(begun)
                 while begun:
@@ -144,40 +170,50 @@ class LoadedBatches(Iterator[list[LoadedImage]]):
                 if rules.execution is not None:
                     rules.execution.lanes.keep()
 
+    def _tries(self, images: Sequence[LoadedImage], left: int) -> bool:
+        """Whether these images are those of a trial: some network has not been tried, and it is worth it."""
+        if self._rules.execution is None or left < FEWEST_IMAGES:
+            return False
+        return any(map(self._rules.execution.lanes.unsettled, map(self._in_lanes, _open(images))))
+
+    def _planned(self, images: Sequence[LoadedImage], *, left: int, pool: ThreadPoolExecutor) -> bool:
+        """Try out what is to be tried; True if pixels of these images will be needed when they are handed over."""
+        needed = _open(images)
+        if self._rules.execution is None:
+            return bool(needed)
+        if self._tries(images, left):
+            self._try_out(needed[: IMAGES_OF_TRIAL * self._rules.threads], pool)
+        return any(map(self._keeps_pixels, needed))
+
+    def _in_lanes(self, image: LoadedImage) -> list[Stage]:
+        # Asked of each image: not before its stages are loaded is it known where they compute.
+        assert self._rules.execution is not None  # noqa: S101 - asked before
+        return self._rules.execution.lanes.stages_for(self._rules.wanted(image.file), image.cached)
+
+    def _keeps_pixels(self, image: LoadedImage) -> bool:
+        """Whether an image's pixels are needed after the lanes have done what they can."""
+        assert self._rules.execution is not None  # noqa: S101 - asked before
+        done = {**image.cached, **dict.fromkeys(self._in_lanes(image), _NOTHING_YET)}
+        ahead = self._rules.execution.lanes.prepared_for(self._rules.wanted(image.file), done)
+        return self._rules.needs_decoding(replace(image, cached={**done, **dict.fromkeys(ahead, _NOTHING_YET)}))
+
     def _begin(
         self,
         batch: list[LoadedImage],
         begun: deque[tuple[list[LoadedImage], list[Future[None]]]],
         *,
-        left: int,
         pool: ThreadPoolExecutor,
-    ) -> bool:
-        """Let the pool work on a batch; True if it has to be handed over before another may begin."""
-        needed = [image for image in batch if image.needs_decoding and image.error is None]
-        at_once, keeps_pixels = 1, bool(needed)
-        if self._rules.execution is not None and needed:
-            lanes = self._rules.execution.lanes
-            # Asked with each image: not before its stages are loaded is it known where they compute.
-            planned = [lanes.stages_for(self._rules.wanted(image.file), image.cached) for image in needed]
-            if left + len(batch) >= FEWEST_IMAGES and any(map(lanes.unsettled, planned)):
-                wait([future for _, futures in begun for future in futures])
-                self._try_out(needed[: IMAGES_OF_TRIAL * self._rules.threads], pool)
-                planned = [lanes.stages_for(self._rules.wanted(image.file), image.cached) for image in needed]
-            at_once = lanes.images_at_once
-            keeps_pixels = any(map(self._keeps_pixels, needed, planned))
+    ) -> None:
+        """Let the pool work on a batch."""
+        needed = _open(batch)
+        at_once = 1 if self._rules.execution is None else self._rules.execution.lanes.images_at_once
         groups = [needed[start : start + at_once] for start in range(0, len(needed), at_once)]
         begun.append((batch, [pool.submit(self._work, group) for group in groups]))
-        return keeps_pixels
-
-    def _keeps_pixels(self, image: LoadedImage, planned: Sequence[Stage]) -> bool:
-        """Whether an image's pixels are needed after the lanes have done what is planned."""
-        done = {**image.cached, **dict.fromkeys(planned, _NOTHING_YET)}
-        return self._rules.needs_decoding(replace(image, cached=done))
 
     def _try_out(self, images: Sequence[LoadedImage], pool: ThreadPoolExecutor) -> None:
         list(pool.map(self._decode, images))
         sound = [image for image in images if image.error is None]
-        frames = [_frame(image) for image in sound]
+        frames = [image.frame() for image in sound]
         assert self._rules.execution is not None  # noqa: S101 - asked before
         self._rules.execution.lanes.settle(
             frames,
@@ -199,15 +235,17 @@ class LoadedBatches(Iterator[list[LoadedImage]]):
             if self._rules.execution is None:
                 return
             sound = [image for image in images if image.error is None]
-            frames = [_frame(image) for image in sound]
+            frames = [image.frame() for image in sound]
             self._rules.execution.lanes.run(
                 frames,
                 sha256=[image.sha256 for image in sound],
                 wanted=[self._rules.wanted(image.file) for image in sound],
             )
             for image, frame in zip(sound, frames, strict=True):
-                image.cached = dict(frame.results)
-                if not self._rules.needs_decoding(image):
+                self._rules.execution.lanes.prepare(frame, self._rules.wanted(image.file))
+                image.cached, image.prepared = dict(frame.results), frame.prepared
+                done = {**image.cached, **dict.fromkeys(frame.prepared, _NOTHING_YET)}
+                if not self._rules.needs_decoding(replace(image, cached=done)):
                     image.pixels = None
 
     def _decode(self, image: LoadedImage) -> None:
@@ -233,8 +271,8 @@ def loaded_batches(files: Sequence[ImageFile], *, cache: StageCache, rules: Load
     return LoadedBatches(files, cache=cache, rules=rules)
 
 
-def _frame(image: LoadedImage) -> Frame:
-    return Frame(image.file.image_id, pixels=image.pixels, results=dict(image.cached))
+def _open(images: Sequence[LoadedImage]) -> list[LoadedImage]:
+    return [image for image in images if image.needs_decoding and image.error is None]
 
 
 _NOTHING_YET = StageFailure("not_computed")
@@ -262,10 +300,10 @@ class _Room:
                 self._changed.notify_all()
 
 
-def _measured_batches(
-    files: Sequence[ImageFile], *, cache: StageCache, rules: LoadingRules, pool: ThreadPoolExecutor
-) -> deque[list[LoadedImage]]:
-    images = [LoadedImage(file) for file in files]
+def _measured(
+    part: Sequence[MarkedFile], *, cache: StageCache, rules: LoadingRules, pool: ThreadPoolExecutor
+) -> list[LoadedImage]:
+    images = [LoadedImage(file, mark=mark) for file, mark in part]
     began = time.perf_counter()
     _identify(images, cache=cache, pool=pool)
     _look_up(images, cache=cache, rules=rules)
@@ -275,21 +313,25 @@ def _measured_batches(
     list(pool.map(lambda image: _measure(image, max_pixels=rules.max_pixels), waiting))
     if rules.execution is not None:
         rules.execution.spent.add(READING, time.perf_counter() - began, beside=True)
-    return deque(_split(images))
+    return images
 
 
-def hash_files(paths: Sequence[Path], *, cache: StageCache, threads: int) -> list[str | None]:
-    """The sha256 of each file's content, from memory where a file has not changed; None if unreadable."""
-    found = cache.known_sha256(paths)
+def hash_files(paths: Sequence[ImagePlace], *, cache: StageCache, threads: int) -> list[str | None]:
+    """The sha256 of each image's content, from memory where it has not changed; None if unreadable."""
+    marks = marks_of(paths)
+    found = cache.known_sha256(paths, marks)
     unknown = [number for number, sha256 in enumerate(found) if sha256 is None]
-    with ThreadPoolExecutor(threads) as pool:
+    with ThreadPoolExecutor(readers_for(paths, cores=threads)) as pool:
         # In parts, so that an interruption does not lose all of them.
         for start in range(0, len(unknown), _HASHED_AT_ONCE):
             part = unknown[start : start + _HASHED_AT_ONCE]
-            hashed = zip(part, pool.map(lambda number: _hash(paths[number]), part), strict=True)
-            fresh = {number: each for number, each in hashed if each is not None}
-            cache.remember_sha256((paths[number], status, sha256) for number, (status, sha256) in fresh.items())
-            for number, (_, sha256) in fresh.items():
+            hashed = list(pool.map(lambda number: _hash(paths[number], marks[number]), part))
+            cache.remember_sha256(
+                (paths[number], mark, sha256)
+                for number, sha256 in zip(part, hashed, strict=True)
+                if sha256 is not None and (mark := marks[number]) is not None
+            )
+            for number, sha256 in zip(part, hashed, strict=True):
                 found[number] = sha256
     return found
 
@@ -374,15 +416,15 @@ def _take(queue: Queue[T | _End], thread: Thread) -> T | _End:
 
 
 def _identify(images: Sequence[LoadedImage], *, cache: StageCache, pool: ThreadPoolExecutor) -> None:
-    known = cache.known_sha256([image.file.path for image in images])
+    known = cache.known_sha256([image.file.path for image in images], [image.mark for image in images])
     for image, sha256 in zip(images, known, strict=True):
         image.sha256 = sha256
     unknown = [image for image in images if image.sha256 is None]
-    statuses = list(pool.map(_read_and_hash, unknown))
+    list(pool.map(_read_and_hash, unknown))
     cache.remember_sha256(
-        (image.file.path, status, image.sha256)
-        for image, status in zip(unknown, statuses, strict=True)
-        if status is not None and image.sha256 is not None
+        (image.file.path, image.mark, image.sha256)
+        for image in unknown
+        if image.mark is not None and image.sha256 is not None
     )
 
 
@@ -402,25 +444,21 @@ def _look_up(images: Sequence[LoadedImage], *, cache: StageCache, rules: Loading
                 image.cached[stage] = found[image.sha256]
 
 
-def _readings(files: Sequence[ImageFile], *, most: int) -> Iterator[list[ImageFile]]:
-    part: list[ImageFile] = []
+def _readings(files: Sequence[ImageFile], *, most: int) -> Iterator[list[MarkedFile]]:
+    """The images that are read at once: at most so many, and no more bytes than `BYTES_PER_READING`."""
+    part: list[MarkedFile] = []
     size = 0
-    for file in files:
-        own = _file_size(file.path)
-        if part and (len(part) == most or size + own > BYTES_PER_READING):
-            yield part
-            part, size = [], 0
-        part.append(file)
-        size += own
+    for start in range(0, len(files), most):
+        asked = files[start : start + most]
+        for file, mark in zip(asked, marks_of([file.path for file in asked]), strict=True):
+            own = size_of(file.path, mark)
+            if part and (len(part) == most or size + own > BYTES_PER_READING):
+                yield part
+                part, size = [], 0
+            part.append((file, mark))
+            size += own
     if part:
         yield part
-
-
-def _file_size(path: Path) -> int:
-    try:
-        return path.stat().st_size
-    except (OSError, ValueError):
-        return 0
 
 
 def _split(images: Sequence[LoadedImage]) -> Iterator[list[LoadedImage]]:
@@ -436,28 +474,21 @@ def _split(images: Sequence[LoadedImage]) -> Iterator[list[LoadedImage]]:
         yield batch
 
 
-def _read_and_hash(image: LoadedImage) -> os.stat_result | None:
-    try:
-        status = image.file.path.stat()
-    except (OSError, ValueError):
-        status = None
+def _read_and_hash(image: LoadedImage) -> None:
     if _read(image) and image.data is not None:
         image.sha256 = hashlib.sha256(image.data).hexdigest()
-        return status
-    return None
 
 
-def _hash(path: Path) -> tuple[os.stat_result, str] | None:
+def _hash(place: ImagePlace, mark: ContentMark | None) -> str | None:
     try:
-        status = path.stat()
-        return status, hashlib.sha256(read_image_file(path)).hexdigest()
-    except (ImageError, OSError, ValueError):
+        return hashlib.sha256(read_image(place, mark=mark)).hexdigest()
+    except ImageError:
         return None
 
 
 def _read(image: LoadedImage) -> bool:
     try:
-        image.data = read_image_file(image.file.path)
+        image.data = read_image(image.file.path, mark=image.mark)
     except ImageError as error:
         image.error = _shown(error, image.file)
         return False

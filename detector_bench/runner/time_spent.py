@@ -10,6 +10,7 @@ from threading import Lock
 
 READING = "reading"
 DECODING = "decoding"
+PREPARING = "resizing for a network"
 REST = "verdicts and storing"
 
 
@@ -27,15 +28,6 @@ class TimeSpent:
         self.beside: dict[str, float] = defaultdict(float)
         self.main: dict[str, float] = defaultdict(float)
         self.waiting = 0.0
-
-    @contextmanager
-    def measured(self, what: str, *, beside: bool) -> Iterator[None]:
-        """Add the time of the block, also where it raises."""
-        began = time.perf_counter()
-        try:
-            yield
-        finally:
-            self.add(what, time.perf_counter() - began, beside=beside)
 
     def add(self, what: str, seconds: float, *, beside: bool) -> None:
         """Add seconds to what they were spent on."""
