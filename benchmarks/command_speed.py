@@ -2,8 +2,9 @@
 
     python benchmarks/command_speed.py [NAME ...] [--images N] [--rounds N] [--before CHECKOUT]
 
-NAME is any of `detectors`, `detectors_of_study`, `report`, `report_again`, `check`, `check_shared` (many rows on
-few files) and `import`; by default all. Every image is a PNG of 32 x 32 pixels with content of its own. With
+NAME is any of `detectors`, `detectors_of_study`, `report`, `report_again`, `report_of_many` (whose pictures are
+left out, and of which the browser shows a sample), `check`, `check_shared` (many rows on few files) and `import`;
+by default all. Every image is a PNG of 32 x 32 pixels with content of its own. With
 --before, a checkout of an earlier state (`git worktree add`) takes turns with this one, and the ratio of each pair
 is printed: it means more than seconds on a machine that others use. What one state writes is made again for each
 measurement, so that none finds the other's files.
@@ -120,6 +121,16 @@ def write_finished_study(folder: Path, images: int) -> None:
     study.evaluate(folder, folder)
 
 
+def write_large_study(folder: Path, images: int) -> None:
+    """A finished study of eight made-up detectors whose image files are gone."""
+    from evaluate_scale import write_inputs, write_study
+
+    from detector_bench.study import Study
+
+    write_inputs(folder, images=images, shuffled=False)
+    Study.from_yaml(write_study(folder)).evaluate(folder, folder)
+
+
 def write_tree(folder: Path, images: int) -> None:
     """A folder tree `t2i_model/prompt/image` and a table of labels by path."""
     folder.mkdir(parents=True)
@@ -158,6 +169,12 @@ CASES = {
     ),
     "report": Case(5_000, write_finished_study, _report, _remove("report")),
     "report_again": Case(5_000, write_finished_study, _report),
+    "report_of_many": Case(
+        300_000,
+        write_large_study,
+        lambda folder: [*_report(folder), "--images", "none"],
+        _remove("report"),
+    ),
     "check": Case(80_000, lambda folder, images: write_image_set(folder / "set", images), _check),
     "check_shared": Case(
         1_000_000,

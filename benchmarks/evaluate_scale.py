@@ -4,9 +4,9 @@
 
 Writes an image set (CSV, or Parquet with several files per table) and prediction files (one per detector, or K
 shards of each), then runs `detector-bench evaluate` on them, which reads them, computes the metrics and writes
-`metrics.csv`, `metrics.parquet` and tables. The time is that of the whole process, from start to exit. With several
-sizes it also prints the time per image over that of the first; 200,000 images or fewer get resamples too, which take
-longer than all else.
+`metrics.csv`, `metrics.parquet` and tables. The time is that of the whole process, from start to exit. With
+several sizes it also prints the time per image over that of the first; 200,000 images or fewer get resamples too,
+which take longer than all else.
 """
 
 from __future__ import annotations

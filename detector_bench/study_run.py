@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -12,7 +13,12 @@ import pyarrow as pa
 from detector_bench.atomic_files import remove
 from detector_bench.dataset import ImageSet
 from detector_bench.dataset.sample_file import LabelSample, sample_of
-from detector_bench.errors import DataError, DetectorBenchError, IncompletePredictionsError
+from detector_bench.errors import (
+    DataError,
+    DetectorBenchError,
+    IncompletePredictionsError,
+    RunInterruptedError,
+)
 from detector_bench.evaluation import evaluate_with_confusion, label_doubt
 from detector_bench.evaluation.coded_predictions import CodedPredictions
 from detector_bench.evaluation.counting import count_verdicts
@@ -42,7 +48,7 @@ from detector_bench.results.run_record import (
 )
 from detector_bench.runner.run import RunSession
 from detector_bench.runner.run_record import ProgressListener, RunRecord
-from detector_bench.runner.shard_ledger import ShardLayout
+from detector_bench.runner.shard_ledger import ShardLayout, ShardLedger, ShardTakenError
 from detector_bench.runner.shards import Shard
 from detector_bench.runner.stored_predictions import (
     StoredPredictions,
@@ -97,9 +103,15 @@ def run_study_shard(
         The study's tables, by name; or the shards that are not finished yet.
     """
     began = datetime.now(UTC)
-    image_set, session = session_of(study, out, order)
-    record = session.run_one(shard, progress)
-    if unfinished := session.ledger.unfinished(session.fingerprints, shards=shard.count):
+    try:
+        image_set, session = session_of(study, out, order)
+        record = session.run_one(shard, progress)
+    except (ShardTakenError, RunInterruptedError):
+        raise
+    except DetectorBenchError as error:
+        _remember_failure(ShardLedger(out / "predictions"), shard, error)
+        raise
+    if unfinished := session.unfinished(shard.count):
         return unfinished
     with session.ledger.completing():
         _write_record(out, session, record=record, began=began)
@@ -108,20 +120,28 @@ def run_study_shard(
         )
 
 
+def _remember_failure(ledger: ShardLedger, shard: Shard, error: DetectorBenchError) -> None:
+    """Say, to who asks for the shards, why one of many processes could not even begin."""
+    with suppress(DetectorBenchError):  # a full disk, or another cut, is no reason to hide the error
+        layout = ledger.layout()
+        if layout is not None and layout.shards == shard.count and not ledger.is_running(shard):
+            ledger.fail(shard, str(error))
+
+
 def _write_record(out: Path, session: RunSession, *, record: RunRecord, began: datetime) -> None:
     """Write `run.json`, if the files of all shards are as they were written.
 
     Raises:
         DetectorBenchError: one is not.
+        ShardTakenError: one is not, and another process works on it; it ends later, and writes the results.
     """
     ledger = session.ledger
     shards = Shard.all((ledger.layout() or ShardLayout()).shards)
     for shard in shards:
-        if damaged := ledger.damaged(shard):
-            ledger.begin(shard)
-            raise DetectorBenchError(
-                f"{str(damaged[0])!r} is not as it was written: run the study again, to judge shard {shard} anew"
-            )
+        if damaged := ledger.discard_damaged(shard):
+            reason = f"{str(damaged[0])!r} is not as it was written"
+            ledger.fail(shard, reason)
+            raise DetectorBenchError(f"{reason}: run the study again, to judge shard {shard} anew")
     if len(shards) == 1:
         write_run_record(out, record=record, began=began)
     else:

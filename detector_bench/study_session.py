@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict
 
 from detector_bench.dataset import ImageSet
+from detector_bench.runner.array_job import sensible_tasks
 from detector_bench.runner.run import RunSession
 from detector_bench.runner.run_settings import RunSettings
 from detector_bench.runner.stage_cache import default_cache_folder
@@ -33,6 +35,27 @@ class RunOrder(BaseModel):
     shards: int | None = None
     workers: int = 1
     threads: int | None = None
+
+
+def cut_for_tasks(study: StudyConfiguration, out: Path, order: RunOrder) -> tuple[int, int]:
+    """Decide into how many shards a result folder is cut, and which versions of detectors judge; judge nothing.
+
+    Args:
+        study: what is judged by whom.
+        out: the result folder.
+        order: may ask for shards; else the folder stays as it is cut, or gets shards for tasks of middling length.
+
+    Returns:
+        The numbers of images and of shards.
+
+    Raises:
+        DetectorBenchError: as `session_of`, or somebody judges while the folder would have to be cut anew.
+    """
+    _, session = session_of(study, out, order)
+    present = session.ledger.layout()
+    if order.shards is None and (present is None or present.shards == 1):
+        session.settings = replace(session.settings, shards=sensible_tasks(session.images))
+    return session.images, session.decide_layout()
 
 
 def session_of(study: StudyConfiguration, out: Path, order: RunOrder) -> tuple[ImageSet, RunSession]:

@@ -15,7 +15,7 @@ PACKAGE = Path(detector_bench.__file__).parent
 
 ORDER = (
     ("errors",),
-    ("atomic_files", "declarations", "installation", "registry"),
+    ("atomic_files", "declarations", "installation", "interruption", "registry"),
     ("benchmark", "plugins", "quickstart"),
     ("vocabulary",),
     ("dataset", "weights"),
@@ -33,7 +33,7 @@ ORDER = (
     ("others",),
     ("study_configuration",),
     ("study_session",),
-    ("study_workers",),
+    ("study_forecast", "study_workers"),
     ("study_run", "study_questions", "study_worth"),
     ("study_estimates", "study_plan"),
     ("site", "study_numbers"),

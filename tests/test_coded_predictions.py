@@ -191,7 +191,9 @@ def test_many_mistakes_in_many_pieces_are_listed_twenty_times_then_counted(
 def test_a_repetition_in_another_file_is_noticed(images: ImageSet, tmp_path: Path) -> None:
     folder = store(tmp_path, TABLES)
     shutil.copy(folder / "net0" / "predictions.parquet", folder / "net0" / "once-more.parquet")
-    problems = pytest.raises(DataError, lambda: evaluate(images, coded(images, folder))).value.problems
+    with pytest.raises(DataError) as caught:
+        evaluate(images, coded(images, folder))
+    problems = caught.value.problems
     assert len(problems) == 21
     assert problems[0].message == "predicted more than once for gender"
     assert "20 more" in problems[-1].message

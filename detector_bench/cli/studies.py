@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 from detector_bench.benchmark import benchmarks
 from detector_bench.cli import options
 from detector_bench.cli.console import command, errors, output
+from detector_bench.cli.dry_run import print_forecast
+from detector_bench.cli.shards import call_of, kept_call, write_array_job
 from detector_bench.errors import ConfigError
 from detector_bench.plugins import load_plugins
 from detector_bench.runner.shards import ranges
@@ -35,6 +37,8 @@ def run(
     workers: options.Workers = 1,
     shards: options.Shards = None,
     shard: options.ShardOption = None,
+    slurm_script: options.SlurmScript = None,
+    dry_run: options.DryRun = False,
     n_clear: options.NClear = None,
     attribute: options.Attributes = None,
     only: options.Only = None,
@@ -51,10 +55,16 @@ def run(
     Examples: `detector-bench run configs/t2i_portraits.yaml --out results/portraits --weights-dir weights`,
     `detector-bench run configs/lyu2025.yaml --image-set my_images --out results/mine --without facepp`,
     `detector-bench run my_study.yaml --out results/large --workers 4`,
-    `detector-bench run my_study.yaml --out results/large --shard 3/16`
+    `detector-bench run my_study.yaml --out results/large --shard 3/16`,
+    `detector-bench run my_study.yaml --out results/large --slurm-script large.sbatch`,
+    `detector-bench run my_study.yaml --out results/large --dry-run`
     """
     if shard is not None and (workers > 1 or shards is not None):
         raise ConfigError("--shard is for one process among many: leave out --workers and --shards")
+    if slurm_script is not None and (workers > 1 or shard is not None):
+        raise ConfigError("--slurm-script writes a task for each shard: leave out --workers and --shard")
+    if dry_run and (slurm_script is not None or shard is not None):
+        raise ConfigError("--dry-run is about all that is left: leave out --shard and --slurm-script")
     load_plugins(plugin or [])
     study = restricted(
         loaded(study_file, image_set=image_set),
@@ -64,16 +74,49 @@ def run(
         without=without,
         estimated_labels=estimated_labels,
     )
-    _run_and_print(
-        study,
-        out,
-        shard=shard,
-        weights_dir=weights_dir,
-        cache_dir=cache_dir,
-        use_cache=not no_cache,
-        tables_with_intervals=intervals,
-        **({} if shard else {"workers": workers, "shards": shards}),
+    call = call_of(
+        study_file,
+        {
+            "--out": out,
+            "--image-set": image_set,
+            "--weights-dir": weights_dir,
+            "--cache-dir": cache_dir,
+            "--no-cache": no_cache,
+            "--n-clear": n_clear,
+            "--attribute": attribute,
+            "--only": only,
+            "--without": without,
+            "--intervals": intervals,
+            "--estimated-labels": estimated_labels,
+            "--plugin": plugin,
+        },
     )
+    if slurm_script is not None or dry_run:
+        from detector_bench.study_session import RunOrder
+
+        order = RunOrder(
+            weights_dir=weights_dir,
+            cache_dir=cache_dir,
+            use_cache=not no_cache,
+            shards=shards,
+            workers=workers,
+        )
+        if slurm_script is None:
+            print_forecast(study, out, order)
+        else:
+            write_array_job(study, out, slurm_script, order=order, call=call)
+        return
+    with kept_call(out, call):
+        _run_and_print(
+            study,
+            out,
+            shard=shard,
+            weights_dir=weights_dir,
+            cache_dir=cache_dir,
+            use_cache=not no_cache,
+            tables_with_intervals=intervals,
+            **({} if shard else {"workers": workers, "shards": shards}),
+        )
 
 
 @command

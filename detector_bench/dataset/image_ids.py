@@ -121,11 +121,15 @@ class ImageIds:
     def positions(self, wanted: Any) -> NDArray[np.int64]:
         """Where each of these ids stands, as ids that are all distinct; `UNKNOWN_ID` for one that is not there."""
         texts = one_array(wanted)
-        if len(texts) <= len(self) and texts.equals(self.texts.slice(0, len(texts))):
-            return np.arange(len(texts))
         found = np.empty(len(texts), dtype=np.int64)
         for begin in range(0, len(texts), _LOOKED_UP):
-            found[begin : begin + _LOOKED_UP] = self._look_up(texts.slice(begin, _LOOKED_UP))
+            part = texts.slice(begin, _LOOKED_UP)
+            # Mostly ids come in the order of the images, from some image on.
+            first = int(self._look_up(part.slice(0, 1))[0])
+            if first != UNKNOWN_ID and self.texts.slice(first, len(part)).equals(part):
+                found[begin : begin + _LOOKED_UP] = np.arange(first, first + len(part))
+            else:
+                found[begin : begin + _LOOKED_UP] = self._look_up(part)
         return found
 
     def as_codes(self, wanted: Any) -> pa.DictionaryArray | None:

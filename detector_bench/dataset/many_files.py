@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from multiprocessing import get_context, resource_tracker
 from typing import Any, TypeVar
 
@@ -48,30 +50,27 @@ def each_file(
         for group in groups:
             yield from _do_group(work, group)
         return
-    pool: Executor
-    task: Callable[[Sequence[str]], list[Answer]]
-    if in_processes and len(paths) >= FEWEST_FOR_PROCESSES:
-        # A fresh process each: a fork would inherit the threads of Arrow and numpy in any state.
-        pool = ProcessPoolExecutor(
-            workers, mp_context=get_context("spawn"), initializer=_begin_process, initargs=(work,)
-        )
-        task = _do_group_in_process
-        with _not_interrupted():
-            for _ in range(workers):  # each task starts one
-                pool.submit(_nothing)
-    else:
-        pool = ThreadPoolExecutor(workers)
-
-        def task(group: Sequence[str]) -> list[Answer]:
-            return _do_group(work, group)
-
+    are_processes = in_processes and len(paths) >= FEWEST_FOR_PROCESSES
+    pool = _processes(work, workers) if are_processes else ThreadPoolExecutor(workers)
+    task = _do_group_in_process if are_processes else partial(_do_group, work)
     try:
+        if are_processes:
+            with _not_interrupted():
+                for _ in range(workers):  # each task starts one
+                    pool.submit(_nothing)
         yield from _in_order(pool, task, groups, ahead=workers * _GROUPS_AHEAD)
     except BrokenExecutor as error:
         message = "a process that reads images ended without a word; is there enough memory?"
         raise DetectorBenchError(message) from error
     finally:
         pool.shutdown(cancel_futures=True)
+
+
+def _processes(work: Callable[[str], Any], workers: int) -> Executor:
+    # A fresh process each: a fork would inherit the threads of Arrow and numpy in any state.
+    return ProcessPoolExecutor(
+        workers, mp_context=get_context("spawn"), initializer=_begin_process, initargs=(work,)
+    )
 
 
 def _in_order(
@@ -92,19 +91,24 @@ def _do_group(work: Callable[[str], Answer], group: Sequence[str]) -> list[Answe
 
 @contextmanager
 def _not_interrupted() -> Iterator[None]:
-    """Processes that are started here are never interrupted.
+    """Processes that are started here are never interrupted, and Ctrl-C waits until all of them are.
 
-    Ctrl-C reaches every process of a terminal; the one that started the others ends them, without tracebacks.
+    It reaches every process of a terminal; the one that started the others ends them, without tracebacks.
     """
-    if not hasattr(signal, "pthread_sigmask"):  # Windows
+    if not hasattr(signal, "pthread_sigmask") or threading.current_thread() is not threading.main_thread():
         yield
         return
+    pressed: list[int] = []
+    handler = signal.signal(signal.SIGINT, lambda number, _: pressed.append(number))
     resource_tracker.ensure_running()  # what starts it later would undo the next line
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
     try:
         yield
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+        signal.signal(signal.SIGINT, handler)
+    if pressed:
+        raise KeyboardInterrupt
 
 
 def _nothing() -> None:

@@ -25,6 +25,13 @@ class Encoded:
     texts: list[str]
     codes: NDArray[np.integer[Any]]
 
+    def is_text(self, text: str) -> NDArray[np.bool_]:
+        """Which records have just this text."""
+        if text not in self.texts:
+            return np.zeros(len(self.codes), dtype=np.bool_)
+        found: NDArray[np.bool_] = np.equal(self.codes, self.texts.index(text))
+        return found
+
 
 @dataclass(frozen=True, eq=False)
 class TextTable:

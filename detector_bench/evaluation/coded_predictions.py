@@ -308,6 +308,7 @@ class CodedPredictions(Mapping[str, pa.Table]):
                 self._positions.setdefault((coded.piece.name, coded.piece.first_row), coded.position)
         if problems:
             raise DataError(list(dict.fromkeys(problems)))  # several pieces of one file may have the same
+        pa.default_memory_pool().release_unused()
         return read
 
     def _coded(self, pieces: Sequence[Piece]) -> Iterator[_CodedPiece]:
@@ -343,14 +344,10 @@ class CodedPredictions(Mapping[str, pa.Table]):
         return _CodedPiece(piece, position, judged, Counter(statuses), len(table), problems)
 
     def _positions_of(self, piece: Piece, image_ids: pa.LargeStringArray) -> NDArray[np.int32]:
-        """Where the images of a piece stand. Mostly they are those of the same piece of another detector, or stand
-        in the image set as they do in the file: then nothing is looked up."""
+        """Where the images of a piece stand: mostly they are those of the same piece of another detector."""
         before = self._positions.get((piece.name, piece.first_row))
         if before is not None and self.index.ids.stand_at(before, image_ids):
             return before
-        in_order = self.index.ids.texts.slice(piece.first_row, len(image_ids))
-        if in_order.equals(image_ids):
-            return np.arange(piece.first_row, piece.first_row + len(image_ids), dtype=np.int32)
         return self.index.positions(image_ids).astype(np.int32)
 
 

@@ -320,7 +320,7 @@ def annotators_labels(image_set: AnnotatedImages, index: ImageIndex, attribute: 
         table = image_set.table("labels")
         by, about, said = (table.encoded(name) for name in ("annotator", "attribute", "label"))
         annotator = _positions_in(names, by.texts)[by.codes]
-        rows = (annotator != UNKNOWN) & (_positions_in([attribute.name], about.texts)[about.codes] == 0)
+        rows = (annotator != UNKNOWN) & about.is_text(attribute.name)
         annotator, image = annotator[rows], image_set.image_of_label[rows]
         label = _positions_in(attribute.labels, said.texts)[said.codes[rows]]
     else:
@@ -355,8 +355,8 @@ def number_of_annotators(
     if isinstance(image_set, ImageSet):
         table = image_set.table("labels")
         by, about = table.encoded("annotator"), table.encoded("attribute")
-        own = (_positions_in([attribute.name], about.texts)[about.codes] == 0) & images[image_set.image_of_label]
-        return len(np.unique(by.codes[own]))
+        own = about.is_text(attribute.name) & images[image_set.image_of_label]
+        return sum(bool((own & by.is_text(name)).any()) for name in by.texts)
     labels = image_set.labels[image_set.labels["attribute"] == attribute.name]
     position = index.positions(labels["image_id"])
     return int(labels["annotator"][(position != NULL) & images[position]].nunique())

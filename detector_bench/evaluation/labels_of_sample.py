@@ -79,9 +79,10 @@ class LabelsOfSample:
             of_cells = _of_cells(found, sample, drawn, finished=finished > 0, in_sample=in_cell > 0)
         labelled = truth != UNLABELLED
         if sample is None or sample.design is not SampleDesign.DISAGREEMENT:
-            images, labels = np.bincount(cell, minlength=cells), np.bincount(cell[labelled], minlength=cells)
-            everything = np.broadcast_to(1.0, len(truth))
-            probability = everything if labelled.all() else (labels / np.maximum(images, 1))[cell]
+            probability = np.broadcast_to(1.0, len(truth))
+            if not labelled.all():
+                images, labels = np.bincount(cell, minlength=cells), np.bincount(cell[labelled], minlength=cells)
+                probability = (labels / np.maximum(images, 1))[cell]
         images_and_labels = PartlyLabelled(
             truth=truth,
             verdicts=found.counted[:, places],

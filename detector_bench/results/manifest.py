@@ -64,7 +64,7 @@ class EvaluationSettings(BaseModel):
         images = []
         for name in (name for name in self.attributes if name in labels.texts):
             is_labelled = np.zeros(len(image_set.image_ids), dtype=np.bool_)
-            is_labelled[image_set.image_of_label[labels.codes == labels.texts.index(name)]] = True
+            is_labelled[image_set.image_of_label[labels.is_text(name)]] = True
             images.append(int(is_labelled.sum()))
         # Without a label detectors' own scores are left, which are of all images.
         resamples = self.intervals.resamples_for(min([*images, len(image_set.image_ids)]))

@@ -15,6 +15,7 @@ from types import FrameType
 from typing import Generic, NamedTuple, TypeVar
 
 from detector_bench.detectors.base import Detector, Prediction
+from detector_bench.interruption import stop_once
 from detector_bench.perception.cores import computing_with
 from detector_bench.perception.stage import Arrays, Batch, Frame, Stage, StageFailure, StageResult, with_inputs
 from detector_bench.runner.batch_calls import each_or_failure, stage_failure
@@ -246,7 +247,9 @@ def _interrupts_held_back(stop: Event) -> Iterator[Event]:
     held = {}
     if current_thread() is main_thread():  # signals come to no other
         held = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-        held = {number: found for number, found in held.items() if found is signal.default_int_handler}
+        held = {
+            number: found for number, found in held.items() if found in (signal.default_int_handler, stop_once)
+        }
 
     def give_back() -> None:
         for number, handler in held.items():

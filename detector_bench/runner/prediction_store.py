@@ -54,6 +54,33 @@ def prediction_files(folder: Path) -> list[Path]:
     return newest_first(paths)
 
 
+def judged_images(folder: Path, attributes: Sequence[str], fingerprint: str) -> pa.Array:
+    """Ids of the images with a verdict, and no error, on every attribute by this version of a detector.
+
+    Nothing is written, and files that cannot be read are passed over.
+
+    Args:
+        folder: of the detector; need not be there.
+        attributes: that it judges.
+        fingerprint: of the version.
+    """
+    tables = []
+    for path in prediction_files(folder):
+        try:
+            if (_read_metadata(path) or {}).get(FINGERPRINT_KEY) == fingerprint.encode():
+                columns = ["image_id", "attribute", "status"]
+                tables.append(
+                    pq.read_table(path, columns=columns, filters=pc.field("status") != Status.ERROR.value)
+                )
+        except (DetectorBenchError, OSError, ValueError, pa.ArrowException):
+            continue
+    if not tables:
+        return pa.array([], pa.string())
+    counts = pa.concat_tables(tables).group_by("image_id").aggregate([("attribute", "count_distinct")])
+    judged = counts.filter(pc.field("attribute_count_distinct") == len(attributes))["image_id"]
+    return judged.cast(pa.string()).combine_chunks()
+
+
 def without_repeats(table: pa.Table) -> pa.Table:
     """Keep the first row of each image and attribute, with verdicts before errors; the order stays.
 
@@ -232,18 +259,19 @@ class PredictionStore:
 
 def _read(path: Path) -> pa.Table:
     try:
-        table = pq.read_table(path)
-    except (OSError, pa.ArrowException) as error:
+        table = pq.read_table(path, page_checksum_verification=True)
+        names = table.column_names
+    except (OSError, ValueError, pa.ArrowException) as error:  # damaged names are no text
         raise unreadable(path, error) from error
     if not table.schema.equals(PREDICTIONS):
-        raise unreadable(path, f"its columns are {', '.join(table.column_names)} instead of the expected ones")
+        raise unreadable(path, f"its columns are {', '.join(names)} instead of the expected ones")
     return table
 
 
 def _read_metadata(path: Path) -> Mapping[bytes, bytes] | None:
     try:
         found: Mapping[bytes, bytes] | None = pq.read_schema(path).metadata
-    except (OSError, pa.ArrowException) as error:
+    except (OSError, ValueError, pa.ArrowException) as error:
         raise unreadable(path, error) from error
     return found
 
@@ -270,7 +298,8 @@ def _one_line(reason: str | None) -> str | None:
 def write_predictions(table: pa.Table, path: Path) -> None:
     """Write a file of predictions, whole or not at all."""
     with replacing(path) as temporary:
-        pq.write_table(table, temporary, compression="zstd")
+        # Parts have no manifest that knows their sha256: a flipped byte is to be noticed all the same.
+        pq.write_table(table, temporary, compression="zstd", write_page_checksum=True)
 
 
 def _in_order(table: pa.Table, image_ids: pa.Array) -> pa.Table:

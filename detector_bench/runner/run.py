@@ -9,19 +9,25 @@ from functools import cached_property
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from detector_bench.dataset import ImageSet
+from detector_bench.dataset.image_paths import shown
 from detector_bench.detectors.base import Detector
 from detector_bench.errors import ConfigError, DetectorBenchError, RunInterruptedError
 from detector_bench.runner.judging import BatchJudge
 from detector_bench.runner.layout import decide_layout, join_layout
+from detector_bench.runner.loading import ImageFile
+from detector_bench.runner.prediction_store import judged_images
 from detector_bench.runner.run_record import ProgressListener, RunProgress, RunRecord, SilentListener
 from detector_bench.runner.run_settings import RunSettings
 from detector_bench.runner.shard_ledger import ShardLedger, ShardTakenError
 from detector_bench.runner.shard_run import ShardImage, ShardRun
 from detector_bench.runner.shards import Shard, shard_numbers
 from detector_bench.runner.stage_cache import StageCache
+from detector_bench.runner.trial_judging import TrialJudging
 from detector_bench.weights import WeightsLocator
 
 
@@ -105,6 +111,38 @@ class RunSession:
         """How many images the image set has."""
         return len(self._image_set.images)
 
+    def trial(self) -> TrialJudging:
+        """Judge samples of images by this session's detectors, and store nothing."""
+        return TrialJudging(self._judge, self.settings)
+
+    def left_to_judge(self) -> dict[tuple[int, ...], NDArray[np.intp]]:
+        """Rows of the image table that have no verdict of the present versions, by the detectors that lack one.
+
+        The contents of images are not compared: one that was changed since counts as judged.
+        """
+        image_ids = pa.array(self._image_set.images["image_id"], pa.string())
+        lacking = np.column_stack(
+            [
+                ~pc.is_in(
+                    image_ids,
+                    value_set=judged_images(self.ledger.predictions / detector.name, detector.attributes, own),
+                ).to_numpy(zero_copy_only=False)
+                for detector, (own, _) in zip(self._judge.detectors, self._judge.versions, strict=True)
+            ]
+        )
+        patterns, which = np.unique(lacking, axis=0, return_inverse=True)
+        return {
+            tuple(np.flatnonzero(pattern).tolist()): np.flatnonzero(which == number)
+            for number, pattern in enumerate(patterns)
+            if pattern.any()
+        }
+
+    def files(self, rows: list[int], detectors: tuple[int, ...]) -> list[ImageFile]:
+        """Images by their rows of the image table, for detectors by their numbers."""
+        return [
+            ImageFile(image.image_id, image.path, image.shown_path, detectors) for image in self._images_in(rows)
+        ]
+
     def decide_layout(self) -> int:
         """How many shards there are, for who looks after all of them; see `layout.decide_layout`."""
         found = decide_layout(
@@ -120,16 +158,48 @@ class RunSession:
         for shard in shards:
             try:
                 record.add(self.run_shard(shard, state=state, progress=progress))
-            except ShardTakenError as error:
-                taken.append(error)
-        if taken and len(shards) == 1:
-            raise taken[0]
-        if taken:
-            raise ShardTakenError(
-                f"{len(taken)} of {len(shards)} shards of {str(self.ledger.predictions)!r} are judged by other "
-                "processes right now, the others are done: who ends last writes the results"
-            )
+            except ShardTakenError:
+                if len(shards) == 1:
+                    raise
+                taken.append(shard)
+        record.add(self.run_left(taken, state=state, progress=progress))
         return record
+
+    def run_left(
+        self, taken: Sequence[Shard], *, state: RunProgress, progress: ProgressListener | None = None
+    ) -> RunRecord:
+        """See to shards that others judged when they were due: by now they may be finished, or left unfinished.
+
+        Of several processes that end with shards of each other, the last one finds all of them finished.
+
+        Raises:
+            ShardTakenError: another process still judges one of them; it ends later, and writes the results.
+        """
+        record, left = RunRecord(), list(taken)
+        while left:
+            still, has_judged = [], False
+            for shard in left:
+                if self.ledger.is_running(shard, patiently=True):
+                    still.append(shard)
+                elif shard in self.unfinished(shard.count):
+                    record.add(self.run_shard(shard, state=state, progress=progress))
+                    has_judged = True
+            if still and not has_judged:
+                raise ShardTakenError(
+                    f"{len(still)} of {still[0].count} shards of {str(self.ledger.predictions)!r} are judged by "
+                    "other processes right now, the others are done: who ends last writes the results"
+                )
+            left = still
+        return record
+
+    def unfinished(self, count: int) -> list[Shard]:
+        """The shards, of so many, that are not judged by these versions of the detectors.
+
+        Finished ones whose number of images has changed since are among them; an image whose content has changed
+        is found when its shard is run.
+        """
+        sizes = np.bincount(self._shard_numbers(count), minlength=count + 1).tolist()
+        return self.ledger.unfinished(self.fingerprints, images=sizes[1:])
 
     def run_one(self, shard: Shard, progress: ProgressListener | None = None) -> RunRecord:
         """Judge what is missing in one shard, as one process among several.
@@ -182,13 +252,19 @@ class RunSession:
 
     def _rows(self, shard: Shard) -> NDArray[np.intp]:
         """The rows of the image table that belong to a shard."""
-        if self._numbers is None or self._numbers[0] != shard.count:
-            self._numbers = shard.count, shard_numbers(self._image_set.images["image_id"], shard.count)
-        return np.flatnonzero(self._numbers[1] == shard.number)
+        return np.flatnonzero(self._shard_numbers(shard.count) == shard.number)
+
+    def _shard_numbers(self, count: int) -> NDArray[np.int32]:
+        if self._numbers is None or self._numbers[0] != count:
+            self._numbers = count, shard_numbers(self._image_set.images["image_id"], count)
+        return self._numbers[1]
 
     def _shard_images(self, shard: Shard) -> list[ShardImage]:
-        images = self._image_set.images.iloc[self._rows(shard)]
+        return self._images_in(self._rows(shard))
+
+    def _images_in(self, rows: list[int] | NDArray[np.intp]) -> list[ShardImage]:
+        images = self._image_set.images.iloc[rows]
         return [
-            ShardImage(image_id, self._image_set.image_path(path), path)
+            ShardImage(image_id, self._image_set.image_place(path), shown(path))
             for image_id, path in zip(images["image_id"].tolist(), images["path"].tolist(), strict=True)
         ]
