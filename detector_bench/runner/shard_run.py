@@ -7,11 +7,11 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import NamedTuple
 
 import pyarrow as pa
 
+from detector_bench.dataset.image_sources import ImagePlace
 from detector_bench.detectors.base import Detector
 from detector_bench.perception.stage import Stage, with_inputs
 from detector_bench.runner.judging import BatchJudge
@@ -31,7 +31,7 @@ class ShardImage(NamedTuple):
     """An image of a shard: its id, where it lies, and how messages call that place."""
 
     image_id: str
-    path: Path
+    path: ImagePlace
     shown_path: str
 
 
