@@ -11,9 +11,10 @@ from detector_bench.detectors.base import Detector, Prediction
 from detector_bench.errors import MissingExtraError, WeightsError
 from detector_bench.perception.stage import Frame, Stage, fingerprint, with_inputs
 from detector_bench.runner.execution import StageExecution, errors_for, judge
-from detector_bench.runner.loading import ImageFile, LoadedImage
+from detector_bench.runner.loading import ImageFile, LoadedImage, LoadingRules
 from detector_bench.runner.readiness import require_ready
 from detector_bench.runner.run_record import RunRecord
+from detector_bench.runner.run_settings import RunSettings
 from detector_bench.runner.stage_cache import StageCache
 from detector_bench.weights import WeightsFile, WeightsLocator, described
 
@@ -38,6 +39,7 @@ class BatchJudge:
         fingerprints: of every stage that is needed.
         versions: of every detector, in their order.
         execution: the loaded stages; `execution.cache` is set for each shard.
+        devices: where stages ran, by label, of those that ran in other processes.
 
     Raises:
         MissingExtraError, WeightsError: a detector's version cannot be told.
@@ -55,6 +57,7 @@ class BatchJudge:
             raise
         self.versions = [_version(detector, weights) for detector in detectors]
         self.execution = StageExecution(fingerprints=self.fingerprints, weights=weights, cache=StageCache(None))
+        self.devices: dict[str, str] = {}
         self._wanted: dict[tuple[int, ...], list[Stage]] = {}
 
     @property
@@ -104,6 +107,17 @@ class BatchJudge:
             return True
         return any(stage.needs_pixels for stage in with_inputs(self.stages_for(image.file), present=image.cached))
 
+    def loading_rules(self, settings: RunSettings) -> LoadingRules:
+        """What the loader must know of these detectors."""
+        return LoadingRules(
+            wanted=lambda file: with_inputs(self.stages_for(file)),
+            needs_decoding=self.needs_decoding,
+            fingerprints=self.fingerprints,
+            batch_size=settings.batch_size,
+            max_pixels=settings.max_pixels,
+            threads=settings.cores,
+        )
+
     def taken_record(self, *, images: int, judged: int, seconds: float) -> RunRecord:
         """What was done since the last record was taken."""
         execution = self.execution
@@ -118,7 +132,7 @@ class BatchJudge:
             record.stage_fingerprints[label] = own
             record.precision_per_stage[label] = stage.precision_taken
             if label in execution.images:
-                record.device_per_stage[label] = stage.device_taken
+                record.device_per_stage[label] = self.devices.get(label, stage.device_taken)
             self._add_weights(record, stage)
         execution.seconds.clear()
         execution.images.clear()

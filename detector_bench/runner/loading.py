@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections import deque
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -81,21 +81,29 @@ def loaded_batches(
     files: Sequence[ImageFile], *, cache: StageCache, rules: LoadingRules
 ) -> Generator[list[LoadedImage], None, None]:
     """Yield the images in their order, in batches bounded in number and in pixels."""
+    parts = ([LoadedImage(file) for file in part] for part in readings(files, most=rules.batch_size))
+    return batches_of(parts, cache=cache, rules=rules)
+
+
+def batches_of(
+    parts: Iterable[list[LoadedImage]], *, cache: StageCache, rules: LoadingRules
+) -> Generator[list[LoadedImage], None, None]:
+    """As `loaded_batches`, for images of which some may be read already; a batch has images of one part only."""
     with ThreadPoolExecutor(rules.threads, thread_name_prefix="decode") as pool:
-        for part in _readings(files, most=rules.batch_size):
+        for part in parts:
             # Nothing here may hold on to a batch that was handed over: its pixels are what takes the memory.
             batches = _measured_batches(part, cache=cache, rules=rules, pool=pool)
+            del part
             while batches:
                 _decode_all(batches[0], rules=rules, pool=pool)
                 yield batches.popleft()
 
 
 def _measured_batches(
-    files: Sequence[ImageFile], *, cache: StageCache, rules: LoadingRules, pool: ThreadPoolExecutor
+    images: Sequence[LoadedImage], *, cache: StageCache, rules: LoadingRules, pool: ThreadPoolExecutor
 ) -> deque[list[LoadedImage]]:
-    images = [LoadedImage(file) for file in files]
-    _identify(images, cache=cache, pool=pool)
-    _look_up(images, cache=cache, rules=rules)
+    _identify([image for image in images if image.sha256 is None and image.error is None], cache=cache, pool=pool)
+    look_up(images, cache=cache, rules=rules)
     for image in images:
         image.needs_decoding = image.error is None and rules.needs_decoding(image)
     waiting = [image for image in images if image.needs_decoding]
@@ -189,7 +197,7 @@ def _identify(images: Sequence[LoadedImage], *, cache: StageCache, pool: ThreadP
     for image, sha256 in zip(images, known, strict=True):
         image.sha256 = sha256
     unknown = [image for image in images if image.sha256 is None]
-    statuses = list(pool.map(_read_and_hash, unknown))
+    statuses = list(pool.map(read_and_hash, unknown))
     cache.remember_sha256(
         (image.file.path, status, image.sha256)
         for image, status in zip(unknown, statuses, strict=True)
@@ -197,7 +205,8 @@ def _identify(images: Sequence[LoadedImage], *, cache: StageCache, pool: ThreadP
     )
 
 
-def _look_up(images: Sequence[LoadedImage], *, cache: StageCache, rules: LoadingRules) -> None:
+def look_up(images: Sequence[LoadedImage], *, cache: StageCache, rules: LoadingRules) -> None:
+    """Fill in the stage results that are kept already, of images whose content is known."""
     by_stage: dict[Stage, list[LoadedImage]] = {}
     for image in images:
         if image.error is None:
@@ -213,7 +222,8 @@ def _look_up(images: Sequence[LoadedImage], *, cache: StageCache, rules: Loading
                 image.cached[stage] = found[image.sha256]
 
 
-def _readings(files: Sequence[ImageFile], *, most: int) -> Iterator[list[ImageFile]]:
+def readings(files: Iterable[ImageFile], *, most: int) -> Iterator[list[ImageFile]]:
+    """Cut images into parts that are read at once: bounded in number and in bytes."""
     part: list[ImageFile] = []
     size = 0
     for file in files:
@@ -247,7 +257,8 @@ def _split(images: Sequence[LoadedImage]) -> Iterator[list[LoadedImage]]:
         yield batch
 
 
-def _read_and_hash(image: LoadedImage) -> os.stat_result | None:
+def read_and_hash(image: LoadedImage) -> os.stat_result | None:
+    """Fill in an image's data and their sha256, or the error; give the file's status from before it was read."""
     try:
         status = image.file.path.stat()
     except (OSError, ValueError):

@@ -19,7 +19,7 @@ from detector_bench.runner.layout import decide_layout, join_layout
 from detector_bench.runner.run_record import ProgressListener, RunProgress, RunRecord, SilentListener
 from detector_bench.runner.run_settings import RunSettings
 from detector_bench.runner.shard_ledger import ShardLedger, ShardTakenError
-from detector_bench.runner.shard_run import ShardImage, ShardRun
+from detector_bench.runner.shard_run import JudgesElsewhere, ShardImage, ShardRun
 from detector_bench.runner.shards import Shard, shard_numbers
 from detector_bench.runner.stage_cache import StageCache
 from detector_bench.weights import WeightsLocator
@@ -88,17 +88,17 @@ class RunSession:
         self.settings = settings or RunSettings()
         self.ledger = ShardLedger(folder)
         self._image_set = image_set
-        self._judge = BatchJudge(detectors, weights=weights)
+        self.judge = BatchJudge(detectors, weights=weights)
         self._numbers: tuple[int, NDArray[np.int32]] | None = None
 
     @property
     def fingerprints(self) -> dict[str, str]:
         """Of the detectors, by name."""
-        return self._judge.detector_fingerprints
+        return self.judge.detector_fingerprints
 
     def described(self) -> RunRecord:
         """The versions of detectors, stages and weights, of a process that has judged nothing."""
-        return self._judge.taken_record(images=0, judged=0, seconds=0.0)
+        return self.judge.taken_record(images=0, judged=0, seconds=0.0)
 
     @cached_property
     def images(self) -> int:
@@ -144,16 +144,22 @@ class RunSession:
         return self.run_shard(shard, state=state, progress=progress)
 
     def run_shard(
-        self, shard: Shard, *, state: RunProgress, progress: ProgressListener | None = None
+        self,
+        shard: Shard,
+        *,
+        state: RunProgress,
+        progress: ProgressListener | None = None,
+        elsewhere: JudgesElsewhere | None = None,
     ) -> RunRecord:
-        """Judge what is missing in a shard of the folder's layout, and write its manifest."""
+        """Judge what is missing in a shard of the folder's layout, here or elsewhere, and write its manifest."""
         progress = progress or SilentListener()
         with self.ledger.running(shard), closing(StageCache(self.settings.cache_folder, shard=shard)) as cache:
             try:
                 run = ShardRun(
                     shard,
                     self._shard_images(shard),
-                    judge=self._judge,
+                    judge=self.judge,
+                    elsewhere=elsewhere,
                     ledger=self.ledger,
                     cache=cache,
                     settings=self.settings,
