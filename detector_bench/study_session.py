@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
 from detector_bench.dataset import ImageSet
+from detector_bench.errors import DetectorBenchError
 from detector_bench.runner.run import RunSession
 from detector_bench.runner.run_settings import RunSettings
+from detector_bench.runner.shard_ledger import ShardTakenError
+from detector_bench.runner.shards import Shard
 from detector_bench.runner.stage_cache import default_cache_folder
 from detector_bench.study_configuration import StudyConfiguration
 
@@ -21,8 +26,10 @@ class RunOrder(BaseModel):
         cache_dir: where stage results are kept; None: in the user's cache folder.
         use_cache: False keeps no stage results.
         shards: into how many shards the image set is cut; None: as the folder is, or by its size.
-        workers: how many processes share the work.
+        workers: how many share the work; None: one process, or with Ray one per GPU or node.
         threads: how many cores one process may use; None: all, or its share of them.
+        engine: who shares the work: processes on this machine, or a Ray cluster.
+        address: of the Ray cluster; None: one is started on this machine.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -31,8 +38,15 @@ class RunOrder(BaseModel):
     cache_dir: Path | None = None
     use_cache: bool = True
     shards: int | None = None
-    workers: int = 1
+    workers: int | None = None
     threads: int | None = None
+    engine: Literal["processes", "ray"] = "processes"
+    address: str | None = None
+
+    @property
+    def processes(self) -> int:
+        """How many processes on this machine judge, each with shards of its own."""
+        return self.workers or 1 if self.engine == "processes" else 1
 
 
 def session_of(study: StudyConfiguration, out: Path, order: RunOrder) -> tuple[ImageSet, RunSession]:
@@ -45,8 +59,33 @@ def session_of(study: StudyConfiguration, out: Path, order: RunOrder) -> tuple[I
         max_pixels=study.max_pixels,
         cache_folder=(order.cache_dir or default_cache_folder()) if order.use_cache else None,
         shards=order.shards,
-        workers=order.workers,
+        workers=order.processes,
         threads=order.threads,
     )
     weights = study.locator(weights_dir=order.weights_dir)
     return image_set, RunSession(image_set, detectors, out / "predictions", weights=weights, settings=settings)
+
+
+def require_all_done(shards: int, *, given_up: Mapping[Shard, str], taken: Sequence[Shard]) -> None:
+    """Check that a run of all shards has done all of them.
+
+    Args:
+        shards: how many there are.
+        given_up: those that could not be done, each with the reason.
+        taken: those that other processes judge.
+
+    Raises:
+        DetectorBenchError: one could not be done.
+        ShardTakenError: another process judges one; all others are done.
+    """
+    if given_up:
+        first = min(given_up)
+        raise DetectorBenchError(
+            f"{len(given_up)} of {shards} shards are not done; shard {first}: {given_up[first]}. "
+            "All else is stored: run the same command again to go on"
+        )
+    if taken:
+        raise ShardTakenError(
+            f"{len(taken)} of {shards} shards are judged by other processes right now, the others are "
+            "done: who ends last writes the results"
+        )

@@ -31,7 +31,7 @@ from detector_bench.runner.run_settings import available_cores
 from detector_bench.runner.shard_ledger import ShardTakenError
 from detector_bench.runner.shards import Shard
 from detector_bench.study_configuration import StudyConfiguration
-from detector_bench.study_session import RunOrder, session_of
+from detector_bench.study_session import RunOrder, require_all_done, session_of
 
 _MOST_TRIES = 3
 """A shard at which so many workers have died is given up: it is not by chance."""
@@ -49,7 +49,7 @@ def run_with_workers(
     session: RunSession,
     progress: ProgressListener | None = None,
 ) -> RunRecord:
-    """Judge what is missing in all shards by `order.workers` processes.
+    """Judge what is missing in all shards by `order.processes` processes.
 
     Args:
         study: is handed to the workers as a file; plugin files are loaded there again.
@@ -67,7 +67,7 @@ def run_with_workers(
     """
     shards = Shard.all(session.decide_layout())
     state = RunProgress(total=session.images, shards=len(shards))
-    threads = order.threads or max(1, available_cores() // order.workers)
+    threads = order.threads or max(1, available_cores() // order.processes)
     with tempfile.TemporaryDirectory(prefix="detector-bench-") as folder:
         study.write(Path(folder))
         crew = _Crew(
@@ -79,7 +79,7 @@ def run_with_workers(
         listener = progress or SilentListener()
         listener.update(state)
         try:
-            crew.work(order.workers, state, listener)
+            crew.work(order.processes, state, listener)
         except KeyboardInterrupt:
             raise RunInterruptedError(
                 f"stopped after {state.done:,} of {state.total - state.reused:,} images; nothing is lost: "
@@ -90,15 +90,7 @@ def run_with_workers(
     if crew.given_up:
         first = min(crew.given_up)
         session.ledger.fail(first, crew.given_up[first])
-        raise DetectorBenchError(
-            f"{len(crew.given_up)} of {len(shards)} shards are not done; shard {first}: {crew.given_up[first]}. "
-            "All else is stored: run the same command again to go on"
-        )
-    if crew.taken:
-        raise ShardTakenError(
-            f"{len(crew.taken)} of {len(shards)} shards are judged by other processes right now, the others are "
-            "done: who ends last writes the results"
-        )
+    require_all_done(len(shards), given_up=crew.given_up, taken=crew.taken)
     return session.described()
 
 

@@ -17,6 +17,8 @@ from detector_bench.runner.shards import ranges
 if TYPE_CHECKING:
     from detector_bench.study import Results, Study
 
+ENGINES = ("processes", "ray")
+
 _LONG_TABLES = ("prompt_bias_scores", "confusion", "label_doubt")
 """They have many rows, and stand in files only."""
 
@@ -30,7 +32,9 @@ def run(
     weights_dir: options.WeightsDir = None,
     cache_dir: options.CacheDir = None,
     no_cache: options.NoCache = False,
-    workers: options.Workers = 1,
+    workers: options.Workers = None,
+    engine: options.Engine = "processes",
+    address: options.Address = None,
     shards: options.Shards = None,
     shard: options.ShardOption = None,
     n_clear: options.NClear = None,
@@ -49,10 +53,15 @@ def run(
     Examples: `detector-bench run configs/t2i_portraits.yaml --out results/portraits --weights-dir weights`,
     `detector-bench run configs/lyu2025.yaml --image-set my_images --out results/mine --without facepp`,
     `detector-bench run my_study.yaml --out results/large --workers 4`,
-    `detector-bench run my_study.yaml --out results/large --shard 3/16`
+    `detector-bench run my_study.yaml --out results/large --shard 3/16`,
+    `detector-bench run my_study.yaml --out results/large --engine ray --address auto`
     """
-    if shard is not None and (workers > 1 or shards is not None):
-        raise ConfigError("--shard is for one process among many: leave out --workers and --shards")
+    if engine not in ENGINES:
+        raise ConfigError(f"--engine {engine!r}: expected {' or '.join(ENGINES)}")
+    if address is not None and engine != "ray":
+        raise ConfigError("--address names a Ray cluster: add --engine ray")
+    if shard is not None and ((workers or 1) > 1 or shards is not None or engine != "processes"):
+        raise ConfigError("--shard is for one process among many: leave out --workers, --engine and --shards")
     load_plugins(plugin or [])
     study = restricted(
         loaded(study_file, image_set=image_set),
@@ -70,7 +79,7 @@ def run(
         cache_dir=cache_dir,
         use_cache=not no_cache,
         tables_with_intervals=intervals,
-        **({} if shard else {"workers": workers, "shards": shards}),
+        **({} if shard else {"workers": workers, "shards": shards, "engine": engine, "address": address}),
     )
 
 

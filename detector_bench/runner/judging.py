@@ -75,6 +75,10 @@ class BatchJudge:
         stages = with_inputs([stage for number in sorted(numbers) for stage in self.detectors[number].stages])
         require_ready(stages, weights=self.weights)
 
+    def require_all_ready(self) -> None:
+        """As `require_ready`, for images that all detectors are asked about."""
+        require_ready(list(self.fingerprints), weights=self.weights)
+
     def judge(self, batch: Sequence[LoadedImage]) -> list[list[Prediction]]:
         """Each detector's predictions on those images of a batch that it is asked about; errors are among them."""
         sound = [image for image in batch if image.error is None]
