@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import signal
+import socket
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from threading import current_thread, main_thread
@@ -14,6 +15,8 @@ from typing import Any, NamedTuple
 from detector_bench.errors import ConfigError
 from detector_bench.installation import require
 from detector_bench.runner.run_settings import available_cores
+
+_SECONDS_FOR_AN_ANSWER = 10.0
 
 _OBJECT_STORE = 512 * 1024**2
 """Bytes that a cluster of our own keeps encoded images in, on their way to who judges them."""
@@ -75,7 +78,10 @@ class RayCluster:
         }
         try:
             with _signals_as_before():
-                self.ray.init(**quiet, **(own if self.is_own else {"address": self._address}))
+                if self._address is not None:
+                    _require_answer(self._address)
+                # Without an address RAY_ADDRESS would name another cluster.
+                self.ray.init(self._address or "local", **quiet, **(own if self.is_own else {}))
         except Exception as error:  # it raises what its parts raise
             self._reset()
             what = "Ray cannot be started here" if self.is_own else f"--address {self._address}: no Ray cluster"
@@ -121,6 +127,22 @@ class RayCluster:
         for name in self._variables:
             os.environ.pop(name, None)
         self._variables.clear()
+
+
+def _require_answer(address: str) -> None:
+    """Ask whether anybody listens: Ray itself would try for many minutes.
+
+    Raises:
+        OSError: nobody does.
+        ValueError: it is no address.
+    """
+    if address == "auto":
+        address = os.environ.get("RAY_ADDRESS") or "auto"
+    if address != "auto":
+        host, _, port = address.removeprefix("ray://").rpartition(":")
+        if not host or not port.isdigit():
+            raise ValueError("expected auto, ray://HOST:PORT or HOST:PORT")
+        socket.create_connection((host.strip("[]"), int(port)), timeout=_SECONDS_FOR_AN_ANSWER).close()
 
 
 def _whole(cpus: float) -> float:
