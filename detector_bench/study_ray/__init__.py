@@ -23,7 +23,7 @@ from detector_bench.study_ray.crew import RayCrew, ShardGivenUpError
 from detector_bench.study_ray.nodes import NodeJob, judge_versions, study_files
 from detector_bench.study_session import RunOrder, require_all_done
 
-__all__ = ["run_with_ray"]
+__all__ = ["node_job", "run_with_ray"]
 
 
 def run_with_ray(
@@ -57,7 +57,7 @@ def run_with_ray(
         cluster,
         session.judge,
         session.settings,
-        job=lambda threads: _job(study, order, session, threads=threads),
+        job=lambda threads: node_job(study, order, session, threads=threads),
         workers=order.workers,
         threads=order.threads,
     )
@@ -76,7 +76,8 @@ def run_with_ray(
     return record
 
 
-def _job(study: StudyConfiguration, order: RunOrder, session: RunSession, *, threads: int) -> NodeJob:
+def node_job(study: StudyConfiguration, order: RunOrder, session: RunSession, *, threads: int) -> NodeJob:
+    """What nodes must know to judge as this process would, computing with so many threads each."""
     with tempfile.TemporaryDirectory(prefix="detector-bench-") as folder:
         study.write(Path(folder))
         files = study_files(Path(folder))
