@@ -66,7 +66,7 @@ def undisturbed(study: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A Ray of two cores that this process is connected to: nodes read the images. Gives their folder of weights."""
+    """A Ray of two cores that this process is connected to: nodes read the images; their folder of weights."""
     weights = tmp_path_factory.mktemp("weights-of-nodes")
     ray = pytest.importorskip("ray")
     with pytest.MonkeyPatch.context() as patch:
@@ -250,7 +250,7 @@ def test_a_node_with_other_weights_is_refused_in_one_line(
     (tmp_path / "factor.txt").write_text("1.0")
     monkeypatch.setenv("DETECTOR_BENCH_WEIGHTS", str(tmp_path))
     weighted = Study(
-        image_set=study / "images", detectors=[{"kind": "test-weighted", "parameters": {"factor": "factor.txt"}}]
+        image_set=study / "images", detectors=[{"kind": "test-weighted", "factor": "factor.txt"}]
     )
     with pytest.raises(ConfigError) as refused:
         weighted.run(tmp_path / "out", use_cache=False, engine="ray", workers=1)
