@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 from detector_bench.dataset import ImageSet
 from detector_bench.errors import DetectorBenchError
 from detector_bench.evaluation.image_verdicts import ImageVerdicts
-from detector_bench.runner.prediction_store import read_predictions
+from detector_bench.runner.stored_predictions import read_predictions
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]

@@ -1,8 +1,8 @@
-"""A run over a million images of a few bytes with a trivial detector: time, memory, and the finished run once more.
+"""A million images of a few bytes with a trivial detector: time, memory, and the finished run once more.
 
-Also what cutting into shards costs, what a second process gains, and how fast cached stages answer a changed threshold.
+Also what cutting into shards costs, and how fast cached stages answer a changed threshold.
 
-    python benchmarks/million_images.py [--images N] [--workers N] [--part run|shards|processes|cached]
+    python benchmarks/million_images.py [--images N] [--workers N] [--part run|shards|cached]
 
 Memory is the largest of any process of the command. Every image is a file of its own with a content of its own.
 """
@@ -71,15 +71,11 @@ def write_image_set(folder: Path, images: int) -> Path:
 def run(folder: Path, out: str, *options: str, threshold: int = 127) -> Measured:
     """One whole command, and what it took."""
     study = folder / "study.yaml"
-    study.write_text(
-        f"image_set: set\ndetectors: [{{kind: benchmark-trivial, threshold: {threshold}}}]\nintervals: {{method: none}}\n"
-    )
+    detector = f"{{kind: benchmark-trivial, threshold: {threshold}}}"
+    study.write_text(f"image_set: set\ndetectors: [{detector}]\nintervals: {{method: none}}\n")
+    cache = () if "--no-cache" in options else ("--cache-dir", str(folder / "cache"))
     command = [sys.executable, "-m", "detector_bench", "run", str(study), "--out", str(folder / out)]
-    command += [
-        "--plugin",
-        str(PLUGIN),
-        *(options if "--no-cache" in options else ("--cache-dir", str(folder / "cache"), *options)),
-    ]
+    command += ["--plugin", str(PLUGIN), *cache, *options]
     began, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     _, status, usage = os.wait4(process.pid, 0)

@@ -21,29 +21,42 @@ def write_clip_vit_large_patch14(folder: Path) -> Path:
 
     The tokenizer knows single characters and no longer parts of words: prompts of up to 75 characters fit.
     """
+    return _write_clip(folder, text_heads=12, vision_heads=16, vision_layers=24, patch=14)
+
+
+def write_clip_vit_base_patch32(folder: Path) -> Path:
+    """CLIP ViT-B/32 (151 million parameters, 224 pixels), otherwise as the larger one."""
+    return _write_clip(folder, text_heads=8, vision_heads=12, vision_layers=12, patch=32)
+
+
+_PER_HEAD = 64
+
+
+def _write_clip(folder: Path, *, text_heads: int, vision_heads: int, vision_layers: int, patch: int) -> Path:
     import torch
     from transformers import CLIPConfig, CLIPImageProcessor, CLIPModel
 
     torch.manual_seed(SEED)
+    text, vision = text_heads * _PER_HEAD, vision_heads * _PER_HEAD
     config = CLIPConfig(
         text_config={
-            "hidden_size": 768,
-            "intermediate_size": 3072,
-            "num_attention_heads": 12,
+            "hidden_size": text,
+            "intermediate_size": 4 * text,
+            "num_attention_heads": text_heads,
             "num_hidden_layers": 12,
-            "projection_dim": 768,
+            "projection_dim": text,
             "vocab_size": 49408,
         },
         vision_config={
-            "hidden_size": 1024,
-            "intermediate_size": 4096,
-            "num_attention_heads": 16,
-            "num_hidden_layers": 24,
+            "hidden_size": vision,
+            "intermediate_size": 4 * vision,
+            "num_attention_heads": vision_heads,
+            "num_hidden_layers": vision_layers,
             "image_size": 224,
-            "patch_size": 14,
-            "projection_dim": 768,
+            "patch_size": patch,
+            "projection_dim": text,
         },
-        projection_dim=768,
+        projection_dim=text,
     )
     CLIPModel(config).save_pretrained(folder)
     CLIPImageProcessor().save_pretrained(folder)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from detector_bench.metrics import metric
     from detector_bench.perception.stage import Batch, Frame, Stage
     from detector_bench.quickstart import build_image_set
-    from detector_bench.runner.prediction_store import read_predictions
+    from detector_bench.runner.stored_predictions import read_predictions
     from detector_bench.study import Results, Study
     from detector_bench.study_questions import ResultTables
     from detector_bench.tables import Column, Table, TableNumbers, declare_table, makes_table, study_tables
@@ -52,7 +52,7 @@ _HOMES = {
     "import_folder": "dataset",
     "makes_table": "tables",
     "metric": "metrics",
-    "read_predictions": "runner.prediction_store",
+    "read_predictions": "runner.stored_predictions",
     "study_tables": "tables",
 }
 

@@ -295,7 +295,8 @@ class StudyConfiguration(BaseModel):
         """
         if self.estimated_labels != "none":
             check_identified(image_set, self.attributes)
-        known = [*(entry.name for entry in self.detectors), *image_set.images["t2i_model"].unique()]
+        t2i_models = image_set.table("images").encoded("t2i_model").texts
+        known = [*(entry.name for entry in self.detectors), *t2i_models]
         for name in self.display_names:
             if name not in known:
                 raise ConfigError(

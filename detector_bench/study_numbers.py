@@ -102,6 +102,15 @@ class StudyNumbers:
         spent: dict[str, dict[str, float | str]] = read_run_record(self.folder).get("spending", {})
         return spent
 
+    def sessions(self, since: str = "") -> list[dict[str, Any]]:
+        """What each process did that judged something, as `run.json` lists it.
+
+        Args:
+            since: only those that began at this time or later, in ISO 8601 and UTC.
+        """
+        sessions: list[dict[str, Any]] = read_run_record(self.folder).get("sessions", [])
+        return [each for each in sessions if str(each.get("began", "")) >= since]
+
     def numbers(self, name: str) -> pd.DataFrame:
         """One of the long tables of the folder, one row per number.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -12,10 +13,17 @@ import pyarrow as pa
 from detector_bench.atomic_files import remove
 from detector_bench.dataset import ImageSet
 from detector_bench.dataset.sample_file import LabelSample, sample_of
-from detector_bench.errors import DataError, DetectorBenchError, IncompletePredictionsError
+from detector_bench.errors import (
+    DataError,
+    DetectorBenchError,
+    IncompletePredictionsError,
+    RunInterruptedError,
+)
 from detector_bench.evaluation import evaluate_with_confusion, label_doubt
+from detector_bench.evaluation.coded_predictions import CodedPredictions
 from detector_bench.evaluation.counting import count_verdicts
 from detector_bench.evaluation.estimates import EstimatedBias, estimate_bias
+from detector_bench.evaluation.image_index import ImageIndex
 from detector_bench.evaluation.metric_table import with_rows
 from detector_bench.others.study_scores import ScoredStudy, TableSources, score_tables
 from detector_bench.plugins import plugin_files
@@ -38,17 +46,21 @@ from detector_bench.results.run_record import (
     write_run_record,
     write_shards_record,
 )
-from detector_bench.runner.prediction_store import predictions_folder, read_predictions
 from detector_bench.runner.run import RunSession
 from detector_bench.runner.run_record import ProgressListener, RunRecord
-from detector_bench.runner.shard_ledger import ShardLayout
+from detector_bench.runner.shard_ledger import ShardLayout, ShardLedger, ShardTakenError
 from detector_bench.runner.shards import Shard
+from detector_bench.runner.stored_predictions import (
+    StoredPredictions,
+    predictions_folder,
+    read_predictions,
+)
 from detector_bench.study_configuration import StudyConfiguration, path_from
 from detector_bench.study_ray import run_with_ray
 from detector_bench.study_session import RunOrder, session_of
 from detector_bench.study_workers import run_with_workers
 from detector_bench.tables import Table, in_style_of, remove_tables, study_tables, write_tables
-from detector_bench.vocabulary import ATTRIBUTES, Status
+from detector_bench.vocabulary import ATTRIBUTES
 
 
 def run_study(
@@ -94,9 +106,15 @@ def run_study_shard(
         The study's tables, by name; or the shards that are not finished yet.
     """
     began = datetime.now(UTC)
-    image_set, session = session_of(study, out, order)
-    record = session.run_one(shard, progress)
-    if unfinished := session.ledger.unfinished(session.fingerprints, shards=shard.count):
+    try:
+        image_set, session = session_of(study, out, order)
+        record = session.run_one(shard, progress)
+    except (ShardTakenError, RunInterruptedError):
+        raise
+    except DetectorBenchError as error:
+        _remember_failure(ShardLedger(out / "predictions"), shard, error)
+        raise
+    if unfinished := session.unfinished(shard.count):
         return unfinished
     with session.ledger.completing():
         _write_record(out, session, record=record, began=began)
@@ -105,20 +123,28 @@ def run_study_shard(
         )
 
 
+def _remember_failure(ledger: ShardLedger, shard: Shard, error: DetectorBenchError) -> None:
+    """Say, to who asks for the shards, why one of many processes could not even begin."""
+    with suppress(DetectorBenchError):  # a full disk, or another cut, is no reason to hide the error
+        layout = ledger.layout()
+        if layout is not None and layout.shards == shard.count and not ledger.is_running(shard):
+            ledger.fail(shard, str(error))
+
+
 def _write_record(out: Path, session: RunSession, *, record: RunRecord, began: datetime) -> None:
     """Write `run.json`, if the files of all shards are as they were written.
 
     Raises:
         DetectorBenchError: one is not.
+        ShardTakenError: one is not, and another process works on it; it ends later, and writes the results.
     """
     ledger = session.ledger
     shards = Shard.all((ledger.layout() or ShardLayout()).shards)
     for shard in shards:
-        if damaged := ledger.damaged(shard):
-            ledger.begin(shard)
-            raise DetectorBenchError(
-                f"{str(damaged[0])!r} is not as it was written: run the study again, to judge shard {shard} anew"
-            )
+        if damaged := ledger.discard_damaged(shard):
+            reason = f"{str(damaged[0])!r} is not as it was written"
+            ledger.fail(shard, reason)
+            raise DetectorBenchError(f"{reason}: run the study again, to judge shard {shard} anew")
     if len(shards) == 1:
         write_run_record(out, record=record, began=began)
     else:
@@ -140,10 +166,8 @@ def evaluate_study(
         The study's tables, by name.
     """
     judged = predictions_folder(predictions)
-    with ThreadPoolExecutor(1) as beside:
-        loading = beside.submit(ImageSet.load, study.image_set)
-        stored = read_predictions(predictions, also=_columns_needed(study))
-    image_set = loading.result()
+    stored = _of_study(study, judged)
+    image_set = ImageSet.load(study.image_set)
     study.check_image_set(image_set)
     tables = _write_results(
         study,
@@ -211,13 +235,17 @@ def _write_results(
     out: Path,
     *,
     judged: Path,
-    stored: dict[str, pa.Table] | None = None,
+    stored: StoredPredictions | None = None,
     allow_incomplete: bool = False,
     tables_with_intervals: bool = False,
 ) -> dict[str, Table]:
-    """Everything that an evaluation writes, the manifest last; `stored` is emptied as soon as it is evaluated."""
-    stored = stored or read_predictions(judged, also=_columns_needed(study))
-    predictions = _of_study(study, stored, judged)
+    """Everything that an evaluation writes, the manifest last."""
+    predictions = CodedPredictions(
+        ImageIndex.of(image_set),
+        stored or _of_study(study, judged),
+        detectors=[entry.name for entry in study.detectors],
+        attributes=study.attributes,
+    )
     settings = study.evaluation_settings(out)
     metrics, confusion = evaluate_with_confusion(
         image_set,
@@ -251,9 +279,8 @@ def _write_results(
         )
     )
     metrics = with_rows(metrics, estimated.rows)
-    counts = {name: _status_counts(table) for name, table in predictions.items()}
-    stored.clear()  # nobody asks for them any more, and of a million images they take much of the memory
-    predictions.clear()
+    counts = predictions.status_counts
+    del predictions  # of many millions of images they take much of the memory
     earlier = tables_written(out)
     remove(out / NAME)  # a reader who comes while files are exchanged finds half a folder
     with ThreadPoolExecutor(1) as beside:
@@ -301,7 +328,7 @@ def _write_results(
         image_set={
             "name": image_set.name,
             "fingerprint": image_set.fingerprint(),
-            "images": len(image_set.images),
+            "images": len(image_set.image_ids),
         },
         predictions=path_from(out, judged),
         counts=counts,
@@ -317,14 +344,16 @@ def _write_results(
     return tables
 
 
-def _of_study(study: StudyConfiguration, stored: dict[str, pa.Table], judged: Path) -> dict[str, pa.Table]:
+def _of_study(study: StudyConfiguration, judged: Path) -> StoredPredictions:
+    """The stored predictions, if they are of all the study's detectors."""
+    stored = StoredPredictions(judged, also=_columns_needed(study))
     names = [entry.name for entry in study.detectors]
     if missing := [name for name in names if name not in stored]:
         raise IncompletePredictionsError(
             f"{str(judged)!r} holds no predictions of {', '.join(missing)} "
             f"(it holds: {', '.join(sorted(stored)) or 'none'}); run the study first, or correct its detectors"
         )
-    return {name: stored[name] for name in names}
+    return stored
 
 
 def _sample(image_set: ImageSet) -> tuple[LabelSample | None, str]:
@@ -344,7 +373,7 @@ def _further_tables(
     metrics: pd.DataFrame,
 ) -> tuple[dict[str, pd.DataFrame], dict[str, str]]:
     """Causes, ranks, agreement and label plans; of large studies none, and no column is read for them."""
-    if len(image_set.images) > MOST_IMAGES:
+    if len(image_set.image_ids) > MOST_IMAGES:
         return {}, {}
     stored = read_predictions(judged, also=COLUMNS_NEEDED)
     predictions = {name: stored[name] for name in settings.detectors}
@@ -370,15 +399,3 @@ def _columns_needed(study: StudyConfiguration) -> tuple[str, ...]:
     """Columns of the predictions beyond those that every evaluation reads."""
     measured = any(ATTRIBUTES[name].unit is not None for name in study.attributes)
     return ("value",) if study.scores or measured else ()
-
-
-def _status_counts(table: pa.Table) -> dict[str, dict[str, int]]:
-    """Count a detector's predictions by attribute and status; every status is there, with 0 if need be."""
-    counts: dict[str, dict[str, int]] = {}
-    grouped = table.group_by(["attribute", "status"]).aggregate([([], "count_all")])
-    for row in grouped.to_pylist():
-        counts.setdefault(row["attribute"], {})[row["status"]] = row["count_all"]
-    return {
-        attribute: {status: found.get(status, 0) for status in map(str, Status)}
-        for attribute, found in sorted(counts.items())
-    }

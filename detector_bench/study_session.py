@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
 from detector_bench.dataset import ImageSet
-from detector_bench.errors import DetectorBenchError
+from detector_bench.runner.array_job import sensible_tasks
 from detector_bench.runner.run import RunSession
 from detector_bench.runner.run_settings import RunSettings
-from detector_bench.runner.shard_ledger import ShardTakenError
-from detector_bench.runner.shards import Shard
 from detector_bench.runner.stage_cache import default_cache_folder
 from detector_bench.study_configuration import StudyConfiguration
 
@@ -49,6 +47,27 @@ class RunOrder(BaseModel):
         return self.workers or 1 if self.engine == "processes" else 1
 
 
+def cut_for_tasks(study: StudyConfiguration, out: Path, order: RunOrder) -> tuple[int, int]:
+    """Decide into how many shards a result folder is cut, and which versions of detectors judge; judge nothing.
+
+    Args:
+        study: what is judged by whom.
+        out: the result folder.
+        order: may ask for shards; else the folder stays as it is cut, or gets shards for tasks of middling length.
+
+    Returns:
+        The numbers of images and of shards.
+
+    Raises:
+        DetectorBenchError: as `session_of`, or somebody judges while the folder would have to be cut anew.
+    """
+    _, session = session_of(study, out, order)
+    present = session.ledger.layout()
+    if order.shards is None and (present is None or present.shards == 1):
+        session.settings = replace(session.settings, shards=sensible_tasks(session.images))
+    return session.images, session.decide_layout()
+
+
 def session_of(study: StudyConfiguration, out: Path, order: RunOrder) -> tuple[ImageSet, RunSession]:
     """The study's image set and a session of its detectors over it, checked; nothing is judged yet."""
     detectors = study.build_detectors()
@@ -64,28 +83,3 @@ def session_of(study: StudyConfiguration, out: Path, order: RunOrder) -> tuple[I
     )
     weights = study.locator(weights_dir=order.weights_dir)
     return image_set, RunSession(image_set, detectors, out / "predictions", weights=weights, settings=settings)
-
-
-def require_all_done(shards: int, *, given_up: Mapping[Shard, str], taken: Sequence[Shard]) -> None:
-    """Check that a run of all shards has done all of them.
-
-    Args:
-        shards: how many there are.
-        given_up: those that could not be done, each with the reason.
-        taken: those that other processes judge.
-
-    Raises:
-        DetectorBenchError: one could not be done.
-        ShardTakenError: another process judges one; all others are done.
-    """
-    if given_up:
-        first = min(given_up)
-        raise DetectorBenchError(
-            f"{len(given_up)} of {shards} shards are not done; shard {first}: {given_up[first]}. "
-            "All else is stored: run the same command again to go on"
-        )
-    if taken:
-        raise ShardTakenError(
-            f"{len(taken)} of {shards} shards are judged by other processes right now, the others are "
-            "done: who ends last writes the results"
-        )

@@ -24,6 +24,7 @@ from queue import Empty, Queue
 from typing import Any, TextIO
 
 from detector_bench.errors import DetectorBenchError, RunInterruptedError
+from detector_bench.interruption import listen_for_stop
 from detector_bench.plugins import load_plugins, plugin_paths
 from detector_bench.runner.run import RunSession
 from detector_bench.runner.run_record import ProgressListener, RunProgress, RunRecord, SilentListener
@@ -31,7 +32,7 @@ from detector_bench.runner.run_settings import available_cores
 from detector_bench.runner.shard_ledger import ShardTakenError
 from detector_bench.runner.shards import Shard
 from detector_bench.study_configuration import StudyConfiguration
-from detector_bench.study_session import RunOrder, require_all_done, session_of
+from detector_bench.study_session import RunOrder, session_of
 
 _MOST_TRIES = 3
 """A shard at which so many workers have died is given up: it is not by chance."""
@@ -89,8 +90,13 @@ def run_with_workers(
             crew.end()
     if crew.given_up:
         first = min(crew.given_up)
-        session.ledger.fail(first, crew.given_up[first])
-    require_all_done(len(shards), given_up=crew.given_up, taken=crew.taken)
+        for shard, reason in crew.given_up.items():
+            session.ledger.fail(shard, reason)
+        raise DetectorBenchError(
+            f"{len(crew.given_up)} of {len(shards)} shards are not done; shard {first}: {crew.given_up[first]}. "
+            "All else is stored: run the same command again to go on"
+        )
+    session.run_left(crew.taken, state=state, progress=listener)
     return session.described()
 
 
@@ -135,6 +141,11 @@ class _Crew:
             progress.update(state)
         if self._problem is not None:
             raise self._problem
+        if self.shards:
+            raise DetectorBenchError(
+                f"worker processes ended before {len(self.shards)} shards were judged; all else is stored: run "
+                "the same command again to go on"
+            )
 
     def end(self) -> None:
         """Let workers that are still there come to an end: without their input they store what they have."""
@@ -196,7 +207,7 @@ class _Crew:
         self._workers.remove(worker)
         self._gone.append(worker.told)
         if worker.shard is None:
-            if worker.process.returncode and self.shards:
+            if self.shards:
                 self._restart(worker)
             return
         self._tries[worker.shard] += 1
@@ -289,6 +300,8 @@ class _Teller:
 
 def main() -> None:
     """A worker's work: read the job, then judge shard after shard until the input ends."""
+    # Who stops a job often tells each of its processes; the parent then closes this one's input, too.
+    listen_for_stop()
     with _own_output() as parent:
         teller, orders = _Teller(parent), _Orders()
         try:

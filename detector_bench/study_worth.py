@@ -30,7 +30,7 @@ class StudyWorth:
     Attributes:
         image_set: with or without labels: these are not looked at.
         sample: the images that are labelled. Labels of others have no probability, and do not count.
-        predictions: by detector, as `runner.prediction_store.read_predictions` gives them.
+        predictions: by detector, as `runner.stored_predictions.read_predictions` gives them.
         attributes: what is labelled.
         half_width: what is wanted, of a 95 % interval.
     """
@@ -68,7 +68,7 @@ class StudyWorth:
     def _labelled(self, verdicts: ImageVerdicts, labels: pd.DataFrame) -> ImageVerdicts:
         index, attribute = verdicts.index, verdicts.attribute
         of_attribute = labels[labels["attribute"] == attribute.name]
-        truth = np.full(len(index.cells), NULL, dtype=np.int64)
+        truth = np.full(len(index.cells), NULL, dtype=np.int8)
         truth[index.positions(of_attribute["image_id"])] = codes(of_attribute["label"], attribute.labels)
         return replace(verdicts, truth=truth)
 

@@ -15,7 +15,7 @@ PACKAGE = Path(detector_bench.__file__).parent
 
 ORDER = (
     ("errors",),
-    ("atomic_files", "declarations", "installation", "registry"),
+    ("atomic_files", "declarations", "installation", "interruption", "registry"),
     ("benchmark", "plugins", "quickstart"),
     ("vocabulary",),
     ("dataset", "weights"),

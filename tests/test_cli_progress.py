@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from detector_bench.cli import progress
-from detector_bench.cli.progress import RunProgressDisplay
+from detector_bench.cli.progress import RunProgressDisplay, what_it_waited_for
 from detector_bench.runner.run_record import RunProgress
 from detector_bench.vocabulary import Status
 
@@ -129,3 +129,20 @@ def test_a_rate_at_which_nothing_was_looked_at_says_so(clock: Clock) -> None:
         "100 of 100 images, 5.0 images/s (40 from cache); clear 200 filtered 0 error 0",
         "100 of 100 images, 5.0 images/s from cache; clear 200 filtered 0 error 0",
     ]
+
+
+def test_a_run_says_what_it_waited_for_and_what_would_help() -> None:
+    devices = {"yunet_faces-3a68b7d7": "cpu", "onnx_outputs-6da4612c": "cpu", "clip-00000000": "cuda (H100)"}
+    spent = {"onnx_outputs-6da4612c": 36.9, "yunet_faces-3a68b7d7": 9.4, "decoding": 4.7, "reading": 0.1}
+    assert what_it_waited_for({**spent, "verdicts and storing": 1.2}, devices) == (
+        "Of 52 s: 71% onnx_outputs, 18% yunet_faces, 9% decoding, 2% verdicts and storing; more cores would help."
+    )
+    assert what_it_waited_for({"reading": 80.0, "clip-00000000": 20.0}, devices) == (
+        "Of 100 s: 80% reading, 20% clip; a faster disk or network would help."
+    )
+    assert what_it_waited_for({"clip-00000000": 90.0, "decoding": 10.0}, devices).endswith(
+        "; a faster GPU, or several of them, would help."
+    )
+    # A service answers as fast as it answers.
+    assert what_it_waited_for({"chat_answers-12345678": 10.0}, {}) == "Of 10 s: 100% chat_answers."
+    assert what_it_waited_for({"decoding": 0.5}, {}) == "", "not worth a sentence"

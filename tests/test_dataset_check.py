@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -10,8 +15,10 @@ from PIL import Image
 
 from detector_bench.dataset import check
 from detector_bench.dataset.check_report import AttributeSummary
+from detector_bench.dataset.many_files import FEWEST_FOR_PROCESSES
 from detector_bench.errors import Problem
 
+FILES = FEWEST_FOR_PROCESSES + 1
 IMAGE_FILE = "an image file in the image set's folder"
 
 
@@ -147,3 +154,40 @@ def test_real_sets(shared: Path) -> None:
     assert report.ok
     assert report.n_image_files == 24
     assert report.attributes == (AttributeSummary("gender", 24, {"low_quality": 24}, 0),)
+
+
+@pytest.fixture(scope="module")
+def many(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """So many images that processes look at them; every 300th but the first is broken."""
+    folder = tmp_path_factory.mktemp("many")
+    (folder / "images").mkdir()
+    picture = folder / "images" / "0.png"
+    Image.fromarray(np.zeros((2, 2, 3), dtype=np.uint8)).save(picture)
+    whole = picture.read_bytes()
+    for number in range(1, FILES):
+        (folder / "images" / f"{number}.png").write_bytes(whole if number % 300 else whole[:40])
+    records = "".join(f"i{number},images/{number}.png,sdxl,nurse\n" for number in range(FILES))
+    (folder / "images.csv").write_text("image_id,path,t2i_model,prompt_id\n" + records)
+    (folder / "prompts.csv").write_text("prompt_id,category,word,prompt\nnurse,profession,nurse,\n")
+    return folder
+
+
+def test_processes_find_what_threads_find_in_the_same_order(many: Path) -> None:
+    seen: list[int] = []
+    found = check(many, workers=2, in_processes=True, progress=lambda done, _: seen.append(done))
+    assert [each.value for each in found.problems] == [f"images/{number}.png" for number in range(300, FILES, 300)]
+    assert found == check(many, workers=3)
+    assert seen == list(range(1, FILES + 1))
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="asks Linux for a process's children")
+def test_ctrl_c_while_processes_look_at_images_is_one_word(many: Path) -> None:
+    command = [sys.executable, "-m", "detector_bench", "check", str(many)]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+    while len(children.read_text().split()) < 2:  # one of them keeps the books, and looks at no image
+        assert process.poll() is None
+        time.sleep(0.01)
+    os.killpg(process.pid, signal.SIGINT)
+    assert process.communicate(timeout=60)[1].strip() == "interrupted"
+    assert process.returncode == 130

@@ -156,11 +156,20 @@ def test_several_label_columns_are_several_annotators(tree: Path, tmp_path: Path
         tmp_path / "given.csv",
         "image_id,rater1,rater2\nsdxl/a_nurse/1.png,male,female\nfirst.webp,,male\nsdxl/pilot/1.png,,\n",
     )
-    image_set = import_folder(tree, tmp_path / "set", labels=labels, mapping={"label": "rater1,rater2"})
+    notes: list[str] = []
+    image_set = import_folder(
+        tree, tmp_path / "set", labels=labels, mapping={"label": "rater1,rater2"}, notes=notes
+    )
     assert label_rows(image_set) == [
         ["sdxl__a_nurse__1", "rater1", "gender", "male", ""],
         ["sdxl__a_nurse__1", "rater2", "gender", "female", ""],
         ["sd_3__a_nurse__first", "rater2", "gender", "male", ""],
+    ]
+    assert notes == [
+        "given.csv: 3 of 6 label cells are empty, and no labels",
+        "given.csv: 2 label columns are 2 annotators who labelled alone: rater1 (1 label), rater2 (2 labels); "
+        "what was decided after a discussion belongs to an annotator called 'adjudicator'",
+        "2 prompts have the category 'unknown' and no text; a file of prompts (--prompts) names them",
     ]
 
 

@@ -142,16 +142,19 @@ def plain_yunet(path: Path, image: Pixels, *, score: float, overlap: float) -> A
 @pytest.mark.parametrize(("score", "threshold"), [(0.7, 0.3), (0.3, 0.6)])
 def test_yunet_boxes_are_opencvs(shared: Path, yunet: WeightsLocator, score: float, threshold: float) -> None:
     groups = sorted((shared / "data/group_scenes/images").iterdir())[:3]
-    images = [*portraits(shared, 8), *map(read_image, groups)]
+    images = [*portraits(shared, 6), *map(read_image, groups)]
+    images += [image[5:, 3:] for image in images[:4]]  # sides that are no multiples of 32
     stage = YuNetFaces(score_threshold=score, overlap_threshold=threshold)
     faces = 0
     for image, found in zip(images, found_by(stage, images, weights=yunet), strict=True):
         expected = plain_yunet(shared / "weights/yunet.onnx", image, score=score, overlap=threshold)
+        assert len(found["scores"]) == len(expected)
         left, top, width, height = expected[:, :4].T
-        np.testing.assert_array_equal(found["corners"], np.stack([left, top, left + width, top + height], axis=1))
-        np.testing.assert_array_equal(found["scores"], expected[:, 14])
-        points = found["landmarks"].reshape(len(expected), -1)
-        np.testing.assert_array_equal(points, expected[:, 4:14])
+        corners = np.stack([left, top, left + width, top + height], axis=1)
+        # Pixels: the two libraries add up in another order.
+        np.testing.assert_allclose(found["corners"], corners, rtol=0, atol=2e-4)
+        np.testing.assert_allclose(found["landmarks"].reshape(-1, 10), expected[:, 4:14], rtol=0, atol=2e-4)
+        np.testing.assert_allclose(found["scores"], expected[:, 14], rtol=0, atol=2e-6)
         faces += len(expected)
     assert faces > len(images)
 
@@ -187,11 +190,13 @@ def test_yunet_shrinks_to_the_longest_side(astronaut: Pixels, yunet: WeightsLoca
     np.testing.assert_array_equal(found["landmarks"], expected["landmarks"] * np.float32(2))
 
 
-def test_yunet_refuses_another_file(tmp_path: Path) -> None:
+def test_yunet_refuses_another_file(tmp_path: Path, shared: Path) -> None:
     path = tmp_path / "yunet.onnx"
     path.write_bytes(b"version https://git-lfs.github.com/spec/v1\n")
-    with pytest.raises(WeightsError, match=r"OpenCV cannot read '.*yunet\.onnx' as a YuNet network"):
+    with pytest.raises(WeightsError, match=r"onnxruntime cannot read '.*yunet\.onnx'"):
         YuNetFaces(network=str(path)).load(ANYWHERE)
+    with pytest.raises(WeightsError, match=r"gear\.onnx' is no YuNet network: it gives .*; needed are cls, obj"):
+        YuNetFaces(network=str(shared / "weights/gear.onnx")).load(ANYWHERE)
 
 
 # All of them

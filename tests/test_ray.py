@@ -249,9 +249,7 @@ def test_a_node_with_other_weights_is_refused_in_one_line(
     (cluster / "factor.txt").write_text("2.0")
     (tmp_path / "factor.txt").write_text("1.0")
     monkeypatch.setenv("DETECTOR_BENCH_WEIGHTS", str(tmp_path))
-    weighted = Study(
-        image_set=study / "images", detectors=[{"kind": "test-weighted", "factor": "factor.txt"}]
-    )
+    weighted = Study(image_set=study / "images", detectors=[{"kind": "test-weighted", "factor": "factor.txt"}])
     with pytest.raises(ConfigError) as refused:
         weighted.run(tmp_path / "out", use_cache=False, engine="ray", workers=1)
     assert "detector 'test-weighted' is another version there (" in str(refused.value)

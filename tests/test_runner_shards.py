@@ -15,9 +15,9 @@ from small_parts import forget_calls, image_name, images_of, picture, small_run,
 
 from detector_bench.detectors import build_detector
 from detector_bench.errors import ConfigError
-from detector_bench.runner.prediction_store import read_predictions
 from detector_bench.runner.shard_ledger import ShardLayout, ShardLedger, ShardState, ShardTakenError
 from detector_bench.runner.shards import Shard, ranges, sensible_count, shard_numbers, shard_of_file
+from detector_bench.runner.stored_predictions import read_predictions
 from detector_bench.study import Results, Study
 
 COUNT = 30

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import base64
+import dataclasses
 import json
 import re
 import shutil
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -364,3 +368,43 @@ def test_boxes_come_from_stored_results_only(tmp_path: Path) -> None:
     assert list(corners) == [1, 2, 31, 40, 5, 5, 9, 9]
     starts = np.frombuffer(base64.b64decode(columns["starts"]["bytes"]), "<u4")
     assert list(starts) == [0, 2, 2, 2]
+
+
+def test_of_many_images_the_browser_shows_a_stated_sample(tmp_path: Path) -> None:
+    results = write_study(tmp_path, raw="he said")
+    whole = Results.open(results).report(tmp_path / "whole", settings=QUICK).page.parent
+    settings = dataclasses.replace(QUICK, most_images=4)
+    sampled = Results.open(results).report(tmp_path / "sampled", settings=settings).page.parent
+    words = "a random sample of 4 of the 10 images (seed 0)"
+    assert words in (sampled / "images.html").read_text("utf-8")
+    report = (sampled / "index.html").read_text("utf-8")
+    assert report.count(words) == 2  # above the counts that lead to images, and among what is left out
+    assert "random sample" not in (whole / "images.html").read_text("utf-8")
+    assert len(list((sampled / "thumbnails").rglob("*.webp"))) == 4
+    shown = data_of(sampled, "images")["image_id"]
+    assert shown == [each for each in data_of(whole, "images")["image_id"] if each in shown]
+    assert len(shown) == 4
+    # The images' own verdicts, scores and answers, in the sample's order.
+    every, few = data_of(whole, "attribute-gender"), data_of(sampled, "attribute-gender")
+    places = [number for number, each in enumerate(data_of(whole, "images")["image_id"]) if each in shown]
+    for of_all, of_few in zip(every["detectors"], few["detectors"], strict=True):
+        assert column(of_few["verdict"]) == [column(of_all["verdict"])[place] for place in places]
+        assert column(of_few["score"]) == pytest.approx(
+            [column(of_all["score"])[place] for place in places], nan_ok=True
+        )
+    # All other numbers are of all images.
+    counts = r'<a href="images.html#[^"]*" aria-label="[^"]*">[\d,]+</a>'
+    assert re.findall(counts, report) == re.findall(counts, (whole / "index.html").read_text("utf-8"))
+
+
+def data_of(report: Path, name: str) -> dict[str, Any]:
+    """What a data script hands over."""
+    text = (report / f"data/{name}.js").read_text("utf-8")
+    content: dict[str, Any] = json.loads(json.loads(text[text.index(", ") + 2 : text.rindex(");")]))
+    return content
+
+
+def column(numbers: Mapping[str, Any]) -> list[float]:
+    """A column of numbers."""
+    numbers = numbers.get("codes", numbers)
+    return list(np.frombuffer(base64.b64decode(numbers["bytes"]), f"<{numbers['type']}").astype(float))

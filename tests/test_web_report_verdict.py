@@ -128,7 +128,7 @@ def test_a_detector_that_is_good_enough_is_trusted_with_its_uncertainty() -> Non
         "x has the smallest prompt bias error: its prompt bias scores, which run from \N{MINUS SIGN}1 to 1, are "
         "off by 0.050, chance left out (95 % interval: 0.020 to 0.080).",
         "It reports a model bias score of 0.490 where the human labels of 200 images give 0.500: 0.010 too "
-        "low, or \N{MINUS SIGN}2.0 %. Corrected for the number of images it is 0.010 too low (95 % interval: "
+        "low, 2.0 % of the labels' score. Corrected for the number of images it is 0.010 too low (95 % interval: "
         "0.030 too low to 0.010 too high).",
     )
     assert "y has a larger prompt bias error than x, beyond what chance explains." in said

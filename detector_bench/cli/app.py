@@ -15,6 +15,7 @@ from detector_bench import __version__
 from detector_bench.benchmark import CommandGroup, benchmarks
 from detector_bench.cli.console import complain
 from detector_bench.errors import DetectorBenchError, RunInterruptedError
+from detector_bench.interruption import listen_for_stop
 
 EXIT_MISTAKE = 1
 EXIT_INTERRUPTED = 128 + signal.SIGINT
@@ -27,6 +28,7 @@ EXIT_STATUS = (
 COMMANDS: dict[str, str | CommandGroup] = {
     "audit": ".cli.audit:audit",
     "run": ".cli.studies:run",
+    "shards": ".cli.shards:shards",
     "evaluate": ".cli.studies:evaluate",
     "estimate": ".cli.estimate:estimate",
     "plan": ".cli.plan:plan",
@@ -150,8 +152,7 @@ def _options(
 
 def main() -> None:
     """Run the command line; exit status 0 if all went well, 1 for a mistake, 130 if interrupted."""
-    # A job scheduler's stop is treated like Ctrl-C: finish writing, and say how to go on.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    listen_for_stop()
     try:
         app()
     except RunInterruptedError as error:

@@ -47,9 +47,10 @@ def detectors(
 
     load_plugins(plugin or [])
     if study_file is not None:
-        from detector_bench.study import Study
+        # Not `Study`: evaluation and tables take as long to import as all else here.
+        from detector_bench.study_configuration import StudyConfiguration
 
-        study = Study.from_yaml(study_file)
+        study = StudyConfiguration.from_yaml(study_file)
         locator = study.locator(weights_dir=weights_dir)
         built = [_Entry(found.name, found.kind, found) for found in study.build_detectors()]
         if name is not None:

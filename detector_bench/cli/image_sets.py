@@ -23,7 +23,7 @@ def check(image_set: options.ImageSetFolder) -> None:
     from detector_bench.dataset import check as check_image_set
 
     with counting("reading images") as progress:
-        report = check_image_set(image_set, progress=progress)
+        report = check_image_set(image_set, in_processes=True, progress=progress)
     output.text(report.summary())
     output.rows("problems", map(asdict, report.problems))
     if report.problems:
@@ -70,6 +70,7 @@ def import_(
     """
     from detector_bench.dataset import SEED_COLUMN, import_folder
 
+    notes: list[str] = []
     made = import_folder(
         source,
         image_set,
@@ -84,7 +85,9 @@ def import_(
         category=category,
         link="hardlink" if hardlink else "copy",
         overwrite=overwrite,
+        notes=notes,
     )
+    output.warn(*notes)
     edited = int((made.images[SEED_COLUMN] != "").sum()) if SEED_COLUMN in made.images else 0
     output.row(
         f"{made.root}: {len(made.images):,} images, {f'{edited:,} of them edited, ' if edited else ''}"

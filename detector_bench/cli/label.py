@@ -175,7 +175,7 @@ def _predictions(
     results: Path | None, drawn: LabelSample | None, *, half_width: float | None
 ) -> dict[str, pa.Table] | None:
     """What detectors say, for the worth of the labels; None: nothing is to be said of it."""
-    from detector_bench.runner.prediction_store import read_predictions
+    from detector_bench.runner.stored_predictions import read_predictions
 
     if half_width is not None:
         options.checked_half_width(half_width)

@@ -243,6 +243,14 @@ ShardOption = Annotated[
         "that ends last writes the results.",
     ),
 ]
+SlurmScript = Annotated[
+    Path | None,
+    typer.Option(
+        "--slurm-script",
+        metavar="FILE",
+        help="Judge nothing; write an array job of Slurm with a task for each shard (--shards K of them).",
+    ),
+]
 NoCache = Annotated[bool, typer.Option("--no-cache", help="Keep no stage results, and use none.")]
 Plugins = Annotated[
     list[Path] | None,

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from rich.console import Console
 from rich.progress import (
@@ -21,10 +21,14 @@ from rich.progress import (
 )
 
 from detector_bench.cli.console import errors, output
-from detector_bench.runner.run_record import RunProgress
+from detector_bench.runner.time_spent import DECODING, PREPARING, READING
 from detector_bench.vocabulary import Status
 
+if TYPE_CHECKING:
+    from detector_bench.runner.run_record import RunProgress
+
 _SECONDS_BETWEEN_LINES = 10.0
+_SECONDS_BETWEEN_MOVES = 0.05
 
 
 @contextmanager
@@ -32,7 +36,17 @@ def counting(what: str) -> Iterator[Callable[[int, int], None]]:
     """A bar that is gone when all is counted; it is moved by a call with how many are done, of how many."""
     with Progress(console=errors, transient=True) as bar:
         task = bar.add_task(what, total=None)
-        yield lambda done, total: bar.update(task, completed=done, total=total)
+        last = -_SECONDS_BETWEEN_MOVES
+
+        def move(done: int, total: int) -> None:
+            # A bar takes longer to move than a tiny image to read.
+            nonlocal last
+            now = time.monotonic()
+            if now - last >= _SECONDS_BETWEEN_MOVES or done == total:
+                last = now
+                bar.update(task, completed=done, total=total)
+
+        yield move
 
 
 class _Display:
@@ -133,6 +147,61 @@ class RunProgressDisplay(_Display):
         output.log(line)
         if shown:
             self._console.print(line, highlight=False, soft_wrap=True)
+
+
+def what_it_waited_for(waited_for: Mapping[str, float], devices: Mapping[str, str]) -> str:
+    """One sentence about where a run's time went, and what would make it shorter; empty for a run of no time.
+
+    Args:
+        waited_for: seconds by what they went into, of `RunRecord.waited_for`.
+        devices: where each stage ran, of `RunRecord.device_per_stage`.
+    """
+    seconds = sum(waited_for.values())
+    if seconds < _SHORTEST_TOLD:
+        return ""
+    ordered = sorted(waited_for.items(), key=lambda item: -item[1])
+    shares = [(what, spent / seconds) for what, spent in ordered]
+    told = [f"{share:.0%} {_stage_name(what)}" for what, share in shares if share >= _SMALLEST_SHARE_TOLD]
+    advice = _advice(shares, devices)
+    return f"Of {seconds:,.0f} s: {', '.join(told)}{advice and f'; {advice}'}."
+
+
+_SHORTEST_TOLD = 5.0
+_SMALLEST_SHARE_TOLD = 0.02
+_LARGE_SHARE = 0.5
+
+
+def _stage_name(label: str) -> str:
+    """A stage's label without its fingerprint."""
+    name, dash, end = label.rpartition("-")
+    return name if dash and len(end) == _DIGITS_OF_LABEL else label
+
+
+_DIGITS_OF_LABEL = 8
+
+
+def _advice(shares: Sequence[tuple[str, float]], devices: Mapping[str, str]) -> str:
+    by_kind: dict[str, float] = {}
+    for what, share in shares:
+        kind = _kind(what, devices)
+        by_kind[kind] = by_kind.get(kind, 0.0) + share
+    kind, share = max(by_kind.items(), key=lambda item: item[1])
+    return _HELP.get(kind, "") if share >= _LARGE_SHARE else ""
+
+
+def _kind(what: str, devices: Mapping[str, str]) -> str:
+    if what == READING:
+        return "reading"
+    if what in (DECODING, PREPARING) or devices.get(what) == "cpu":
+        return "cores"
+    return "gpu" if devices.get(what, "").startswith(("cuda", "mps")) else "else"
+
+
+_HELP = {
+    "reading": "a faster disk or network would help",
+    "cores": "more cores would help",
+    "gpu": "a faster GPU, or several of them, would help",
+}
 
 
 def _cached(progress: RunProgress) -> str:

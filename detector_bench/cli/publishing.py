@@ -104,6 +104,12 @@ def report(
         typer.Option("--note", help="Words below the title: where the labels come from, the images' licence."),
     ] = "",
     without_figures: Annotated[bool, typer.Option("--without-figures", help="Draw no figures.")] = False,
+    most_images: Annotated[
+        int,
+        typer.Option(
+            "--most-images", min=1, metavar="N", help="Images in the image browser; of more, a random sample."
+        ),
+    ] = 20_000,
     image_set: options.ImageSetOption = None,
     cache_dir: options.CacheDir = None,
     weights_dir: options.WeightsDir = None,
@@ -129,6 +135,7 @@ def report(
         tolerance=_tolerance(results.study, prompt_bias_error, model_bias_score_error),
         note=note,
         figures=not without_figures,
+        most_images=most_images,
         cache_folder=cache_dir,
         weights_dir=weights_dir,
         workers=min(os.cpu_count() or 1, MOST_WORKERS),

@@ -58,7 +58,7 @@ def sample(
     from detector_bench.dataset import ImageSet
     from detector_bench.dataset.sample_file import SAMPLE_FILE, read_sample, write_sample
     from detector_bench.evaluation.label_sample import ToBeLabelled
-    from detector_bench.runner.prediction_store import read_predictions
+    from detector_bench.runner.stored_predictions import read_predictions
     from detector_bench.vocabulary import attribute_named
 
     images = ImageSet.load(image_set, require_labels=False)

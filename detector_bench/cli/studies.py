@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from detector_bench.benchmark import benchmarks
 from detector_bench.cli import options
 from detector_bench.cli.console import command, errors, output
+from detector_bench.cli.shards import call_of, kept_call, write_array_job
 from detector_bench.errors import ConfigError
 from detector_bench.plugins import load_plugins
 from detector_bench.runner.shards import ranges
@@ -37,6 +40,7 @@ def run(
     address: options.Address = None,
     shards: options.Shards = None,
     shard: options.ShardOption = None,
+    slurm_script: options.SlurmScript = None,
     n_clear: options.NClear = None,
     attribute: options.Attributes = None,
     only: options.Only = None,
@@ -54,14 +58,18 @@ def run(
     `detector-bench run configs/lyu2025.yaml --image-set my_images --out results/mine --without facepp`,
     `detector-bench run my_study.yaml --out results/large --workers 4`,
     `detector-bench run my_study.yaml --out results/large --shard 3/16`,
+    `detector-bench run my_study.yaml --out results/large --slurm-script large.sbatch`,
     `detector-bench run my_study.yaml --out results/large --engine ray --address auto`
     """
     if engine not in ENGINES:
         raise ConfigError(f"--engine {engine!r}: expected {' or '.join(ENGINES)}")
     if address is not None and engine != "ray":
         raise ConfigError("--address names a Ray cluster: add --engine ray")
-    if shard is not None and ((workers or 1) > 1 or shards is not None or engine != "processes"):
+    shared = (workers or 1) > 1 or engine != "processes"
+    if shard is not None and (shared or shards is not None):
         raise ConfigError("--shard is for one process among many: leave out --workers, --engine and --shards")
+    if slurm_script is not None and (shared or shard is not None):
+        raise ConfigError("--slurm-script writes a task for each shard: leave out --workers, --engine and --shard")
     load_plugins(plugin or [])
     study = restricted(
         loaded(study_file, image_set=image_set),
@@ -71,16 +79,40 @@ def run(
         without=without,
         estimated_labels=estimated_labels,
     )
-    _run_and_print(
-        study,
-        out,
-        shard=shard,
-        weights_dir=weights_dir,
-        cache_dir=cache_dir,
-        use_cache=not no_cache,
-        tables_with_intervals=intervals,
-        **({} if shard else {"workers": workers, "shards": shards, "engine": engine, "address": address}),
+    call = call_of(
+        study_file,
+        {
+            "--out": out,
+            "--image-set": image_set,
+            "--weights-dir": weights_dir,
+            "--cache-dir": cache_dir,
+            "--no-cache": no_cache,
+            "--n-clear": n_clear,
+            "--attribute": attribute,
+            "--only": only,
+            "--without": without,
+            "--intervals": intervals,
+            "--estimated-labels": estimated_labels,
+            "--plugin": plugin,
+        },
     )
+    if slurm_script is not None:
+        from detector_bench.study_session import RunOrder
+
+        order = RunOrder(weights_dir=weights_dir, cache_dir=cache_dir, use_cache=not no_cache, shards=shards)
+        write_array_job(study, out, slurm_script, order=order, call=call)
+        return
+    with kept_call(out, call):
+        _run_and_print(
+            study,
+            out,
+            shard=shard,
+            weights_dir=weights_dir,
+            cache_dir=cache_dir,
+            use_cache=not no_cache,
+            tables_with_intervals=intervals,
+            **({} if shard else {"workers": workers, "shards": shards, "engine": engine, "address": address}),
+        )
 
 
 @command
@@ -169,8 +201,9 @@ def restricted(
 
 
 def _run_and_print(study: Study, out: Path, *, shard: str | None = None, **settings: Any) -> None:
-    from detector_bench.cli.progress import RunProgressDisplay
+    from detector_bench.cli.progress import RunProgressDisplay, what_it_waited_for
 
+    began = datetime.now(UTC).isoformat(timespec="seconds")
     with RunProgressDisplay(errors) as display:
         if shard is None:
             result = study.run(out, progress=display, **settings)
@@ -182,6 +215,18 @@ def _run_and_print(study: Study, out: Path, *, shard: str | None = None, **setti
                 return
             result = found
     _print(result, ["metrics.csv", "tables/", "predictions/", "run.json"])
+    if waited := what_it_waited_for(*_waiting(result.sessions(began))):
+        output.warn(waited, style="")
+
+
+def _waiting(sessions: Sequence[Mapping[str, Any]]) -> tuple[dict[str, float], dict[str, str]]:
+    """What all processes of a run waited for, in seconds, and where each stage ran."""
+    seconds: Counter[str] = Counter()
+    devices: dict[str, str] = {}
+    for session in sessions:
+        seconds.update(session.get("waited_for", {}))
+        devices |= session.get("device_per_stage", {})
+    return dict(seconds), devices
 
 
 def _print(result: Results, files: Sequence[str]) -> None:

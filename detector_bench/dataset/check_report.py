@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from html import escape
-from itertools import islice
 from pathlib import Path
 
 import pandas as pd
@@ -15,14 +13,12 @@ import pandas as pd
 from detector_bench.dataset.consensus import DISAGREEMENT
 from detector_bench.dataset.image_references import count_pairs
 from detector_bench.dataset.image_set import ImageSet, read_tables
+from detector_bench.dataset.many_files import each_file
 from detector_bench.dataset.text_table import Findings, TextTable
 from detector_bench.dataset.validation import FileInspector, add_by_kind, distinct_paths, image_problem, validate
 from detector_bench.errors import DataError, Problem
 from detector_bench.vocabulary import ATTRIBUTES, LOW_QUALITY
 from detector_bench.vocabulary.columns import VALUE_COLUMN, stated_columns
-
-# Images are handed to the threads in groups, so that a million of them do not wait in memory at once.
-_GROUP_SIZE = 1024
 
 
 @dataclass(frozen=True)
@@ -140,6 +136,7 @@ def check(
     *,
     require_labels: bool = False,
     workers: int | None = None,
+    in_processes: bool = False,
     progress: Callable[[int, int], None] | None = None,
 ) -> CheckReport:
     """Check everything about an image set: the three tables, and that every image file can be decoded.
@@ -150,20 +147,27 @@ def check(
     Args:
         folder: the image set.
         require_labels: whether every image must have a label.
-        workers: how many threads decode; by default one per processor core, at most 16.
+        workers: how many threads or processes decode; by default one per processor core, at most 16.
+        in_processes: whether processes decode where there are many files, which is faster for small ones. A script
+            that asks for it has to guard its entry with `if __name__ == "__main__"`.
         progress: called after each image file with how many are done and how many there are.
+
+    Raises:
+        DetectorBenchError: a process was killed, for want of memory perhaps.
     """
     root = Path(folder).resolve()
     findings = Findings()
     tables = read_tables(root, findings, require_labels=require_labels)
-    image_of_label = validate(tables, findings, require_labels=require_labels)
+    image_codes = validate(tables, findings, require_labels=require_labels)
     attributes: tuple[AttributeSummary, ...] = ()
     if not findings:
-        image_set = ImageSet.from_tables(root, tables, image_of_label)
+        image_set = ImageSet.from_tables(root, tables, image_codes)
         attributes = tuple(_summarise(image_set, name) for name in image_set.attributes)
     n_files = 0
     if tables.images is not None and tables.images.has("path"):
-        n_files = _check_images(tables.images, root, findings, workers=workers, progress=progress)
+        n_files = _check_images(
+            tables.images, root, findings, workers=workers, in_processes=in_processes, progress=progress
+        )
     n_seeds, n_edited = (0, 0) if tables.images is None else count_pairs(tables.images)
     return CheckReport(
         root=root,
@@ -219,30 +223,20 @@ def _check_images(
     findings: Findings,
     *,
     workers: int | None,
+    in_processes: bool,
     progress: Callable[[int, int], None] | None,
 ) -> int:
     records = distinct_paths(images)
-    inspector = FileInspector(root)
     faults = []
-    with ThreadPoolExecutor(max_workers=workers or min(16, os.cpu_count() or 1)) as pool:
-        done = 0
-        for group in _groups(records, _GROUP_SIZE):
-            for path, fault in zip(
-                group, pool.map(lambda path: _fault(root, inspector, path), group), strict=True
-            ):
-                done += 1
-                if fault is not None:
-                    faults.append(image_problem(images, records[path], path, fault))
-                if progress is not None:
-                    progress(done, len(records))
+    work = partial(_fault, root, FileInspector(root))
+    found = each_file(work, list(records), workers=workers, in_processes=in_processes)
+    for done, (path, fault) in enumerate(zip(records, found, strict=True), start=1):
+        if fault is not None:
+            faults.append(image_problem(images, records[path], path, fault))
+        if progress is not None:
+            progress(done, len(records))
     add_by_kind(faults, findings)
     return len(records)
-
-
-def _groups(paths: Iterable[str], size: int) -> Iterator[list[str]]:
-    remaining = iter(paths)
-    while group := list(islice(remaining, size)):
-        yield group
 
 
 def _fault(root: Path, inspector: FileInspector, path: str) -> str | None:

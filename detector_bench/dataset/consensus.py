@@ -46,7 +46,7 @@ class AgreedCodes(NamedTuple):
         reason_row: the row whose reason counts, or -1 for none; shape (groups,).
     """
 
-    label: NDArray[np.int64]
+    label: NDArray[np.integer[Any]]
     reason_row: NDArray[np.int64]
 
 
@@ -114,10 +114,10 @@ def label_table(labels: pd.DataFrame, *, group: NDArray[np.int64], n_groups: int
 
 
 def decide(
-    group: NDArray[np.int64],
-    label: NDArray[np.int64],
+    group: NDArray[np.integer[Any]],
+    label: NDArray[np.integer[Any]],
     *,
-    rank: NDArray[np.int64],
+    rank: NDArray[np.integer[Any]],
     has_adjudicator: bool,
     has_reason: NDArray[np.bool_],
     n_groups: int,
@@ -126,13 +126,13 @@ def decide(
 
     Args:
         group: number of the row's group, 0 to n_groups - 1.
-        label: code of the row's label, 0 or more.
+        label: code of the row's label, 0 or more; in a signed type.
         rank: the annotator's place in the order in which reasons are looked for, 0 first.
         has_adjudicator: whether the annotator of rank 0 is the adjudicator.
         has_reason: whether the row states a reason.
         n_groups: how many groups there are.
     """
-    decided = np.full(n_groups, UNLABELLED, dtype=np.int64)
+    decided = np.full(n_groups, UNLABELLED, dtype=label.dtype)
     # Where an index repeats, the last assignment stays, so this keeps any one label of each group.
     decided[group] = label
     decided[group[label != decided[group]]] = UNRESOLVED
@@ -233,7 +233,7 @@ class _Values:
 
 
 def agreed_values(
-    labels: pd.DataFrame, *, group: NDArray[np.int64], consensus: pd.Series[str]
+    labels: pd.DataFrame, *, group: NDArray[np.integer[Any]], consensus: pd.Series[str]
 ) -> NDArray[np.float64]:
     """One value per group (an image): the adjudicator's, else the mean of those who gave the agreed label.
 

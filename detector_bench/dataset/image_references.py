@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -14,7 +15,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from detector_bench.dataset.text_table import Findings, TextTable, distinct_texts, in_circle, trimmed, true_indices
+from detector_bench.dataset.image_ids import UNKNOWN_ID, ImageIds
+from detector_bench.dataset.text_table import (
+    Findings,
+    TextTable,
+    distinct_texts,
+    in_circle,
+    is_plain,
+    single_array,
+    trimmed,
+    true_indices,
+)
 from detector_bench.errors import nearest_hint
 
 
@@ -26,24 +37,30 @@ class ImageCodes:
         images: code of each image; its own index as long as no id is used twice.
         labels: code of the image that each label is for, or None if the labels do not say.
         seeds: code of the image that each image was made from, -1 for none; None if the images do not say.
+        ids: those of the images, where they were looked up: then nothing is wrong with any of them.
     """
 
     images: NDArray[np.int32]
-    labels: NDArray[np.int64] | None
+    labels: NDArray[np.signedinteger[Any]] | None
     seeds: NDArray[np.int64] | None
+    ids: ImageIds | None = None
 
 
-def code_image_ids(images: TextTable | None, labels: TextTable | None, *, seeds: str) -> ImageCodes | None:
-    """Number the image ids of both tables in one pass; None if the images have no ids.
+def code_image_ids(
+    images: TextTable | None, labels: TextTable | None, *, seeds: str, ids: ImageIds | None = None
+) -> ImageCodes | None:
+    """Number the image ids of both tables; None if the images have no ids.
 
-    `seeds` is the column of the images that names the image each was made from.
-
+    `seeds` is the column of the images that names the image each was made from, `ids` those of the images where
+    they are known to be distinct.
 
     Blanks around an id are left out: they are one mistake, reported where they stand, not also an unknown id
     everywhere else.
     """
     if images is None or not images.has("image_id"):
         return None
+    if (known := _codes_of_known(images, labels, seeds=seeds, ids=ids)) is not None:
+        return known
     # The images come first, so that their codes are the lowest.
     columns = [trimmed(images.column("image_id"))]
     has_labels = labels is not None and labels.has("image_id")
@@ -59,6 +76,39 @@ def code_image_ids(images: TextTable | None, labels: TextTable | None, *, seeds:
         of_seeds = parts[-1].astype(np.int64)
         of_seeds[true_indices(pc.equal(columns[-1], ""))] = -1
     return ImageCodes(parts[0], parts[1].astype(np.int64) if has_labels else None, of_seeds)
+
+
+def _codes_of_known(
+    images: TextTable, labels: TextTable | None, *, seeds: str, ids: ImageIds | None
+) -> ImageCodes | None:
+    """The codes where nothing is wrong with the ids, in a part of the memory; None where something is."""
+    if ids is None or not is_plain(images.column("image_id")):
+        ids = ImageIds(trimmed(images.column("image_id")))
+        if not ids.are_distinct:
+            return None
+    of_labels = of_seeds = None
+    if labels is not None and labels.has("image_id"):
+        of_labels = _positions(labels.data.column("image_id"), ids)
+        if (of_labels == UNKNOWN_ID).any():
+            return None
+    if images.has(seeds):
+        named = trimmed(images.column(seeds))
+        of_seeds = ids.positions(named)
+        has_none = single_array(pc.equal(named, "")).to_numpy(zero_copy_only=False)
+        if ((of_seeds == UNKNOWN_ID) & ~has_none).any():
+            return None
+        of_seeds[has_none] = UNKNOWN_ID
+    return ImageCodes(np.arange(len(ids), dtype=np.int32), of_labels, of_seeds, ids)
+
+
+def _positions(column: Any, ids: ImageIds) -> NDArray[np.int64]:
+    if pa.types.is_dictionary(column.type):
+        cells = single_array(column)
+        if ids.is_dictionary_of(cells):
+            found: NDArray[np.int64] = cells.indices.to_numpy()
+            return found
+        column = column.cast(pa.large_string())
+    return ids.positions(trimmed(column))
 
 
 def check_image_ids(
@@ -104,7 +154,7 @@ def report_repeats(table: TextTable, column: str, codes: NDArray[np.int32], find
 
     def first_use(index: int) -> str:
         first = int(np.flatnonzero(codes == codes[index])[0])
-        return f"one that no other row has; row {table.row(first)} has it"
+        return f"one that no other row has; {table.place(first, seen_from=index)} has it"
 
     findings.add_rows(
         table,
@@ -124,15 +174,19 @@ def without(records: NDArray[np.intp], table: TextTable, column: str, texts: Col
     return np.delete(records, left_out)
 
 
-def _report_repeated_labels(labels: TextTable, image_codes: NDArray[np.int64], findings: Findings) -> None:
+def _report_repeated_labels(
+    labels: TextTable, image_codes: NDArray[np.signedinteger[Any]], findings: Findings
+) -> None:
     if not labels.has("annotator", "attribute", "label"):
         return
     annotators, attributes = labels.encoded("annotator"), labels.encoded("attribute")
-    key = image_codes * len(annotators.texts) + annotators.codes
+    key = image_codes.astype(np.int64) * len(annotators.texts) + annotators.codes
     key = key * len(attributes.texts) + attributes.codes
-    is_dense = len(key) > 0 and key.max() < 16 * len(key)
-    if is_dense and np.bincount(key).max() == 1:  # cheaper than hashing, and it settles the usual case
-        return
+    if len(key) > 0 and key.max() < 16 * len(key):  # cheaper than hashing, and it settles the usual case
+        there = np.zeros(int(key.max()) + 1, dtype=np.bool_)
+        there[key] = True
+        if np.count_nonzero(there) == len(key):
+            return
     is_repeated = pd.Series(key).duplicated().to_numpy()
     repeated = without(np.flatnonzero(is_repeated), labels, "image_id", {""})
     if len(repeated) == 0:
@@ -144,8 +198,9 @@ def _report_repeated_labels(labels: TextTable, image_codes: NDArray[np.int64], f
     origin = dict(zip(repeated.tolist(), first_of.tolist(), strict=True))
 
     def accepted(index: int) -> str:
-        row, label = labels.row(origin[index]), labels.cell("label", origin[index])
-        return f"one label per image, annotator and attribute; row {row} says {label!r}"
+        place = labels.place(origin[index], seen_from=index)
+        label = labels.cell("label", origin[index])
+        return f"one label per image, annotator and attribute; {place} says {label!r}"
 
     message = "duplicate label"
     findings.add_rows(labels, "label", repeated[~contradicts], message=message, accepted=accepted)
@@ -238,8 +293,8 @@ def _check_makers(
 
 def _is_empty(images: TextTable, column: str) -> NDArray[np.bool_]:
     encoded = images.encoded(column)
-    empty = np.array([not text.strip() for text in encoded.texts], dtype=bool)
-    return empty[encoded.codes]
+    empty: NDArray[np.bool_] = np.array([not text.strip() for text in encoded.texts], dtype=bool)[encoded.codes]
+    return empty
 
 
 def _report_unknown(images: TextTable, records: NDArray[np.intp], findings: Findings) -> None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from html import escape
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -16,14 +17,23 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from detector_bench.dataset.consensus import agreed_values, as_numbers, label_table
-from detector_bench.dataset.image_references import SEED_COLUMN
+from detector_bench.dataset.consensus import (
+    ADJUDICATOR,
+    DISAGREEMENT,
+    UNRESOLVED,
+    AgreedCodes,
+    agreed_values,
+    as_numbers,
+    decide,
+)
+from detector_bench.dataset.image_ids import ImageIds, one_array
+from detector_bench.dataset.image_references import SEED_COLUMN, ImageCodes
 from detector_bench.dataset.prompts import stated_by, weights_of
 from detector_bench.dataset.table_reading import read_table
-from detector_bench.dataset.text_table import Findings, TextTable
+from detector_bench.dataset.text_table import Findings, TextTable, text_columns, true_indices
 from detector_bench.dataset.validation import Tables, check_image_files, validate
 from detector_bench.errors import ConfigError, Problem
-from detector_bench.vocabulary import ATTRIBUTES, Attribute, attribute_named, attributes_of
+from detector_bench.vocabulary import ATTRIBUTES, LOW_QUALITY, Attribute, attribute_named, attributes_of
 from detector_bench.vocabulary.columns import (
     IMAGE_COLUMNS,
     LABEL_COLUMNS,
@@ -35,6 +45,34 @@ from detector_bench.vocabulary.columns import (
 )
 
 REASON_COLUMN = "reason"
+
+_PIECE = 1 << 20
+"""Rows of a table that are looked at together as whole texts."""
+
+_MOST_KEPT = 1_000_000
+"""Rows of a frame that is kept once somebody has asked for it."""
+
+
+class _ShownAsFrame:
+    """A table of an image set, which is kept as compact cells until somebody asks for it as a pandas frame."""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, image_set: ImageSet | None, owner: type | None = None) -> pd.DataFrame:
+        if image_set is None:
+            raise AttributeError(self._name)  # so that the field has no default
+        kept = image_set.__dict__[self._name]
+        if isinstance(kept, pd.DataFrame):
+            return kept
+        if len(kept) > _MOST_KEPT:
+            return image_set._frame(self._name)
+        if self._name not in image_set._frames:
+            image_set._frames[self._name] = image_set._frame(self._name)
+        return image_set._frames[self._name]
+
+    def __set__(self, image_set: ImageSet, table: TextTable | pd.DataFrame) -> None:
+        image_set.__dict__[self._name] = table
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,13 +91,16 @@ class ImageSet:
             that the file has, with "" where a cell is empty; see `stated` and `prompt_weights`.
         labels: one row per image, annotator and attribute: `image_id, annotator, attribute, label, reason,
             value`, with "" where a cell is empty.
+
+    The frames of many millions of images take gigabytes, so that they are made anew each time they are asked for;
+    `table` gives the same in a part of that.
     """
 
     root: Path
-    images: pd.DataFrame
-    prompts: pd.DataFrame
-    labels: pd.DataFrame
-    _image_of_label: NDArray[np.int64] | None = field(default=None, repr=False)
+    images: _ShownAsFrame = _ShownAsFrame()
+    prompts: _ShownAsFrame = _ShownAsFrame()
+    labels: _ShownAsFrame = _ShownAsFrame()
+    _image_of_label: NDArray[np.integer[Any]] | None = field(default=None, repr=False)
 
     @classmethod
     def load(cls, folder: Path | str, *, require_labels: bool = False, check_files: bool = False) -> ImageSet:
@@ -76,26 +117,66 @@ class ImageSet:
         findings = Findings()
         root = Path(folder).resolve()
         tables = read_tables(root, findings, require_labels=require_labels)
-        image_of_label = validate(tables, findings, require_labels=require_labels)
+        codes = validate(tables, findings, require_labels=require_labels)
         if check_files and tables.images is not None and tables.images.has("path"):
             check_image_files(tables.images, root, findings)
         findings.raise_if_any()
-        return cls.from_tables(root, tables, image_of_label)
+        return cls.from_tables(root, tables, codes)
 
     @classmethod
-    def from_tables(cls, root: Path, tables: Tables, image_of_label: NDArray[np.int64] | None) -> ImageSet:
-        """Make an image set of tables in which `validate` found no mistake."""
+    def from_tables(cls, root: Path, tables: Tables, codes: ImageCodes | None) -> ImageSet:
+        """Make an image set of tables in which `validate` found no mistake.
+
+        Args:
+            root: the folder, with links resolved.
+            tables: its tables.
+            codes: what `validate` gave.
+        """
         assert tables.images is not None  # noqa: S101 - a missing table is a mistake
         assert tables.prompts is not None  # noqa: S101
-        image_columns = [*IMAGE_COLUMNS, *([SEED_COLUMN] if tables.images.has(SEED_COLUMN) else [])]
+        image_columns = [*IMAGE_COLUMNS, *filter(tables.images.has, [SEED_COLUMN])]
         prompt_columns = [*PROMPT_COLUMNS, *filter(tables.prompts.has, optional_prompt_columns(tables.attributes))]
-        return cls(
+        label_columns = [*LABEL_COLUMNS, VALUE_COLUMN]
+        labels = tables.labels or TextTable("labels", text_columns({name: [] for name in label_columns}))
+        image_of_label = None
+        if codes is not None and codes.labels is not None:
+            image_of_label = codes.labels.astype(np.int32, copy=False)
+            labels = labels.without("image_id")  # the images have them
+        made = cls(
             root=root,
-            images=_frame(tables.images, image_columns),
-            prompts=_frame(tables.prompts, prompt_columns),
-            labels=_frame(tables.labels, (*LABEL_COLUMNS, VALUE_COLUMN)),
+            images=tables.images.select(image_columns),
+            prompts=tables.prompts.select(prompt_columns),
+            labels=labels.select(name for name in label_columns if labels.has(name)),
             _image_of_label=image_of_label,
         )
+        if codes is not None and codes.ids is not None:
+            made.__dict__["image_ids"] = codes.ids
+        return made
+
+    def table(self, name: Literal["images", "prompts", "labels"]) -> TextTable:
+        """One of the three tables as compact cells.
+
+        Labels may lack `image_id`, which `image_of_label` says, and columns without any text.
+        """
+        kept = self.__dict__[name]
+        if isinstance(kept, TextTable):
+            return kept
+        if name not in self._tables:
+            columns = {column: one_array(kept[column]).fill_null("") for column in kept.columns}
+            self._tables[name] = TextTable(name, pa.table(columns))
+        return self._tables[name]
+
+    @cached_property
+    def image_ids(self) -> ImageIds:
+        """The ids of the images, in their order."""
+        return ImageIds(self.table("images").column("image_id"))
+
+    @cached_property
+    def image_of_label(self) -> NDArray[np.integer[Any]]:
+        """For each row of the labels, the index of its image."""
+        if self._image_of_label is not None:
+            return self._image_of_label
+        return self.image_ids.positions(self.table("labels").column("image_id")).astype(np.int32)
 
     @property
     def name(self) -> str:
@@ -114,7 +195,7 @@ class ImageSet:
     @cached_property
     def attributes(self) -> tuple[str, ...]:
         """The attributes that have at least one label, in the vocabulary's order."""
-        labelled = set(self.labels["attribute"].unique())
+        labelled = set(self.table("labels").encoded("attribute").texts)
         return tuple(name for name in ATTRIBUTES if name in labelled)
 
     def truth(self, attribute: str) -> pd.DataFrame:
@@ -128,14 +209,35 @@ class ImageSet:
             ConfigError: no such attribute in the vocabulary.
         """
         attribute_named(attribute)
-        selected = (self.labels["attribute"] == attribute).to_numpy(dtype=bool)
-        columns = ["annotator", "label", "reason"]
-        group, rows = self._label_images, self.labels[columns]
-        if not selected.all():
-            group, rows = group[selected], rows[selected]
-        decided = label_table(rows, group=group, n_groups=len(self.images))
-        decided.insert(0, "image_id", self.images["image_id"].array)
+        labels, rows = self.table("labels"), self._labels_of(attribute)
+        agreed = self._agreed(rows, with_reasons=True)
+        # -1 and -2 count from the end: the last text where there is none, the one before for want of agreement.
+        label_texts = pd.array([*labels.encoded("label").texts, LOW_QUALITY, None], dtype="str")
+        reason = np.full(len(agreed.label), -1, dtype=np.int64)
+        texts: list[str] = []
+        if labels.has(REASON_COLUMN):
+            reasons, stated = labels.encoded(REASON_COLUMN), agreed.reason_row >= 0
+            texts, reason[stated] = reasons.texts, reasons.codes[rows][agreed.reason_row[stated]]
+        reason[agreed.label == UNRESOLVED] = -2
+        decided = pd.DataFrame(
+            {
+                "label": label_texts[agreed.label],
+                "reason": pd.array([*texts, DISAGREEMENT, ""], dtype="str")[reason],
+            }
+        )
+        decided.insert(0, "image_id", pd.array(self.image_ids.texts, dtype="str"))
         return decided
+
+    def label_codes(self, attribute: Attribute) -> NDArray[np.int8]:
+        """The annotators' consensus as numbers: `[image]`, the position in `attribute.labels`; -1 where nobody
+        labelled this attribute of the image, -2 for a label that the attribute does not have."""
+        agreed = self._agreed(self._labels_of(attribute.name), with_reasons=False)
+        position = {label: number for number, label in enumerate(attribute.labels)}
+        texts = self.table("labels").encoded("label").texts
+        unresolved, unlabelled, unknown = position[LOW_QUALITY], -1, -2
+        codes = [*(position.get(text, unknown) for text in texts), unresolved, unlabelled]
+        found: NDArray[np.int8] = np.array(codes, dtype=np.int8)[agreed.label]
+        return found
 
     def measured(self, attribute: str) -> pd.DataFrame:
         """The number that the annotators gave, one row per image: an age in years, a skin tone's grey value.
@@ -153,13 +255,19 @@ class ImageSet:
         if attribute_named(attribute).unit is None:
             accepted = ", ".join(name for name, known in ATTRIBUTES.items() if known.unit is not None)
             raise ConfigError(f"{attribute!r} has no measured values (accepted: {accepted})")
-        values = np.full(len(self.images), np.nan)
+        values = np.full(len(self.image_ids), np.nan)
         if self._has_values:
-            selected = (self.labels["attribute"] == attribute) & (self.labels[VALUE_COLUMN] != "")
-            group = self._label_images[selected.to_numpy(dtype=bool)]
+            labels, rows = self.table("labels"), self._labels_of(attribute)
+            given = true_indices(pc.not_equal(labels.column(VALUE_COLUMN), ""))
+            rows = np.intersect1d(np.arange(len(labels))[rows], given, assume_unique=True)
+            cells = {
+                name: labels.data.column(name).take(pa.array(rows)).cast(pa.large_string())
+                for name in ("annotator", "label", VALUE_COLUMN)
+            }
             consensus = self.truth(attribute)["label"]
-            values = agreed_values(self.labels[selected], group=group, consensus=consensus)
-        return pd.DataFrame({"image_id": self.images["image_id"].array, "value": values})
+            frame = pa.table(cells).to_pandas()
+            values = agreed_values(frame, group=self.image_of_label[rows], consensus=consensus)
+        return pd.DataFrame({"image_id": pd.array(self.image_ids.texts, dtype="str"), "value": values})
 
     def stated(self, attribute: str) -> pd.Series[str] | None:
         """What each prompt states of an attribute (see `prompts.stated_by`); None: nothing is known.
@@ -184,34 +292,95 @@ class ImageSet:
         Values and weights count as numbers, and an optional column whose cells are all empty as none.
         """
         digest = hashlib.sha256()
-        optional = self.prompts.columns.drop(list(PROMPT_COLUMNS), errors="ignore")
-        prompts = self.prompts.drop(columns=[name for name in optional if not any(self.prompts[name])])
-        for name, table in (("images", self.images), ("prompts", prompts), ("labels", self.labels)):
+        images, prompts, labels = self.table("images"), self.table("prompts"), self.table("labels")
+        optional = set(prompts.columns) - set(PROMPT_COLUMNS)
+        empty = {name for name in optional if not any(prompts.encoded(name).texts)}
+        label_columns = labels.columns
+        if isinstance(self.__dict__["labels"], TextTable):
+            label_columns = [*LABEL_COLUMNS]
+        named = (
+            ("images", images, images.columns),
+            ("prompts", prompts, [name for name in prompts.columns if name not in empty]),
+            ("labels", labels, label_columns),
+        )
+        for name, table, columns in named:
             digest.update(f"{name} {len(table)}\n".encode())
-            for column in table.columns.drop([VALUE_COLUMN, WEIGHT_COLUMN], errors="ignore"):
+            for column in columns:
+                if column in (VALUE_COLUMN, WEIGHT_COLUMN):
+                    continue
                 digest.update(f"{column}\n".encode())
                 # Lengths and text without separators: no cell can be mistaken for two.
-                cells = pa.chunked_array(pa.array(table[column], pa.large_string()))
-                digest.update(pc.binary_length(cells).to_numpy().astype("<i8").tobytes())
-                for chunk in cells.chunks:
-                    digest.update(_text_bytes(chunk))
+                for cells in self._cells(table, column):
+                    digest.update(pc.binary_length(cells).to_numpy().astype("<i8").tobytes())
+                for cells in self._cells(table, column):
+                    digest.update(_text_bytes(cells))
         if self._has_values:
-            digest.update(_number_bytes(self.labels, VALUE_COLUMN))
-        if WEIGHT_COLUMN in prompts:
+            digest.update(_number_bytes(labels, VALUE_COLUMN))
+        if prompts.has(WEIGHT_COLUMN) and WEIGHT_COLUMN not in empty:
             digest.update(_number_bytes(prompts, WEIGHT_COLUMN))
         return digest.hexdigest()
 
     @cached_property
-    def _has_values(self) -> bool:
-        return VALUE_COLUMN in self.labels and bool((self.labels[VALUE_COLUMN] != "").any())
+    def _frames(self) -> dict[str, pd.DataFrame]:
+        return {}
 
     @cached_property
-    def _label_images(self) -> NDArray[np.int64]:
-        if self._image_of_label is not None:
-            return self._image_of_label
-        images = pd.Index(self.images["image_id"])
-        found: NDArray[np.intp] = images.get_indexer(pd.Index(self.labels["image_id"]))
-        return found.astype(np.int64)
+    def _tables(self) -> dict[str, TextTable]:
+        return {}
+
+    @cached_property
+    def _has_values(self) -> bool:
+        labels = self.table("labels")
+        return labels.has(VALUE_COLUMN) and bool(pc.any(pc.not_equal(labels.texts(VALUE_COLUMN), "")).as_py())
+
+    def _labels_of(self, attribute: str) -> NDArray[np.bool_] | slice:
+        """Which rows of the labels are about an attribute."""
+        encoded = self.table("labels").encoded("attribute")
+        if encoded.texts == [attribute]:
+            return slice(None)
+        return encoded.is_text(attribute)
+
+    def _agreed(self, rows: NDArray[np.bool_] | slice, *, with_reasons: bool) -> AgreedCodes:
+        """The consensus of some rows of the labels; labels as in the table's column."""
+        labels = self.table("labels")
+        annotators = labels.encoded("annotator")
+        # The adjudicator comes first, so that his or her own reason wins.
+        order = sorted(range(len(annotators.texts)), key=lambda code: _place_of(annotators.texts[code]))
+        rank = np.argsort(order).astype(np.int32)[annotators.codes[rows]]
+        has_reason = np.zeros(len(rank), dtype=np.bool_)
+        if with_reasons and labels.has(REASON_COLUMN):
+            reasons = labels.encoded(REASON_COLUMN)
+            has_reason = np.array([text != "" for text in reasons.texts], dtype=np.bool_)[reasons.codes[rows]]
+        return decide(
+            self.image_of_label[rows],
+            labels.encoded("label").codes[rows],
+            rank=rank,
+            has_adjudicator=ADJUDICATOR in annotators.texts,
+            has_reason=has_reason,
+            n_groups=len(self.image_ids),
+        )
+
+    def _cells(self, table: TextTable, column: str) -> Iterator[Any]:
+        """A column as it would stand in a frame, piece by piece."""
+        for begin in range(0, len(table), _PIECE):
+            if table.has(column):
+                yield from table.data.column(column).slice(begin, _PIECE).cast(pa.large_string()).chunks
+            elif column == "image_id":
+                yield self.image_ids.texts.take(pa.array(self.image_of_label[begin : begin + _PIECE]))
+            else:
+                yield pa.repeat(pa.scalar("", pa.large_string()), min(_PIECE, len(table) - begin))
+
+    def _frame(self, name: str) -> pd.DataFrame:
+        table: TextTable = self.__dict__[name]
+        columns = [*LABEL_COLUMNS, VALUE_COLUMN] if name == "labels" else table.columns
+        kind = pa.large_string()
+        cells = {column: pa.chunked_array(list(self._cells(table, column)), kind) for column in columns}
+        frame: pd.DataFrame = pa.table(cells).to_pandas()
+        return frame
+
+
+def _place_of(annotator: str) -> tuple[bool, str]:
+    return annotator != ADJUDICATOR, annotator
 
 
 def read_tables(root: Path, findings: Findings, *, require_labels: bool) -> Tables:
@@ -221,8 +390,22 @@ def read_tables(root: Path, findings: Findings, *, require_labels: bool) -> Tabl
         findings.add(Problem(str(root), message, accepted="a folder with images.csv, prompts.csv, labels.csv"))
         return Tables(None, None, None)
     attributes = _attributes(root, findings)
+    distinct = ("image_id", "path", SEED_COLUMN, VALUE_COLUMN)
     required_label_columns = tuple(name for name in LABEL_COLUMNS if name != REASON_COLUMN)
-    images = read_table(root, "images", required=IMAGE_COLUMNS, optional=(SEED_COLUMN,), findings=findings)
+    images = read_table(
+        root,
+        "images",
+        required=IMAGE_COLUMNS,
+        optional=(SEED_COLUMN,),
+        findings=findings,
+        distinct=distinct,
+    )
+    ids = None
+    if images is not None and images.has("image_id"):
+        # In one piece, so that they are there only once.
+        ids = ImageIds(images.column("image_id"))
+        images = images.with_column("image_id", ids.texts)
+        ids = ids if ids.are_distinct else None
     prompts = read_table(
         root,
         "prompts",
@@ -240,8 +423,11 @@ def read_tables(root: Path, findings: Findings, *, require_labels: bool) -> Tabl
         numbers=(VALUE_COLUMN,),
         findings=findings,
         may_be_missing=not require_labels,
+        distinct=distinct,
+        ids=ids,
     )
-    return Tables(images, prompts, labels, attributes)
+    pa.default_memory_pool().release_unused()
+    return Tables(images, prompts, labels, attributes, ids)
 
 
 def _attributes(root: Path, findings: Findings) -> dict[str, Attribute]:
@@ -255,20 +441,8 @@ def _attributes(root: Path, findings: Findings) -> dict[str, Attribute]:
     return ATTRIBUTES.only_built_in() | own
 
 
-def _frame(table: TextTable | None, columns: list[str] | tuple[str, ...]) -> pd.DataFrame:
-    if table is None:
-        return pd.DataFrame({name: pd.array([], dtype="str") for name in columns})
-    present = [name for name in columns if table.has(name)]
-    frame: pd.DataFrame = table.data.select(present).to_pandas()
-    for position, name in enumerate(columns):
-        if name not in present:
-            frame.insert(position, name, pd.Series("", index=frame.index, dtype="str"))
-    return frame
-
-
-def _number_bytes(table: pd.DataFrame, column: str) -> bytes:
-    numbers = as_numbers(pa.chunked_array(pa.array(table[column], pa.large_string())))
-    return f"{column}\n".encode() + numbers.astype("<f8").tobytes()
+def _number_bytes(table: TextTable, column: str) -> bytes:
+    return f"{column}\n".encode() + as_numbers(table.column(column)).astype("<f8").tobytes()
 
 
 def _text_bytes(cells: Any) -> memoryview:

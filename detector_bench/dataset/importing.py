@@ -62,6 +62,7 @@ def import_folder(
     category: str = "unknown",
     link: Literal["copy", "hardlink"] = "copy",
     overwrite: bool = False,
+    notes: list[str] | None = None,
 ) -> ImageSet:
     """Write `images.csv`, `prompts.csv` and `labels.csv` for a tree `t2i_model/prompt/image`.
 
@@ -94,6 +95,8 @@ def import_folder(
         category: of prompts that the prompts file gives none.
         link: how images get into the destination; a hard link needs no space, but must stay on one file system.
         overwrite: whether tables that exist may be replaced.
+        notes: receives what is no mistake and should be known, a sentence each: how many label cells are empty,
+            who the annotators of several label columns are, what prompts lack without a file of them.
 
     Returns:
         The new image set.
@@ -108,6 +111,7 @@ def import_folder(
     settings.check()
     folders = _Folders.resolve(source, destination, seeds)
     findings = Findings()
+    notes = [] if notes is None else notes
     found = find_images(folders.source, findings, apart=folders.apart)
     listed = None if prompts is None else PromptFile.read(Path(prompts), findings)
     prompt_ids = ids_of_folders(found, listed)
@@ -115,9 +119,14 @@ def import_folder(
     tables = Tables(
         images=_image_table(images, has_seeds=seeds is not None),
         prompts=import_prompts(prompt_ids, listed, category=category, findings=findings),
-        labels=_label_table(images, _path(labels), settings, findings),
+        labels=_label_table(images, _path(labels), settings, findings, notes),
         attributes={**ATTRIBUTES.only_built_in(), **own},
     )
+    if listed is None and prompts is None and found:
+        notes.append(
+            f"{len(prompt_ids):,} prompts have the category {category!r} and no text; a file of prompts "
+            "(--prompts) names them"
+        )
     if found:
         validate(tables, findings, require_labels=False, require_pairs=False)
     destination = folders.destination
@@ -211,12 +220,12 @@ def _image_table(images: list[_Image], *, has_seeds: bool) -> TextTable:
 
 
 def _label_table(
-    images: list[_Image], labels: Path | None, settings: LabelImport, findings: Findings
+    images: list[_Image], labels: Path | None, settings: LabelImport, findings: Findings, notes: list[str]
 ) -> TextTable | None:
     if labels is None:
         return None
     keys = ImageKeys([image.image_id for image in images], [(image.source_path, image.path) for image in images])
-    return import_labels(labels, settings=settings, image_keys=keys, findings=findings)
+    return import_labels(labels, settings=settings, image_keys=keys, findings=findings, notes=notes)
 
 
 def _check_destination(destination: Path, *, has_labels: bool, overwrite: bool, findings: Findings) -> None:

@@ -11,6 +11,7 @@ import pandas as pd
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from detector_bench.dataset.consensus import ADJUDICATOR
 from detector_bench.dataset.table_reading import read_any_table, separator_hint
 from detector_bench.dataset.text_table import Findings, TextTable
 from detector_bench.errors import ConfigError, Problem, nearest_hint
@@ -62,9 +63,9 @@ class LabelImport:
 
 
 def import_labels(
-    path: Path, *, settings: LabelImport, image_keys: ImageKeys, findings: Findings
+    path: Path, *, settings: LabelImport, image_keys: ImageKeys, findings: Findings, notes: list[str]
 ) -> TextTable | None:
-    """Read a foreign label table as one of ours; an empty label cell is no label.
+    """Read a foreign label table as one of ours; an empty label cell is no label, and counted in `notes`.
 
     The records keep the file name, rows and column names of the file that they come from, so that later
     mistakes are reported there. Records with an unknown image or label are reported and left out.
@@ -90,6 +91,7 @@ def import_labels(
         _report_unknown_labels(table, column, part, settings, findings)
         _report_lone_values(table, column, values, findings)
         parts.append(part[part["is_known"]])
+    notes += _notes(table, label_columns, [len(part) for part in parts])
     rows = pd.concat(parts).sort_values("record", kind="stable")
     rows.insert(0, "image_id", images[rows["record"].to_numpy()])
     rows = rows[rows["image_id"] != ""]
@@ -135,7 +137,8 @@ class ImageKeys:
             message="file name that several images have",
             accepted=lambda index: "one of " + ", ".join(sorted(self._namesakes(table.cell(column, index)))),
         )
-        return np.array([item or "" for item in found], dtype=object)[encoded.codes]
+        ids: NDArray[np.object_] = np.array([item or "" for item in found], dtype=object)[encoded.codes]
+        return ids
 
     def _namesakes(self, value: str) -> dict[str, str]:
         return self._by_file_name.get(_as_path(value), {})
@@ -224,6 +227,24 @@ def _labels_in(
     for name, attribute in ATTRIBUTES.items():
         frame.loc[(frame["attribute"] == name) & ~frame["label"].isin(attribute.labels), "is_known"] = False
     return frame
+
+
+def _notes(table: TextTable, columns: Sequence[str], labels: Sequence[int]) -> list[str]:
+    """What was made of a file's label columns: empty cells are no labels, and each of several is an annotator."""
+    found = []
+    cells = len(columns) * len(table)
+    if (empty := cells - sum(labels)) > 0:
+        found.append(f"{table.file}: {empty:,} of {cells:,} label cells are empty, and no labels")
+    if len(columns) > 1:
+        each = ", ".join(
+            f"{column} ({number:,} label{'' if number == 1 else 's'})"
+            for column, number in zip(columns, labels, strict=True)
+        )
+        found.append(
+            f"{table.file}: {len(columns)} label columns are {len(columns)} annotators who labelled alone: {each};"
+            f" what was decided after a discussion belongs to an annotator called {ADJUDICATOR!r}"
+        )
+    return found
 
 
 def _cells(table: TextTable, column: str) -> pd.Series[str]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,14 @@ class Encoded:
     """A column as small integers: `texts[codes[i]]` is the text of record i."""
 
     texts: list[str]
-    codes: NDArray[np.int32]
+    codes: NDArray[np.integer[Any]]
+
+    def is_text(self, text: str) -> NDArray[np.bool_]:
+        """Which records have just this text."""
+        if text not in self.texts:
+            return np.zeros(len(self.codes), dtype=np.bool_)
+        found: NDArray[np.bool_] = np.equal(self.codes, self.texts.index(text))
+        return found
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,11 +39,12 @@ class TextTable:
 
     Attributes:
         file: name to show in messages, such as `images.csv`.
-        data: pyarrow table, columns of type large_string without nulls.
+        data: pyarrow table without nulls; columns of type large_string, or `compact` ones.
         rows: row number of each record, or None where they are 2, 3, 4, ... without a gap.
         unreadable: per column, what the rows that had too few or too many cells seem to hold there. Records of
             other files that refer to them are not wrong.
         headings: what the file itself calls a column, where that is not the column's name here.
+        parts: of a table that lies in several files, the name of each and the index of its first record.
     """
 
     file: str
@@ -43,6 +52,7 @@ class TextTable:
     rows: NDArray[np.int64] | None = None
     unreadable: Mapping[str, frozenset[str]] = field(default_factory=dict)
     headings: Mapping[str, str] = field(default_factory=dict)
+    parts: Sequence[tuple[str, int]] = ()
     _encoded: dict[str, Encoded] = field(default_factory=dict, repr=False)
 
     def __len__(self) -> int:
@@ -59,13 +69,27 @@ class TextTable:
 
     def column(self, name: str) -> Any:
         """One column as a chunked pyarrow array of large_string."""
-        return self.data.column(name)
+        column = self.data.column(name)
+        return column.cast(pa.large_string()) if pa.types.is_dictionary(column.type) else column
+
+    def texts(self, name: str) -> Any:
+        """What stands in a column, as a chunked pyarrow array: of a `compact` one each text once."""
+        column = self.data.column(name)
+        if not pa.types.is_dictionary(column.type):
+            return column
+        return pa.chunked_array([chunk.dictionary for chunk in column.chunks[:1]], type=pa.large_string())
 
     def encoded(self, name: str) -> Encoded:
         """One column as integers, computed once. Meant for columns in which values repeat."""
         if name not in self._encoded:
-            texts, codes = distinct_texts(self.column(name))
-            self._encoded[name] = Encoded(texts.to_pylist(), codes)
+            column = self.data.column(name)
+            if pa.types.is_dictionary(column.type):
+                texts = self.texts(name).to_pylist()
+                codes = single_array(column).indices.to_numpy()
+                self._encoded[name] = Encoded(texts, codes)
+            else:
+                texts, codes = distinct_texts(column)
+                self._encoded[name] = Encoded(texts.to_pylist(), codes)
         return self._encoded[name]
 
     def cell(self, column: str, index: int) -> str:
@@ -74,7 +98,22 @@ class TextTable:
 
     def row(self, index: int) -> int:
         """The row at which a record stands in its file."""
-        return index + FIRST_RECORD_ROW if self.rows is None else int(self.rows[index])
+        if self.rows is not None:
+            return int(self.rows[index])
+        return index - self._part_of(index)[1] + FIRST_RECORD_ROW
+
+    def file_of(self, index: int) -> str:
+        """The file in which a record stands."""
+        return self._part_of(index)[0]
+
+    def place(self, index: int, *, seen_from: int) -> str:
+        """Where a record stands, to a reader of another one: "row 7", with its file if that is another one."""
+        file = self.file_of(index)
+        return f"row {self.row(index)}" + ("" if file == self.file_of(seen_from) else f" of {file}")
+
+    def _part_of(self, index: int) -> tuple[str, int]:
+        at = bisect_right(self.parts, index, key=lambda part: part[1])
+        return self.parts[at - 1] if at else (self.file, 0)
 
     def heading(self, column: str) -> str:
         """What the file calls a column."""
@@ -88,14 +127,68 @@ class TextTable:
             return np.empty(0, dtype=np.intp)
         return np.flatnonzero(bad[encoded.codes])
 
+    def matching(self, column: str, matches: Callable[[Any], Any]) -> NDArray[np.intp]:
+        """Indices of the records whose cell matches; each text of a `compact` column is judged only once.
+
+        Args:
+            column: its name.
+            matches: of a chunked pyarrow array of texts, an array of booleans.
+        """
+        cells = self.data.column(column)
+        found = matches(self.texts(column))
+        if pa.types.is_dictionary(cells.type):
+            if not pc.any(found).as_py():
+                return np.empty(0, dtype=np.intp)
+            found = pc.take(single_array(found), single_array(cells).indices)
+        return true_indices(found)
+
+    def with_column(self, name: str, cells: Any) -> TextTable:
+        """The same records with other cells in a column."""
+        return replace(self, data=self.data.set_column(self.columns.index(name), name, cells), _encoded={})
+
     def select(self, columns: Iterable[str]) -> TextTable:
         """The same records with only these columns."""
-        return TextTable(self.file, self.data.select(list(columns)), self.rows, self.unreadable, self.headings)
+        return replace(self, data=self.data.select(list(columns)), _encoded={})
+
+    def without(self, column: str) -> TextTable:
+        """The same records without a column."""
+        return self.select(name for name in self.columns if name != column)
+
+    def compacted(self, columns: Iterable[str]) -> TextTable:
+        """The same table with these columns, in which values repeat, as `compact` makes them."""
+        table = self
+        for name in filter(self.has, columns):
+            table = table.with_column(name, compact(self.data.column(name)))
+        return table
 
 
 def text_columns(columns: Mapping[str, list[str]]) -> pa.Table:
     """Cells by column as the `data` of a table."""
     return pa.table({name: pa.array(cells, pa.large_string()) for name, cells in columns.items()})
+
+
+def compact(column: Any) -> pa.DictionaryArray:
+    """A chunked column of texts as one dictionary-encoded array, with a byte or a few per cell.
+
+    Args:
+        column: texts, dictionary-encoded or not; an empty cell is the text "".
+
+    Returns:
+        Each text once in the dictionary, in the order of first appearance, and none that does not appear.
+    """
+    if not pa.types.is_dictionary(column.type):
+        column = column.dictionary_encode()
+    encoded = single_array(column.unify_dictionaries()) if column.num_chunks else pa.array([], column.type)
+    texts = pa.concat_arrays([encoded.dictionary.cast(pa.large_string()), pa.array([""], pa.large_string())])
+    indices = encoded.indices.fill_null(len(texts) - 1)
+    # A dictionary from a file may hold what no cell says, and the same text, or an empty cell, twice.
+    same_text = texts.fill_null("").dictionary_encode()
+    text_of_index = same_text.indices.to_numpy()
+    used = dict.fromkeys(text_of_index[pc.unique(indices).to_numpy()].tolist())
+    position = np.zeros(len(same_text.dictionary), dtype=np.min_scalar_type(-max(len(used), 1)))
+    position[list(used)] = np.arange(len(used))
+    codes = position[text_of_index][indices.to_numpy()]
+    return pa.DictionaryArray.from_arrays(codes, same_text.dictionary.take(pa.array(list(used), pa.int64())))
 
 
 def distinct_texts(column: Any) -> tuple[Any, NDArray[np.int32]]:
@@ -194,7 +287,7 @@ class Findings:
         """
         listed = [
             Problem(
-                file=table.file,
+                file=table.file_of(index),
                 message=message,
                 row=table.row(index),
                 column=table.heading(column),
@@ -205,7 +298,7 @@ class Findings:
         ]
         self._problems.extend(listed)
         if listed:
-            self._count_rest(listed[0], len(indices))
+            self._count_rest(replace(listed[0], file=table.file), len(indices))
 
     def raise_if_any(self) -> None:
         """Raise them all as one error.

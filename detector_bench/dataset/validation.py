@@ -19,9 +19,11 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from detector_bench.dataset.consensus import RESERVED_ANNOTATORS, check_values
+from detector_bench.dataset.image_ids import ImageIds
 from detector_bench.dataset.image_references import (
     MADE_BY,
     SEED_COLUMN,
+    ImageCodes,
     check_image_ids,
     check_seeds,
     code_image_ids,
@@ -56,6 +58,9 @@ _RESERVED = {
 LEAVES_FOLDER = r"^/|^[A-Za-z]:|\\|(^|/)\.\.(/|$)"
 """Regular expression of a path that is absolute, climbs with `..`, or has a backslash or drive letter."""
 
+LEAVES_THROUGH_LINK = "path that leaves the folder through a link"
+"""A foreign image set could show any picture of this machine that way, to annotators or in a report."""
+
 _CONTROL_CHARACTER = r"\p{Cc}"
 
 
@@ -70,11 +75,13 @@ class Tables:
     prompts: TextTable | None
     labels: TextTable | None
     attributes: Mapping[str, Attribute] = field(default_factory=lambda: ATTRIBUTES)
+    ids: ImageIds | None = None
+    """Of the images, if no two are the same."""
 
 
 def validate(
     tables: Tables, findings: Findings, *, require_labels: bool, require_pairs: bool = True
-) -> NDArray[np.int64] | None:
+) -> ImageCodes | None:
     """Check all three tables and how they refer to each other; every mistake is added to `findings`.
 
     Args:
@@ -84,12 +91,12 @@ def validate(
         require_pairs: whether to check the seeds of edited images; an import makes the pairs itself.
 
     Returns:
-        For each label, the index of its image, or None if the tables do not say. It is right only if nothing
-        was found; it is handed on so that a million ids are looked up only once.
+        The image ids as numbers, or None if there are none. They are right only if nothing was found; they are
+        handed on so that a million ids are looked up only once.
     """
     images, prompts, labels = tables.images, tables.prompts, tables.labels
     with ThreadPoolExecutor(max_workers=1) as second_core:
-        image_codes = second_core.submit(code_image_ids, images, labels, seeds=SEED_COLUMN)
+        image_codes = second_core.submit(code_image_ids, images, labels, seeds=SEED_COLUMN, ids=tables.ids)
         for table in (images, prompts, labels):
             if table is not None:
                 _check_cells(table, findings, tables.attributes)
@@ -111,7 +118,7 @@ def validate(
     check_image_ids(images, labels, codes, findings, require_labels=require_labels)
     if require_pairs:
         check_seeds(images, codes, findings)
-    return codes.labels
+    return codes
 
 
 def _check_cells(table: TextTable, findings: Findings, attributes: Mapping[str, Attribute]) -> None:
@@ -129,7 +136,7 @@ def _check_cells(table: TextTable, findings: Findings, attributes: Mapping[str, 
             accepted = f"any name but {', '.join(map(repr, reserved))}"
             findings.add_rows(table, column, rows, message="reserved name", accepted=accepted)
         is_closed = column in _CLOSED_LISTS or is_statement
-        if column not in _FREE_TEXT and not is_closed and not is_plain(table.column(column)):
+        if column not in _FREE_TEXT and not is_closed and not is_plain(table.texts(column)):
             _check_characters(table, column, findings, may_be_empty=column in may_be_empty)
 
 
@@ -168,7 +175,7 @@ def _check_characters(table: TextTable, column: str, findings: Findings, *, may_
 
 def _records_matching(table: TextTable, column: str, matches: Callable[[Any], Any]) -> NDArray[np.intp]:
     if column in _DISTINCT_COLUMNS:
-        return true_indices(matches(table.column(column)))
+        return table.matching(column, matches)
     encoded = table.encoded(column)
     bad = true_indices(matches(pa.chunked_array([encoded.texts], type=pa.large_string())))
     return np.flatnonzero(np.isin(encoded.codes, bad)) if len(bad) else bad
@@ -280,7 +287,7 @@ class FileInspector:
         except (OSError, ValueError) as error:
             return f"image file cannot be read ({getattr(error, 'strerror', None) or error})"
         if real != self._root and not real.startswith(self._root.rstrip(os.sep) + os.sep):
-            return "path that leaves the folder through a link"
+            return LEAVES_THROUGH_LINK
         if stat.S_ISDIR(mode):
             return "path of a folder, not of an image file"
         if not stat.S_ISREG(mode):
@@ -310,13 +317,16 @@ def check_image_files(images: TextTable, root: Path, findings: Findings) -> None
 
 def image_problem(images: TextTable, record: int, path: str, message: str) -> Problem:
     """A mistake about one image file, placed at the first record that names it."""
+    accepted = "an image file in the image set's folder"
+    if message == LEAVES_THROUGH_LINK:
+        accepted += "; `run` reads this one, but neither the labelling desk nor a report shows it"
     return Problem(
-        file=images.file,
+        file=images.file_of(record),
         message=message,
         row=images.row(record),
         column="path",
         value=shorten(path),
-        accepted="an image file in the image set's folder",
+        accepted=accepted,
     )
 
 

@@ -18,7 +18,7 @@ The test takes the larger of both after each is standardised over the deals, so 
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -110,7 +110,7 @@ def _tables(images: PartlyLabelled, detector: int, *, by_verdicts: bool) -> list
     return found
 
 
-def _counted(cell: IntArray, verdict: IntArray, cells: int, kinds: int) -> IntArray:
+def _counted(cell: NDArray[np.integer[Any]], verdict: IntArray, cells: int, kinds: int) -> IntArray:
     return np.bincount(cell * kinds + verdict, minlength=cells * kinds).reshape(cells, kinds)
 
 

@@ -3,8 +3,10 @@ known."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +19,24 @@ IntArray = NDArray[np.int64]
 
 UNLABELLED = -1
 """Truth of an image that has no human label, or one that no chance is known for."""
+
+
+_COUNTED_TOGETHER = 1 << 20
+"""Images: counting turns what it counts into numbers of eight bytes."""
+
+
+def count_codes(codes: Callable[[slice], NDArray[np.integer[Any]]], *, images: int, size: int) -> IntArray:
+    """How many images have each code, counted piece by piece.
+
+    Args:
+        codes: the codes of some images, each below `size`.
+        images: how many there are.
+        size: how many codes there are.
+    """
+    counts = np.zeros(size, dtype=np.int64)
+    for begin in range(0, images, step := max(_COUNTED_TOGETHER, size)):
+        counts += np.bincount(codes(slice(begin, begin + step)), minlength=size)
+    return counts
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,7 +52,7 @@ class PartlyLabelled:
     one."""
     verdicts: Codes
     """`[detector, image]`: a class, K for filtered, K + 1 for no verdict."""
-    cell: IntArray
+    cell: NDArray[np.integer[Any]]
     """`[image]`."""
     t2i_models: int
     scopes: Scopes
@@ -46,7 +66,14 @@ class PartlyLabelled:
 
     @classmethod
     def drawn_evenly(
-        cls, truth: IntArray, verdicts: Codes, cell: IntArray, *, t2i_models: int, scopes: Scopes, classes: int
+        cls,
+        truth: IntArray,
+        verdicts: Codes,
+        cell: NDArray[np.integer[Any]],
+        *,
+        t2i_models: int,
+        scopes: Scopes,
+        classes: int,
     ) -> PartlyLabelled:
         """Labels that were drawn within each cell with equal chance, all cells being chosen on purpose."""
         cells = t2i_models * len(scopes.category_of_prompt)
@@ -77,6 +104,11 @@ class PartlyLabelled:
         return self.classes + 2
 
     @cached_property
+    def complete(self) -> bool:
+        """Whether every image has a label."""
+        return bool((self.truth != UNLABELLED).all())
+
+    @cached_property
     def labelled(self) -> IntArray:
         """Positions of the labelled images, by cell."""
         found = np.flatnonzero(self.truth != UNLABELLED)
@@ -85,9 +117,11 @@ class PartlyLabelled:
     @cached_property
     def images_of_cell(self) -> IntArray:
         """`[cell]`."""
-        return np.bincount(self.cell, minlength=self.cells)
+        return count_codes(lambda part: self.cell[part], images=len(self.cell), size=self.cells)
 
     @cached_property
     def labels_of_cell(self) -> IntArray:
         """`[cell]`: how many of its images have a label."""
-        return np.bincount(self.cell[self.labelled], minlength=self.cells)
+        if self.complete:
+            return self.images_of_cell
+        return np.bincount(self.cell[self.truth != UNLABELLED], minlength=self.cells)

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from detector_bench.estimation.bounded_shares import class_shares, t_quantile
 from detector_bench.estimation.evenness import evenness_p_value
-from detector_bench.estimation.partly_labelled import PartlyLabelled
+from detector_bench.estimation.partly_labelled import PartlyLabelled, count_codes
 from detector_bench.estimation.unevenness import unevenness, unevenness_by_chance
 from detector_bench.estimation.working_model import CellMoments, cell_moments
 from detector_bench.metrics.bias import SIGNED_CLASSES
@@ -113,7 +113,7 @@ class _Question(NamedTuple):
 
 class _Scores:
     def __init__(self, images: PartlyLabelled, seed: int) -> None:
-        self._complete = complete = len(images.labelled) == len(images.truth)
+        self._complete = complete = images.complete
         use_detectors = bool(images.detectors) and not complete
         moments = _known_moments(images) if complete else cell_moments(images, use_detectors=use_detectors)
         self._shares = class_shares(moments, classes=images.classes, about="t2i_model")
@@ -207,7 +207,11 @@ def _known_moments(images: PartlyLabelled) -> CellMoments:
     What the labels of a cell vary is learnt from its own images; a cell with one image borrows that of all such.
     """
     labels, cells = images.labels, images.cells
-    counts = np.bincount(images.cell * labels + images.truth, minlength=cells * labels).reshape(cells, labels)
+    counts = count_codes(
+        lambda part: images.cell[part].astype(np.int64) * labels + images.truth[part],
+        images=len(images.truth),
+        size=cells * labels,
+    ).reshape(cells, labels)
     number = images.images_of_cell
     share = counts / np.maximum(number, 1)[:, np.newaxis]
     alone = number == 1

@@ -224,7 +224,16 @@ class _Sample:
         _, folds = np.unique(fold, return_inverse=True)
         together = np.where(labels[cell] > 1, cell, images.cells + cell // images.prompts)
         _, group, size = np.unique(together, return_inverse=True, return_counts=True)
-        return cls(place, cell, weight, variance_weight, dispersion, group, size[group], folds)
+        return cls(
+            place,
+            cell.astype(np.int64, copy=False),
+            weight,
+            variance_weight,
+            dispersion,
+            group,
+            size[group],
+            folds,
+        )
 
     @property
     def freedom(self) -> FloatArray:

@@ -9,7 +9,7 @@ from detector_bench.evaluation.intervals import Intervals
 from detector_bench.evaluation.label_doubt import label_doubt
 from detector_bench.evaluation.metric_table import evaluate, evaluate_with_confusion
 from detector_bench.evaluation.ranking import RankedDetector, rank_detectors
-from detector_bench.runner.prediction_store import read_predictions
+from detector_bench.runner.stored_predictions import read_predictions
 
 __all__ = [
     "ComparisonFamily",

@@ -109,7 +109,7 @@ def agreement(
     detectors = _detectors(image_set, index, predictions, attribute=attribute) if predictions else {}
     humans = dict(annotators)
     if len(annotators) > 1:
-        humans[GROUND_TRUTH] = human_label_codes(image_set, index, kind)
+        humans[GROUND_TRUTH] = human_label_codes(image_set, index, kind).astype(np.int64)
     labels = len(kind.labels)
 
     def compared(raters: str, first: str, second: str) -> _Pair:

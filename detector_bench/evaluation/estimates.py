@@ -103,7 +103,7 @@ def estimate_bias(
         detectors_alone: how intervals of the rows `detector_only` are found; None: without these rows, which the
             evaluation makes by itself.
     """
-    index = ImageIndex.of(image_set)
+    index = ImageIndex.shared(image_set, predictions)
     rows = RowBlocks(index, attributes=list(attributes), detectors=list(predictions), n_clear="detector")
     notes, tests = {}, T2IModelRows()
     for attribute in attributes:

@@ -11,13 +11,14 @@ from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from detector_bench.errors import ConfigError, DataError, IncompletePredictionsError, Problem
+from detector_bench.errors import ConfigError, DataError, IncompletePredictionsError
+from detector_bench.evaluation.coded_predictions import CodedPredictions, GatheredVerdicts, JudgedRows
 from detector_bench.evaluation.image_index import (
     NULL,
     ImageIndex,
@@ -34,14 +35,8 @@ from detector_bench.vocabulary import (
     LOW_QUALITY,
     OTHERS,
     Attribute,
-    Status,
     attribute_named,
 )
-
-_LISTED_PER_KIND = 20
-"""Mistakes of one kind in one detector's predictions; more are only counted."""
-
-_ONE_ROW = "one row per image and attribute; an interrupted run leaves more, run `detector-bench run` again"
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,14 +45,14 @@ class ImageVerdicts:
 
     index: ImageIndex
     attribute: Attribute
-    truth: IntArray
+    truth: Codes
     """`[image]`: position of the human label in `attribute.labels`; `NULL` where there is none. Photos that no T2I
     model made have theirs, too; numbers are of `labelled` images alone."""
     detectors: tuple[str, ...]
     verdicts: Codes
     """`[detector, image]`: a class, K for filtered, K + 1 for an error, `NULL` where it was never run."""
-    tables: tuple[pa.Table, ...]
-    """Each detector's predictions, in the order of `detectors`."""
+    predictions: Mapping[str, pa.Table]
+    """Each detector's predictions, by name."""
 
     @classmethod
     def read(
@@ -86,29 +81,23 @@ class ImageVerdicts:
             IncompletePredictionsError: an image without a prediction, labelled or not; one without a T2I model
                 needs none.
         """
-        index = index or ImageIndex.of(image_set)
+        index = index or ImageIndex.shared(image_set, predictions)
         check_names(predictions)
         kind = attribute_named(attribute)
-        truth = np.full(len(index.cells), NULL, dtype=np.int64)
+        truth = np.full(len(index.cells), NULL, dtype=np.int8)
         if attribute in image_set.attributes:
             truth = human_label_codes(image_set, index, kind)
-
-        def lay_out(name: str) -> _LaidOut | None:
-            return _lay_out(index, predictions[name], detector=name, attribute=kind)
-
-        # Arrow and numpy let go of the interpreter for most of it.
-        with ThreadPoolExecutor(max_workers=os.cpu_count()) as threads:
-            laid_out = [each for each in threads.map(lay_out, predictions) if each is not None]
-        if problems := [problem for each in laid_out for problem in each.problems]:
-            raise DataError(problems)
-        verdicts = [np.zeros((0, len(truth)), dtype=np.int8), *(each.verdicts[np.newaxis] for each in laid_out)]
+        if isinstance(predictions, CodedPredictions) and predictions.knows(index, attribute):
+            detectors, verdicts = predictions.verdicts(attribute)
+        else:
+            detectors, verdicts = _laid_out(index, predictions, kind)
         found = cls(
             index=index,
             attribute=kind,
             truth=truth,
-            detectors=tuple(each.detector for each in laid_out),
-            verdicts=np.concatenate(verdicts),
-            tables=tuple(predictions[each.detector] for each in laid_out),
+            detectors=detectors,
+            verdicts=verdicts,
+            predictions=predictions,
         )
         if not allow_incomplete:
             found._check_complete()
@@ -123,11 +112,11 @@ class ImageVerdicts:
     def as_labels(self, place: int) -> ImageVerdicts:
         """The same images with a detector's verdicts as their labels, and no detector: the class of a clear image,
         `low_quality` for a filtered one, none without a verdict."""
-        verdicts = self.verdicts[place].astype(np.int64)
+        verdicts = self.verdicts[place]
         has_verdict = verdicts <= self.attribute.labels.index(LOW_QUALITY)
         nobody = np.zeros((0, len(self.truth)), dtype=np.int8)
-        truth = np.where(has_verdict, verdicts, NULL)
-        return replace(self, truth=truth, detectors=(), verdicts=nobody, tables=())
+        truth = np.where(has_verdict, verdicts, np.int8(NULL))
+        return replace(self, truth=truth, detectors=(), verdicts=nobody, predictions={})
 
     def with_truth_unknown(self) -> ImageVerdicts:
         """The same verdicts with every image that a T2I model made in the counts, whether it has a label or not:
@@ -137,6 +126,8 @@ class ImageVerdicts:
     @property
     def counted(self) -> Codes:
         """`[detector, image]`: the verdicts as numbers have them: none (K + 1) also where it was never run."""
+        if not self.verdicts.size or self.verdicts.min() != NULL:
+            return self.verdicts
         return np.where(self.verdicts == NULL, np.int8(len(self.attribute.classes) + 1), self.verdicts)
 
     @property
@@ -165,14 +156,19 @@ class ImageVerdicts:
 
     def numbers(self, name: str) -> NDArray[np.float64]:
         """A column of numbers, such as `score`: `[detector, image]`; NaN where there is none."""
+        return self._by_detector(lambda place: self.numbers_of(name, place), dtype=np.float64)
 
-        def of_detector(place: int) -> NDArray[np.float64]:
-            if name not in self.tables[place].column_names:
-                return np.full(len(self.truth), np.nan)
-            found: NDArray[np.float64] = self.column(name, place).cast(pa.float64()).to_numpy()
-            return found
-
-        return self._by_detector(of_detector, dtype=np.float64)
+    def numbers_of(self, name: str, place: int) -> NDArray[np.float64]:
+        """The same of one detector, `[image]`."""
+        detector = self.detectors[place]
+        if isinstance(self.predictions, CodedPredictions) and self.predictions.knows(
+            self.index, self.attribute.name
+        ):
+            return self.predictions.numbers(detector, self.attribute.name, name)
+        if name not in self.predictions[detector].column_names:
+            return np.full(len(self.truth), np.nan)
+        found: NDArray[np.float64] = self.column(name, place).cast(pa.float64()).to_numpy()
+        return found
 
     def reasons(self, place: int) -> tuple[IntArray, tuple[str, ...]]:
         """Why a detector filtered images or failed: `[image]`, and the words that these codes stand for; see
@@ -182,16 +178,17 @@ class ImageVerdicts:
     def column(self, name: str, place: int) -> pa.ChunkedArray:
         """A column of a detector's table in the order of the images; null where it was never run."""
         rows = self._rows[place]
-        return self.tables[place][name].take(pa.array(rows, mask=rows == NULL))
+        return self.predictions[self.detectors[place]][name].take(pa.array(rows, mask=rows == NULL))
 
     @cached_property
     def _rows(self) -> NDArray[np.int32]:
         """`[detector, image]`: the image's row in the detector's table; `NULL` where there is none."""
 
         def of_detector(place: int) -> NDArray[np.int32]:
-            judging = np.flatnonzero(_judges(self.tables[place], self.attribute.name))
+            table = self.predictions[self.detectors[place]]
+            judging = np.flatnonzero(_judges(table, self.attribute.name))
             rows = np.full(len(self.truth), NULL, dtype=np.int32)
-            rows[self.index.positions(self.tables[place]["image_id"].take(pa.array(judging)))] = judging
+            rows[self.index.positions(table["image_id"].take(pa.array(judging)))] = judging
             return rows
 
         return self._by_detector(of_detector, dtype=np.int32)
@@ -199,10 +196,12 @@ class ImageVerdicts:
     def joint(self) -> JointVerdicts:
         """The labelled images alone; where a detector was never run it has no verdict."""
         labelled = self.labelled
+        # Of millions of images a second copy is a good part of the memory.
+        images = slice(None) if labelled.all() else labelled
         return JointVerdicts(
-            truth=self.truth[labelled].astype(np.int8),
-            verdicts=self.counted[:, labelled],
-            pair=self.index.cells[labelled],
+            truth=self.truth[images],
+            verdicts=self.counted[:, images],
+            pair=self.index.cells[images],
             t2i_models=len(self.index.t2i_models),
             scopes=self.index.scopes,
             classes=len(self.attribute.classes),
@@ -217,9 +216,10 @@ class ImageVerdicts:
     def _check_complete(self) -> None:
         judged = self.index.counted
         lines = []
-        for detector, absent in zip(self.detectors, judged & (self.verdicts == NULL), strict=True):
+        for detector, verdicts in zip(self.detectors, self.verdicts, strict=True):
+            absent = judged & (verdicts == NULL)
             if absent.any():
-                first = self.index.image_ids[int(absent.argmax())].as_py()
+                first = self.index.ids.texts[int(absent.argmax())].as_py()
                 lines.append(
                     f"  {detector}: {absent.sum():,} of {judged.sum():,} images without a prediction,"
                     f" the first is {first!r}"
@@ -254,73 +254,24 @@ def _judges(table: pa.Table, attribute: str) -> NDArray[np.bool_]:
     return np.equal(codes(table["attribute"], [attribute]), 0)
 
 
-class _LaidOut(NamedTuple):
-    """One detector's verdicts, `[image]`, and what is wrong with its predictions."""
+def _laid_out(
+    index: ImageIndex, predictions: Mapping[str, pa.Table], attribute: Attribute
+) -> tuple[tuple[str, ...], Codes]:
+    """The detectors that judge the attribute or nothing at all, and their verdicts `[detector, image]`."""
 
-    detector: str
-    verdicts: Codes
-    problems: list[Problem]
-
-
-def _lay_out(index: ImageIndex, table: pa.Table, *, detector: str, attribute: Attribute) -> _LaidOut | None:
-    """None if the detector does not judge the attribute."""
-    judging = rows_of_attribute(table, attribute.name)
-    if table.num_rows and not judging.num_rows:
-        return None
-    classes, statuses = attribute.classes, [status.value for status in Status]
-    position = index.positions(judging["image_id"])
-    status, label = codes(judging["status"], statuses), codes(judging["label"], classes)
-    clear = status == statuses.index(Status.CLEAR)
-    repeated = _repeated(position, images=len(index.cells))
-    needs_class = f"a clear image needs a class of {attribute.name}"
-    mistakes = (
-        _Mistake(position == NULL, "image_id", "not an image of the set", "an image_id of the image set"),
-        _Mistake(repeated, "image_id", f"predicted more than once for {attribute.name}", _ONE_ROW),
-        _Mistake(status < 0, "status", "unknown status", ", ".join(statuses)),
-        _Mistake(clear & (label < 0), "label", needs_class, ", ".join(classes)),
-    )
-    problems = [problem for each in mistakes for problem in each.problems(judging, detector)]
-    verdicts = np.full(len(index.cells), NULL, dtype=np.int8)
-    if not problems:
-        filtered = status == statuses.index(Status.FILTERED)
-        verdicts[position] = np.select([clear, filtered], [label, len(classes)], len(classes) + 1)
-    return _LaidOut(detector, verdicts, problems)
-
-
-def _repeated(position: IntArray, *, images: int) -> NDArray[np.bool_]:
-    """Rows about an image that an earlier row is about already; rows about unknown images are left out."""
-    known = np.flatnonzero(position != NULL)
-    first = np.empty(images, dtype=np.intp)
-    first[position[known[::-1]]] = known[::-1]  # of several rows the last that is assigned stays
-    repeated = np.zeros(len(position), dtype=bool)
-    repeated[known] = first[position[known]] != known
-    return repeated
-
-
-class _Mistake(NamedTuple):
-    """One kind of mistake in a detector's predictions."""
-
-    rows: NDArray[np.bool_]
-    """`[row]`: where it was made."""
-    column: str
-    message: str
-    accepted: str
-
-    def problems(self, table: pa.Table, detector: str) -> list[Problem]:
-        """Describe the mistakes so that they can be mended; beyond a number they are only counted."""
-        rows, file, column = np.flatnonzero(self.rows), f"predictions of {detector}", self.column
-        chosen = table.select(list(dict.fromkeys(["image_id", column]))).take(pa.array(rows[:_LISTED_PER_KIND]))
-        found = [
-            Problem(
-                file=file,
-                column=column,
-                message=self.message if column == "image_id" else f"image {record['image_id']!r}: {self.message}",
-                value="(empty)" if record[column] is None else record[column],
-                accepted=self.accepted,
-            )
-            for record in chosen.to_pylist()
-        ]
-        if (rest := len(rows) - _LISTED_PER_KIND) > 0:
-            message = f"... and {rest:,} more of this kind ({self.message})"
-            found.append(Problem(file=file, column=column, message=message))
+    def of_detector(name: str) -> GatheredVerdicts | None:
+        table = predictions[name]
+        judging = rows_of_attribute(table, attribute.name)
+        if table.num_rows and not judging.num_rows:
+            return None
+        found = GatheredVerdicts(index, attribute, name)
+        found.add(JudgedRows.of(judging, index.positions(judging["image_id"]), attribute))
         return found
+
+    # Arrow and numpy let go of the interpreter for most of it.
+    with ThreadPoolExecutor(max_workers=os.cpu_count()) as threads:
+        judging = [each for each in threads.map(of_detector, predictions) if each is not None]
+    if problems := [problem for each in judging for problem in each.problems()]:
+        raise DataError(problems)
+    verdicts = [np.zeros((0, len(index.cells)), dtype=np.int8), *(each.verdicts[np.newaxis] for each in judging)]
+    return tuple(each.detector for each in judging), np.concatenate(verdicts)

@@ -18,8 +18,8 @@ from detector_bench.evaluation.image_index import (
     AnnotatedImages,
     ImageIndex,
     IntArray,
+    annotators,
     annotators_labels,
-    words_in_order,
 )
 from detector_bench.evaluation.intervals import Intervals
 from detector_bench.evaluation.metric_table import evaluate
@@ -95,16 +95,16 @@ def label_doubt(
     chosen = list(image_set.attributes if attributes is None else attributes)
     if estimate == DAWID_SKENE:
         check_identified(image_set, chosen)
-    if len(words_in_order(image_set.labels["annotator"])) < FEWEST_ANNOTATORS:
+    if len(annotators(image_set)) < FEWEST_ANNOTATORS:
         return pd.DataFrame(columns=list(LABEL_DOUBT_COLUMNS))
-    index = ImageIndex.of(image_set)
+    index = ImageIndex.shared(image_set, predictions)
     drawn = intervals.model_copy(update={"prompts": False}) if intervals is not None else None
     tables = []
     for name in chosen:
         kind = attribute_named(name)
         for labelled_by, truth in other_truths(image_set, index, kind, estimate=estimate, min_share=min_share):
             metrics = evaluate(
-                _OtherTruth(image_set.images, image_set.prompts, kind, truth),
+                _OtherTruth(image_set, index, kind, truth),
                 predictions,
                 attributes=[name],
                 n_clear=n_clear,
@@ -158,10 +158,18 @@ def _agreed(given: IntArray) -> IntArray:
 class _OtherTruth:
     """An image set in which somebody else's labels are the truth."""
 
-    images: pd.DataFrame
-    prompts: pd.DataFrame
+    labelled: AnnotatedImages
+    index: ImageIndex
     kind: Attribute
-    label: NDArray[np.int64]
+    label: IntArray
+
+    @property
+    def images(self) -> pd.DataFrame:
+        return self.labelled.images
+
+    @property
+    def prompts(self) -> pd.DataFrame:
+        return self.labelled.prompts
 
     @property
     def attributes(self) -> Sequence[str]:
@@ -170,8 +178,12 @@ class _OtherTruth:
     def truth(self, attribute: str) -> pd.DataFrame:
         assert attribute == self.kind.name  # noqa: S101 - it is the only one
         # NULL is the code that pandas has for a missing word.
-        label = pd.Categorical.from_codes(self.label, pd.Index(self.kind.labels, dtype="str"))
+        label = pd.Categorical.from_codes(self.label_codes(self.kind), pd.Index(self.kind.labels, dtype="str"))
         return pd.DataFrame({"image_id": self.images["image_id"].array, "label": label})
+
+    def label_codes(self, attribute: Attribute) -> NDArray[np.int8]:
+        assert attribute.name == self.kind.name  # noqa: S101 - it is the only one
+        return self.label.astype(np.int8)
 
 
 def _headline(metrics: pd.DataFrame) -> pd.DataFrame:

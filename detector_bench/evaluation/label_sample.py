@@ -37,7 +37,7 @@ class ToBeLabelled:
     Attributes:
         image_set: with or without labels.
         attribute: what the labels will be about.
-        predictions: by detector, as `runner.prediction_store.read_predictions` gives them; empty: none.
+        predictions: by detector, as `runner.stored_predictions.read_predictions` gives them; empty: none.
     """
 
     image_set: ImageSet
@@ -81,7 +81,7 @@ class ToBeLabelled:
         already = np.zeros(len(index.cells), dtype=np.bool_)
         already[before] = True
         found = draw(
-            index.cells,
+            index.cells.astype(np.int64),
             shape=index.shape,
             labels=labels,
             seed=seed,

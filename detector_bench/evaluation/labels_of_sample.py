@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from detector_bench.dataset.sample_file import LabelSample
 from detector_bench.estimation import UNLABELLED, PartlyLabelled
-from detector_bench.evaluation.image_index import AnnotatedImages, ImageIndex
+from detector_bench.evaluation.image_index import AnnotatedImages, ImageIndex, number_of_annotators
 from detector_bench.evaluation.image_verdicts import ImageVerdicts
 from detector_bench.vocabulary import LOW_QUALITY, Attribute
 from detector_bench.vocabulary.columns import SampleDesign
@@ -54,11 +55,12 @@ class LabelsOfSample:
         desk asks for them in random order.
         """
         counted = found.index.counted
-        places = np.flatnonzero(counted)
-        cell, truth = found.index.cells[places], found.truth[places].copy()
+        # Of millions of images a second copy is a good part of the memory.
+        places = slice(None) if counted.all() else np.flatnonzero(counted)
+        cell, truth = found.index.cells[places], found.truth[places].astype(np.int64)
         cells = len(found.index.t2i_models) * len(found.index.prompt_ids)
         sampled, outside, missing, altered = None, 0, 0, 0
-        probability = np.full(len(places), np.nan)
+        probability = np.broadcast_to(np.nan, len(truth))
         of_cells = np.ones(cells)
         if sample is not None:
             chance = np.full(len(found.truth), np.nan)
@@ -77,8 +79,10 @@ class LabelsOfSample:
             of_cells = _of_cells(found, sample, drawn, finished=finished > 0, in_sample=in_cell > 0)
         labelled = truth != UNLABELLED
         if sample is None or sample.design is not SampleDesign.DISAGREEMENT:
-            images, labels = np.bincount(cell, minlength=cells), np.bincount(cell[labelled], minlength=cells)
-            probability = (labels / np.maximum(images, 1))[cell]
+            probability = np.broadcast_to(1.0, len(truth))
+            if not labelled.all():
+                images, labels = np.bincount(cell, minlength=cells), np.bincount(cell[labelled], minlength=cells)
+                probability = (labels / np.maximum(images, 1))[cell]
         images_and_labels = PartlyLabelled(
             truth=truth,
             verdicts=found.counted[:, places],
@@ -86,11 +90,11 @@ class LabelsOfSample:
             t2i_models=len(found.index.t2i_models),
             scopes=found.index.scopes,
             classes=len(found.attribute.classes),
-            probability=np.where(labelled, probability, np.nan),
+            probability=probability if labelled.all() else np.where(labelled, probability, np.nan),
             cell_probability=of_cells,
         )
-        about = image_set.labels[image_set.labels["attribute"] == found.attribute.name]
-        used = image_set.images["image_id"].to_numpy()[places[labelled]]
+        used = np.zeros(len(counted), dtype=np.bool_)
+        used[places] = labelled
         return cls(
             images_and_labels,
             found.attribute,
@@ -100,24 +104,25 @@ class LabelsOfSample:
             outside,
             missing,
             altered,
-            annotators=about.loc[about["image_id"].isin(used), "annotator"].nunique(),
+            annotators=number_of_annotators(image_set, found.index, found.attribute, used),
             by_verdicts=sample is not None and sample.design is SampleDesign.VERDICTS,
         )
 
     @property
     def any_label(self) -> bool:
         """Whether there is a label to begin with."""
-        return bool(len(self.images.labelled))
+        return bool((self.images.truth != UNLABELLED).any())
 
     @property
     def any_clear(self) -> bool:
         """Whether a class is among the labels."""
-        return bool((self.images.truth[self.images.labelled] < self.images.classes).any())
+        truth = self.images.truth
+        return bool(((truth != UNLABELLED) & (truth < self.images.classes)).any())
 
     @property
     def complete(self) -> bool:
         """Whether every image has a label."""
-        return len(self.images.labelled) == len(self.images.truth)
+        return self.images.complete
 
     def notes(self) -> list[str]:
         """What is left out, and what the estimates rest on."""
@@ -218,7 +223,7 @@ def _many(number: int, noun: str) -> str:
     return f"{number:,} {noun}" + ("" if number == 1 else "s")
 
 
-def _altered(cell: IntArray, chance: FloatArray, in_cell: IntArray) -> int:
+def _altered(cell: NDArray[np.integer[Any]], chance: FloatArray, in_cell: IntArray) -> int:
     """How many cells do not have as many images in the sample as their equal chances say."""
     listed = ~np.isnan(chance)
     images = np.bincount(cell, minlength=len(in_cell))

@@ -68,7 +68,10 @@ class MeasuredValues:
         used = np.isfinite(human) & (index.cells != NULL)
         if not used.any():
             return None
-        sums = [_error_sums(index, human, used, values) for values in verdicts.numbers(VALUE_COLUMN)]
+        sums = [
+            _error_sums(index, human, used, verdicts.numbers_of(VALUE_COLUMN, place))
+            for place in range(len(verdicts.detectors))
+        ]
         shape = (0, *index.shape)
         stacked = [np.stack(each) for each in zip(*sums, strict=True)] or [np.zeros(shape, dtype=np.int64)] * 6
         return cls(ErrorSums(*stacked), index.scopes, attribute.unit.name == _IN_YEARS, intervals)

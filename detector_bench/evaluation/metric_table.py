@@ -11,6 +11,7 @@ import pandas as pd
 import pyarrow as pa
 
 from detector_bench.errors import ConfigError
+from detector_bench.evaluation.coded_predictions import CodedPredictions
 from detector_bench.evaluation.counting import Counts
 from detector_bench.evaluation.detectors_alone import add_detectors_alone
 from detector_bench.evaluation.image_index import ImageIndex, LabelledImages, words_in_order
@@ -122,7 +123,7 @@ def evaluate_with_confusion(
         raise ConfigError(f"n_clear: {n_clear!r} (accepted: {', '.join(_BOTH_DEFINITIONS)})")
     check_names(predictions)
     chosen = _chosen(image_set, predictions, attributes)
-    index = ImageIndex.of(image_set)
+    index = ImageIndex.shared(image_set, predictions)
     rows = RowBlocks(index, attributes=chosen, detectors=list(predictions), n_clear=n_clear)
     intervals = intervals or Intervals(method="none")
     confusion = []
@@ -145,7 +146,10 @@ def evaluate_with_confusion(
 def _chosen(
     image_set: LabelledImages, predictions: Mapping[str, pa.Table], attributes: Sequence[str] | None
 ) -> list[str]:
-    judged = {word for table in predictions.values() for word in words_in_order(table["attribute"])}
+    if isinstance(predictions, CodedPredictions):
+        judged = set(predictions.judged_attributes)
+    else:
+        judged = {word for table in predictions.values() for word in words_in_order(table["attribute"])}
     known = image_set.attributes or [name for name in ATTRIBUTES if name in judged]
     chosen = list(known if attributes is None else attributes)
     for name in chosen:

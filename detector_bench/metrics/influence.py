@@ -110,7 +110,7 @@ class Influences:
     def _groups(self) -> NDArray[np.intp]:
         """What each unit is drawn within: images in a prompt of a T2I model, prompts in a category."""
         if self.unit == "image":
-            return self.joint.pair
+            return self.joint.pair.astype(np.intp, copy=False)
         return self.joint.scopes.category_of_prompt[self._asked]
 
     @cached_property

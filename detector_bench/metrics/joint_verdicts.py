@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,7 +29,7 @@ class JointVerdicts:
     """`[image]`: position of the human label among the classes, `low_quality`, `others`."""
     verdicts: Codes
     """`[detector, image]`: a class, K for filtered, K + 1 for no verdict."""
-    pair: NDArray[np.intp]
+    pair: NDArray[np.integer[Any]]
     """`[image]`: position of its T2I model and prompt in the flattened table `[t2i_model, prompt]`."""
     t2i_models: int
     scopes: Scopes
@@ -65,7 +66,7 @@ class JointVerdicts:
         """
         labels = self.classes + 2
         shape = (self.t2i_models, self.prompts, labels, labels)
-        cell = (self.pair * labels + self.truth) * labels
+        cell = (self.pair.astype(np.intp) * labels + self.truth) * labels
         size = int(np.prod(shape))
         counted = [np.bincount(cell + verdict, weights, size).reshape(shape) for verdict in self.verdicts]
         return np.stack(counted) if counted else np.zeros((0, *shape))

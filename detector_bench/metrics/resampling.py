@@ -355,7 +355,7 @@ class ImageSums:
         return sums
 
 
-def _by_cell(cell: NDArray[np.intp], *, cells: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+def _by_cell(cell: NDArray[np.integer[Any]], *, cells: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """The images in the order of their cells, those without one left out, and where each cell begins and ends:
     `[cell + 1]`."""
     order = np.argsort(cell, kind="stable")

@@ -128,6 +128,7 @@ class SkinTones(Stage):
     """
 
     kind: ClassVar[str] = "skin_tones"
+    lanes: ClassVar[bool] = True
     precision_taken: ClassVar[str] = "float64"
     device_taken: ClassVar[str] = "cpu"
 

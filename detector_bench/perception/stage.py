@@ -39,6 +39,10 @@ class StageFailure:
     detail: str = ""
 
 
+StageResult = Arrays | StageFailure
+"""What a stage makes of one image."""
+
+
 class Frame:
     """One image on its way through stages and detectors.
 
@@ -47,9 +51,10 @@ class Frame:
     Attributes:
         image_id: the id in the image set.
         results: results so far, by stage.
+        prepared: what loaded stages made of the image ahead of their networks; see `PreparesAhead`.
     """
 
-    __slots__ = ("_pixels", "image_id", "results")
+    __slots__ = ("_pixels", "image_id", "prepared", "results")
 
     def __init__(
         self,
@@ -57,8 +62,10 @@ class Frame:
         *,
         pixels: NDArray[np.uint8] | None = None,
         results: dict[Stage, Arrays | StageFailure] | None = None,
+        prepared: dict[Stage, Any] | None = None,
     ) -> None:
         self.image_id = image_id
+        self.prepared: dict[Stage, Any] = {} if prepared is None else prepared
         self.results: dict[Stage, Arrays | StageFailure] = {} if results is None else results
         self._pixels = pixels
 
@@ -104,6 +111,21 @@ StageFunction = Callable[[Sequence[Frame]], Sequence["Arrays | StageFailure"]]
 """A loaded stage: one result for each frame, in their order."""
 
 
+@runtime_checkable
+class PreparesAhead(Protocol):
+    """A loaded stage whose work on an image begins without its network, such as resizing.
+
+    Where the network computes on a GPU, a run lets other threads do this part ahead. What comes of it stands in
+    `Frame.prepared`, and pixels that nobody else needs are gone when the function is called.
+    """
+
+    def prepare(self, frame: Frame) -> Any:
+        """What the function puts into the network for an image; several threads may call it."""
+
+    def __call__(self, frames: Sequence[Frame]) -> Sequence[Arrays | StageFailure]:
+        """See `StageFunction`."""
+
+
 class Stage(Declaration, ABC):
     """The declaration of a stage: its parameters. Equal declarations share one computation.
 
@@ -116,6 +138,8 @@ class Stage(Declaration, ABC):
         modules: what must be importable for the stage to run.
         images_per_call: how many images `load`'s function gets at once; None means the whole batch. Slow
             stages set 1, so that an interruption loses one image and not a batch.
+        lanes: whether several threads may call the function at the same time, each with frames of its own. On a
+            CPU a run then computes many images at once, one thread each: faster than threads within a call.
         cached: whether results are worth keeping on disk.
         needs_pixels: whether the function reads `frame.pixels`.
         precision_taken: the number format that it computes with on this machine, for the record of a run.
@@ -127,6 +151,7 @@ class Stage(Declaration, ABC):
     extra: ClassVar[str | None] = None
     modules: ClassVar[tuple[str, ...]] = ()
     images_per_call: ClassVar[int | None] = None
+    lanes: ClassVar[bool] = False
     cached: ClassVar[bool] = True
     needs_pixels: ClassVar[bool] = True
     precision_taken: ClassVar[str] = "not stated"

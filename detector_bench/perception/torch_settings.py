@@ -6,8 +6,10 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache
 from pathlib import Path
+from threading import Lock
 from typing import Annotated, Any, Literal
 
+from numpy.typing import NDArray
 from pydantic import Field
 
 from detector_bench.declarations import Declaration
@@ -131,13 +133,43 @@ def shorten_products(torch: Any, module: Any, dtype: Any) -> Callable[[], Abstra
     return lambda: torch.autocast(device, dtype=dtype)
 
 
-def exact_convolutions(torch: Any) -> AbstractContextManager[Any]:
+class _Exactness:
+    """Whose convolutions are exact right now; the setting itself is one for the whole process."""
+
+    def __init__(self) -> None:
+        self.lock = Lock()
+        self.users = 0
+        self.setting: AbstractContextManager[Any] = nullcontext()
+
+
+_exactness = _Exactness()
+
+
+@contextmanager
+def exact_convolutions(torch: Any) -> Iterator[None]:
     """The context in which float32 convolutions are float32 on an NVIDIA GPU, too, and not its shorter TF32.
 
-    Enter each one only once: PyTorch makes it of a generator. (Products of matrices are float32 by default.)
+    Several threads may be in it at once; the last one gives the setting back. (Products of matrices are float32 by
+    default.)
     """
-    context: AbstractContextManager[Any] = torch.backends.cudnn.flags(enabled=True, allow_tf32=False)
-    return context
+    with _exactness.lock:
+        if _exactness.users == 0:
+            _exactness.setting = torch.backends.cudnn.flags(enabled=True, allow_tf32=False)
+            _exactness.setting.__enter__()
+        _exactness.users += 1
+    try:
+        yield
+    finally:
+        with _exactness.lock:
+            _exactness.users -= 1
+            if _exactness.users == 0:
+                _exactness.setting.__exit__(None, None, None)
+
+
+def on_device(torch: Any, values: NDArray[Any], device: str) -> Any:
+    """An array as a tensor on the device; to a GPU it is copied from pinned memory, while this thread goes on."""
+    tensor = torch.from_numpy(values)
+    return tensor.pin_memory().to(device, non_blocking=True) if device == "cuda" else tensor.to(device)
 
 
 def device_name(device: Device) -> str:

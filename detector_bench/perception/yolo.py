@@ -90,6 +90,11 @@ class YoloBoxes(YoloSettings):
         """Where ultralytics or onnxruntime runs the network."""
         return device_of_ultralytics() if self._through_ultralytics else session_device()
 
+    @property
+    def lanes(self) -> bool:  # type: ignore[override]
+        """Through onnxruntime; ultralytics keeps one image's state in its model."""
+        return not self._through_ultralytics
+
     def load(self, weights: WeightsLocator) -> StageFunction:
         """Read the network; see `Stage.load`."""
         path = weights.locate(self.network)
@@ -213,6 +218,7 @@ class YoloView(YoloSettings):
     """
 
     version: ClassVar[int] = YoloBoxes.version
+    lanes: ClassVar[bool] = True
     cached: ClassVar[bool] = False
     needs_pixels: ClassVar[bool] = False
     precision_taken: ClassVar[str] = "float32"

@@ -40,7 +40,7 @@ from detector_bench.results.metric_lookup import (
     of_labelled_images,
     rows_of_attribute,
 )
-from detector_bench.runner.prediction_store import read_predictions
+from detector_bench.runner.stored_predictions import read_predictions
 from detector_bench.vocabulary import ALL, GROUND_TRUTH, attributes_of
 from detector_bench.vocabulary.columns import DETECTOR_ONLY
 
@@ -161,16 +161,19 @@ class ResultFolder:
         """
         return ImageSet.load(self.image_set_folder)
 
-    def predictions(self, columns: Sequence[str] = ()) -> dict[str, pa.Table]:
+    def predictions(
+        self, columns: Sequence[str] = (), *, of_images: pa.Array | None = None
+    ) -> dict[str, pa.Table]:
         """The stored predictions of the study's detectors, in the study's order.
 
         Args:
             columns: those of `vocabulary.columns.PREDICTIONS` to read beside image, attribute, status and label.
+            of_images: ids of images; rows of others are left out. None: all.
 
         Raises:
             DetectorBenchError: they are not there.
         """
-        stored = read_predictions(self.path / self.manifest.predictions, also=columns)
+        stored = read_predictions(self.path / self.manifest.predictions, also=columns, of_images=of_images)
         return {name: stored[name] for name in self.settings.detectors if name in stored}
 
     @cached_property

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
+import numpy as np
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from detector_bench.atomic_files import write_text
@@ -59,10 +60,14 @@ class EvaluationSettings(BaseModel):
 
     def draws(self, image_set: ImageSet) -> dict[str, Any]:
         """What an evaluation draws at random, and how; most for the attribute with the fewest labels."""
-        labelled = image_set.labels[image_set.labels["attribute"].isin(self.attributes)]
-        images = labelled.groupby("attribute")["image_id"].nunique().tolist()
+        labels = image_set.table("labels").encoded("attribute")
+        images = []
+        for name in (name for name in self.attributes if name in labels.texts):
+            is_labelled = np.zeros(len(image_set.image_ids), dtype=np.bool_)
+            is_labelled[image_set.image_of_label[labels.is_text(name)]] = True
+            images.append(int(is_labelled.sum()))
         # Without a label detectors' own scores are left, which are of all images.
-        resamples = self.intervals.resamples_for(min([*images, len(image_set.images)]))
+        resamples = self.intervals.resamples_for(min([*images, len(image_set.image_ids)]))
         if resamples == 0:
             return {}
         drawn = self.intervals.model_dump(mode="json", include={"seed", "unit", "level", "method"})

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import closing
 from queue import Empty, SimpleQueue
 from threading import Event, Lock, Thread
+from types import MappingProxyType
+from typing import NamedTuple
 
 from detector_bench.detectors.base import Prediction
 from detector_bench.perception.stage import Arrays, Stage
 from detector_bench.runner.chunks import Chunk, Encoded, JudgedChunk, StageResults, predictions_table
 from detector_bench.runner.judging import BatchJudge
-from detector_bench.runner.loading import LoadedImage, ahead, batches_of
+from detector_bench.runner.loading import LoadedBatches, LoadedImage, ahead
 from detector_bench.runner.run_settings import RunSettings
 from detector_bench.runner.stage_cache import StageCache
 
@@ -31,7 +33,7 @@ class ChunkJudge:
         self._results = _NewResults()
         judge.execution.cache = self._results
         self._stages = {own: stage for stage, own in judge.fingerprints.items()}
-        self._told: tuple[dict[str, float], dict[str, int]] = ({}, {})
+        self._told = _Spending()
         self._coming: SimpleQueue[_Work] = SimpleQueue()
         self._begun: deque[_Work] = deque()
         Thread(target=self._work, name="chunks", daemon=True).start()
@@ -54,7 +56,11 @@ class ChunkJudge:
             raise work.error
         shas = {each.sha256 for each in chunk.images if each.sha256 is not None}
         return JudgedChunk(
-            predictions_table(chunk, work.predictions), self._results.taken(shas), *self._spent(), self._devices()
+            predictions_table(chunk, work.predictions),
+            self._results.taken(shas),
+            *self._spent(),
+            devices=self._devices(),
+            layouts=self._judge.execution.layouts(),
         )
 
     def taken_results(self) -> StageResults:
@@ -65,16 +71,16 @@ class ChunkJudge:
         while True:
             first = self._coming.get()
             try:
-                with closing(ahead(self._batches(first), depth=2)) as batches:
+                loading = LoadedBatches(
+                    self._parts(first), left=first.left_of_all, cache=self._results, rules=self._rules
+                )
+                with closing(ahead(loading, depth=2, spent=self._judge.execution.spent)) as batches:
                     for batch in batches:
                         self._take(batch)
             except BaseException as error:  # noqa: BLE001 - raised where somebody waits for the chunk
                 for work in [*self._begun] or [first]:
                     work.fail(error)
                 self._begun.clear()
-
-    def _batches(self, first: _Work) -> Generator[list[LoadedImage], None, None]:
-        return batches_of(self._parts(first), cache=self._results, rules=self._rules)
 
     def _parts(self, first: _Work) -> Generator[list[LoadedImage], None, None]:
         """The chunks as long as there are some; when none waits, those that are begun come to their end."""
@@ -94,19 +100,30 @@ class ChunkJudge:
             self._begun.popleft()
             work.done.set()
 
-    def _spent(self) -> tuple[dict[str, float], dict[str, int]]:
-        """Seconds and images by stage since this was asked last."""
-        execution, (seconds, images) = self._judge.execution, self._told
-        self._told = dict(execution.seconds), dict(execution.images)
+    def _spent(self) -> tuple[dict[str, float], dict[str, int], dict[str, float]]:
+        """Seconds and images by stage, and seconds by what they went into, since this was asked last."""
+        execution, before = self._judge.execution, self._told
+        spent = Counter(execution.spent.beside)
+        spent.update(execution.spent.main)
+        now = self._told = _Spending(dict(execution.seconds), dict(execution.images), dict(spent))
         return (
-            {label: spent - seconds.get(label, 0.0) for label, spent in self._told[0].items()},
-            {label: number - images.get(label, 0) for label, number in self._told[1].items()},
+            {label: seconds - before.seconds.get(label, 0.0) for label, seconds in now.seconds.items()},
+            {label: images - before.images.get(label, 0) for label, images in now.images.items()},
+            {what: seconds - before.spent.get(what, 0.0) for what, seconds in now.spent.items()},
         )
 
     def _devices(self) -> Mapping[str, str]:
         execution = self._judge.execution
         labels = {execution.label(stage): stage for stage in self._judge.fingerprints}
         return {label: stage.device_taken for label, stage in labels.items() if label in execution.images}
+
+
+class _Spending(NamedTuple):
+    """What an execution had counted at some moment."""
+
+    seconds: Mapping[str, float] = MappingProxyType({})
+    images: Mapping[str, int] = MappingProxyType({})
+    spent: Mapping[str, float] = MappingProxyType({})
 
 
 class _Work:
@@ -116,6 +133,7 @@ class _Work:
         self._chunk = chunk
         self._data = data
         self.left = len(chunk.images)
+        self.left_of_all = chunk.left
         self.predictions: list[list[Prediction]] = [[] for _ in range(detectors)]
         self.error: BaseException | None = None
         self.done = Event()

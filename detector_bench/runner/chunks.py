@@ -15,7 +15,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from detector_bench.detectors.base import Prediction
-from detector_bench.perception.stage import Arrays, Stage
+from detector_bench.perception.stage import Arrays, Stage, StageFailure
 from detector_bench.runner.loading import ImageFile, LoadedImage
 from detector_bench.vocabulary import Status
 
@@ -68,7 +68,7 @@ class Chunk:
         known: StageResults = {}
         for image in images:
             for stage, arrays in image.cached.items():
-                if image.sha256 is not None:
+                if image.sha256 is not None and not isinstance(arrays, StageFailure):
                     known.setdefault(keys[stage], {})[image.sha256] = arrays
         listed = [
             ChunkImage(
@@ -104,14 +104,18 @@ class JudgedChunk:
         results: stage results that were computed for it, and not given before.
         seconds: what each stage took since the chunk before, by label; loading counts too.
         images: on how many images each stage ran since then.
+        spent: what these seconds, those of reading and decoding included, went into.
         devices: where the stages that ran compute, by label.
+        layouts: how their work is laid on the cores.
     """
 
     predictions: pa.Table
     results: StageResults
     seconds: Mapping[str, float] = field(default_factory=dict)
     images: Mapping[str, int] = field(default_factory=dict)
+    spent: Mapping[str, float] = field(default_factory=dict)
     devices: Mapping[str, str] = field(default_factory=dict)
+    layouts: Mapping[str, dict[str, int | bool | None]] = field(default_factory=dict)
 
 
 _TABLE = pa.schema(

@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import time
-from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from numbers import Real
 from queue import SimpleQueue
 from threading import Event, Thread, current_thread, main_thread
 from types import FrameType
-from typing import Any, Generic, NamedTuple, TypeVar
-
-import numpy as np
+from typing import Generic, NamedTuple, TypeVar
 
 from detector_bench.detectors.base import Detector, Prediction
-from detector_bench.errors import DetectorBenchError
-from detector_bench.perception.stage import Arrays, Batch, Frame, Stage, StageFailure, StageFunction, with_inputs
+from detector_bench.interruption import stop_once
+from detector_bench.perception.cores import computing_with
+from detector_bench.perception.stage import Arrays, Batch, Frame, Stage, StageFailure, with_inputs
+from detector_bench.runner.batch_calls import each_or_failure, stage_failure
+from detector_bench.runner.lanes import Lanes
+from detector_bench.runner.loaded_stages import LoadedStages, inherit_failure
 from detector_bench.runner.stage_cache import StageCache
 from detector_bench.vocabulary import Status
 from detector_bench.weights import WeightsLocator
@@ -27,25 +29,51 @@ R = TypeVar("R")
 
 
 class StageExecution:
-    """Loads stages when they are first needed, runs them, and keeps their results in the cache.
+    """Runs stages on batches, and keeps their results in the cache.
+
+    Args:
+        fingerprints: of every stage that may run.
+        weights: where weights are found.
+        cache: where results are kept; may be exchanged between batches.
+        threads: how many cores this process may use; None: all of them.
 
     Attributes:
-        seconds: time spent in each stage, by `label`; loading weights counts under `<label> (loading)`.
+        lanes: runs those stages that compute on a CPU image by image, as soon as an image is decoded.
+        seconds: time spent in each stage, by `label`, added up over threads; loading under `<label> (loading)`.
         images: how many images each stage was really run on.
-        cache: where results are kept; each shard has its own.
+        spent: what the run's time goes into.
     """
 
-    def __init__(self, *, fingerprints: dict[Stage, str], weights: WeightsLocator, cache: StageCache) -> None:
-        self._fingerprints = fingerprints
-        self._weights = weights
-        self.cache = cache
-        self._functions: dict[Stage, StageFunction] = {}
-        self.seconds: dict[str, float] = defaultdict(float)
-        self.images: dict[str, int] = defaultdict(int)
+    def __init__(
+        self,
+        *,
+        fingerprints: dict[Stage, str],
+        weights: WeightsLocator,
+        cache: StageCache,
+        threads: int | None = None,
+    ) -> None:
+        cores = threads or os.cpu_count() or 1
+        self._stages = LoadedStages(fingerprints=fingerprints, weights=weights, cache=cache, threads=cores)
+        self.lanes = Lanes(self._stages)
+        self.seconds = self._stages.seconds
+        self.images = self._stages.images
+        self.spent = self._stages.spent
+        self.label = self._stages.label
 
-    def label(self, stage: Stage) -> str:
-        """The stage's name and the beginning of its fingerprint, which tells its variants apart."""
-        return f"{stage.kind}-{self._fingerprints[stage][:8]}"
+    @property
+    def cache(self) -> StageCache:
+        """Where results are kept."""
+        return self._stages.cache
+
+    @cache.setter
+    def cache(self, cache: StageCache) -> None:
+        self._stages.cache = cache
+
+    def layouts(self) -> dict[str, dict[str, int | bool | None]]:
+        """How the work of each network that ran is laid on the cores, by `label`, as plain data."""
+        return {
+            self.label(stage): layout.as_data() for stage, layout in self.lanes.layouts.items() if stage.weights()
+        }
 
     def run(
         self, frames: Sequence[Frame], *, sha256: Sequence[str | None], wanted: Sequence[Sequence[Stage]]
@@ -53,7 +81,7 @@ class StageExecution:
         """Fill in `frame.results` for all wanted stages.
 
         Args:
-            frames: with cached results in place already.
+            frames: with cached results, and those of the lanes, in place already.
             sha256: content of each image, for the cache.
             wanted: for each frame, the stages that its detectors read.
         """
@@ -63,52 +91,37 @@ class StageExecution:
                 todo.setdefault(stage, []).append(number)
         for stage in with_inputs(list(todo)):
             numbers = todo.get(stage, [])
-            ready = [number for number in numbers if not self._inherit_failure(stage, frames[number])]
+            ready = [number for number in numbers if not inherit_failure(stage, frames[number])]
             if ready:
                 self._run_stage(stage, [frames[n] for n in ready], [sha256[n] for n in ready])
 
-    def _inherit_failure(self, stage: Stage, frame: Frame) -> bool:
-        for needed in stage.inputs():
-            result = frame.results[needed]
-            if isinstance(result, StageFailure):
-                frame.results[stage] = result
-                return True
-        return False
-
     def _run_stage(self, stage: Stage, frames: Sequence[Frame], sha256: Sequence[str | None]) -> None:
-        label = self.label(stage)
-        function = _checked(self._function(stage))
-        step = stage.images_per_call or len(frames)
+        function = self._stages.function(stage)
+        layout = self.lanes.layouts.get(stage)
+        step = stage.images_per_call or (layout and layout.images_per_call) or len(frames)
         parts = [slice(start, start + step) for start in range(0, len(frames), step)]
         done: dict[str, Arrays] = {}
         began = time.perf_counter()
+        images = 0
         try:
-            for part, results in each_finished(
-                lambda part: each_or_failure(function, frames[part], failed=_stage_failure),
-                parts,
-                at_once=stage.calls_at_once,
-            ):
-                for frame, content, result in zip(frames[part], sha256[part], results, strict=True):
-                    frame.results[stage] = result
-                    self.images[label] += 1
-                    if content is not None and not isinstance(result, StageFailure):
-                        done[content] = result
-                # A slow or paid answer is kept at once, so that not even a kill loses it.
-                self._keep(stage, done)
+            with computing_with(self._stages.threads):
+                for part, results in each_finished(
+                    lambda part: each_or_failure(function, frames[part], failed=stage_failure),
+                    parts,
+                    at_once=stage.calls_at_once,
+                ):
+                    for frame, content, result in zip(frames[part], sha256[part], results, strict=True):
+                        frame.results[stage] = result
+                        images += 1
+                        if content is not None and not isinstance(result, StageFailure):
+                            done[content] = result
+                    # A slow or paid answer is kept at once, so that not even a kill loses it.
+                    self._stages.keep(stage, done)
+                    done.clear()
         finally:
-            self.seconds[label] += time.perf_counter() - began
-
-    def _keep(self, stage: Stage, done: dict[str, Arrays]) -> None:
-        if stage.cached and done:
-            self.cache.put(self._fingerprints[stage], done)
-            done.clear()
-
-    def _function(self, stage: Stage) -> StageFunction:
-        if stage not in self._functions:
-            began = time.perf_counter()
-            self._functions[stage] = stage.load(self._weights)
-            self.seconds[f"{self.label(stage)} (loading)"] += time.perf_counter() - began
-        return self._functions[stage]
+            seconds = time.perf_counter() - began
+            self._stages.count(stage, seconds, images=images)
+            self.spent.add(self.label(stage), seconds, beside=False)
 
 
 def judge(detector: Detector, frames: Sequence[Frame]) -> list[Prediction]:
@@ -148,63 +161,6 @@ def judge(detector: Detector, frames: Sequence[Frame]) -> list[Prediction]:
 def errors_for(detector: Detector, image_id: str, reason: str) -> list[Prediction]:
     """A detector's error rows for an image, one for each attribute."""
     return [Prediction.error(image_id, attribute, reason) for attribute in detector.attributes]
-
-
-def each_or_failure(
-    function: Callable[[Sequence[Frame]], Sequence[R]],
-    frames: Sequence[Frame],
-    *,
-    failed: Callable[[Frame, Exception], R],
-) -> list[R]:
-    """Call a batch function; if it fails, halve the batch until the failure is one image's own.
-
-    Halving also gets over a lack of memory. Mistakes that the user must mend (a missing package, wrong weights)
-    are raised as they are.
-    """
-    if not frames:
-        return []
-    try:
-        results = list(function(frames))
-        if len(results) != len(frames):
-            raise ValueError(f"{len(results)} results for {len(frames)} images")
-    except DetectorBenchError:
-        raise
-    except Exception as error:  # noqa: BLE001 - networks and libraries raise anything; it becomes a row
-        if len(frames) == 1:
-            return [failed(frames[0], error)]
-    else:
-        return results
-    # Behind the handler, where the failed call's arrays are free again: perhaps it failed for want of memory.
-    half = len(frames) // 2
-    return [
-        *each_or_failure(function, frames[:half], failed=failed),
-        *each_or_failure(function, frames[half:], failed=failed),
-    ]
-
-
-def _stage_failure(frame: Frame, error: Exception) -> Arrays | StageFailure:  # noqa: ARG001
-    return StageFailure("stage_failed", f"{type(error).__name__}: {error}")
-
-
-def _checked(function: StageFunction) -> StageFunction:
-    def checked(frames: Sequence[Frame]) -> Sequence[Arrays | StageFailure]:
-        results = list(function(frames))
-        for result in results:
-            if not isinstance(result, StageFailure):
-                _require_numbers(result)
-        return results
-
-    return checked
-
-
-def _require_numbers(result: Any) -> None:
-    # What could not be cached is an error at once, also where there is no cache.
-    if not isinstance(result, Mapping):
-        raise TypeError(f"a stage gives named arrays for each image; got {type(result).__name__}")
-    for name, array in result.items():
-        if not isinstance(array, np.ndarray) or array.dtype.kind not in "biuf":
-            found = f"an array of {array.dtype}" if isinstance(array, np.ndarray) else type(array).__name__
-            raise TypeError(f"a stage gives arrays of numbers; {name!r} is {found}")
 
 
 def _require_storable(prediction: Prediction) -> None:
@@ -289,7 +245,9 @@ def _interrupts_held_back(stop: Event) -> Iterator[Event]:
     held = {}
     if current_thread() is main_thread():  # signals come to no other
         held = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-        held = {number: found for number, found in held.items() if found is signal.default_int_handler}
+        held = {
+            number: found for number, found in held.items() if found in (signal.default_int_handler, stop_once)
+        }
 
     def give_back() -> None:
         for number, handler in held.items():

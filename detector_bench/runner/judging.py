@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from detector_bench.detectors.base import Detector, Prediction
 from detector_bench.errors import MissingExtraError, WeightsError
-from detector_bench.perception.stage import Frame, Stage, fingerprint, with_inputs
+from detector_bench.perception.stage import Stage, fingerprint, with_inputs
 from detector_bench.runner.execution import StageExecution, errors_for, judge
 from detector_bench.runner.loading import ImageFile, LoadedImage, LoadingRules
 from detector_bench.runner.readiness import require_ready
@@ -33,6 +33,7 @@ class BatchJudge:
     Args:
         detectors: with different names.
         weights: where weights are found.
+        threads: how many cores this process may use; None: all of them.
 
     Attributes:
         detectors: as given.
@@ -40,12 +41,15 @@ class BatchJudge:
         versions: of every detector, in their order.
         execution: the loaded stages; `execution.cache` is set for each shard.
         devices: where stages ran, by label, of those that ran in other processes.
+        layouts: how their work was laid on the cores there.
 
     Raises:
         MissingExtraError, WeightsError: a detector's version cannot be told.
     """
 
-    def __init__(self, detectors: Sequence[Detector], *, weights: WeightsLocator) -> None:
+    def __init__(
+        self, detectors: Sequence[Detector], *, weights: WeightsLocator, threads: int | None = None
+    ) -> None:
         self.detectors = detectors
         self.weights = weights
         stages = with_inputs([stage for detector in detectors for stage in detector.stages])
@@ -56,8 +60,11 @@ class BatchJudge:
             require_ready(stages, weights=weights)
             raise
         self.versions = [_version(detector, weights) for detector in detectors]
-        self.execution = StageExecution(fingerprints=self.fingerprints, weights=weights, cache=StageCache(None))
+        self.execution = StageExecution(
+            fingerprints=self.fingerprints, weights=weights, cache=StageCache(None), threads=threads
+        )
         self.devices: dict[str, str] = {}
+        self.layouts: dict[str, dict[str, int | bool | None]] = {}
         self._wanted: dict[tuple[int, ...], list[Stage]] = {}
 
     @property
@@ -82,7 +89,7 @@ class BatchJudge:
     def judge(self, batch: Sequence[LoadedImage]) -> list[list[Prediction]]:
         """Each detector's predictions on those images of a batch that it is asked about; errors are among them."""
         sound = [image for image in batch if image.error is None]
-        frames = [Frame(image.file.image_id, pixels=image.pixels, results=dict(image.cached)) for image in sound]
+        frames = [image.frame() for image in sound]
         self.execution.run(
             frames,
             sha256=[image.sha256 for image in sound],
@@ -120,6 +127,7 @@ class BatchJudge:
             batch_size=settings.batch_size,
             max_pixels=settings.max_pixels,
             threads=settings.cores,
+            execution=self.execution,
         )
 
     def taken_record(self, *, images: int, judged: int, seconds: float) -> RunRecord:
@@ -128,6 +136,8 @@ class BatchJudge:
         record = RunRecord(images=images, images_judged=judged, seconds=seconds)
         record.seconds_per_stage = dict(sorted(execution.seconds.items()))
         record.images_per_stage = dict(sorted(execution.images.items()))
+        record.layout_per_stage = {**self.layouts, **execution.layouts()}
+        record.waited_for = execution.spent.waited_for(seconds)
         for detector, version in zip(self.detectors, self.versions, strict=True):
             record.fingerprints[detector.name] = version.fingerprint
             record.identities[detector.name] = version.identity
@@ -140,6 +150,7 @@ class BatchJudge:
             self._add_weights(record, stage)
         execution.seconds.clear()
         execution.images.clear()
+        execution.spent.clear()
         return record
 
     def _add_weights(self, record: RunRecord, stage: Stage) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +14,8 @@ from detector_bench.runner.prediction_store import FINGERPRINT_KEY, newest_first
 from detector_bench.runner.run_settings import RunSettings
 from detector_bench.runner.shard_ledger import ShardLayout, ShardLedger, ShardTakenError
 from detector_bench.runner.shards import MOST_SHARDS, Shard, sensible_count, shard_numbers, shard_of_file
+
+_ROWS_CUT_AT_ONCE = 1_000_000
 
 
 def decide_layout(
@@ -45,7 +47,7 @@ def decide_layout(
         else:
             count = by_size
         before = {} if present is None else present.detectors
-        layout = ShardLayout(shards=count, detectors={**before, **fingerprints})
+        layout = ShardLayout(shards=count, detectors={**before, **fingerprints}, asked=tuple(sorted(fingerprints)))
         if present is not None and present.shards != count:
             _cut_anew(ledger, old=present.shards, layout=layout)
         elif layout != present:
@@ -65,10 +67,13 @@ def join_layout(ledger: ShardLedger, shard: Shard, *, fingerprints: Mapping[str,
         ConfigError: the folder is cut otherwise, or others judge by other versions of a detector; one line.
     """
     folder = str(ledger.predictions)
+    present = ledger.layout()
+    if present is not None and present.shards == shard.count and fingerprints.items() <= present.detectors.items():
+        return  # a task among many: nothing to write, and no lock to wait for
     with ledger.deciding():
         present = ledger.layout()
         if present is None:
-            ledger.write_layout(ShardLayout(shards=shard.count, detectors=dict(fingerprints)))
+            ledger.write_layout(_joined(ShardLayout(shards=shard.count), fingerprints))
             return
         if present.shards != shard.count:
             raise ConfigError(
@@ -77,7 +82,7 @@ def join_layout(ledger: ShardLedger, shard: Shard, *, fingerprints: Mapping[str,
             )
         known = present.detectors
         other = [name for name, own in fingerprints.items() if known.get(name, own) != own]
-        if other and any(ledger.predictions.glob("*/*.parquet")):
+        if other:
             name = other[0]
             raise ConfigError(
                 f"detector {name!r} is another version here ({fingerprints[name][:12]}) than in {folder!r} "
@@ -85,7 +90,15 @@ def join_layout(ledger: ShardLedger, shard: Shard, *, fingerprints: Mapping[str,
                 "all anew by this version, run the study once without --shard, or write its job script again"
             )
         if fingerprints.items() - known.items():
-            ledger.write_layout(ShardLayout(shards=shard.count, detectors={**known, **fingerprints}))
+            ledger.write_layout(_joined(present, fingerprints))
+
+
+def _joined(layout: ShardLayout, fingerprints: Mapping[str, str]) -> ShardLayout:
+    return ShardLayout(
+        shards=layout.shards,
+        detectors={**layout.detectors, **fingerprints},
+        asked=tuple(sorted({*layout.asked, *fingerprints})),
+    )
 
 
 def _cut_anew(ledger: ShardLedger, *, old: int, layout: ShardLayout) -> None:
@@ -121,15 +134,32 @@ def _split_files(folder: Path, *, old: int, new: int) -> None:
     """Cut each file into one part of each new shard, the newest rows into the parts with the highest numbers."""
     shards = {path: shard_of_file(path.name) for path in folder.glob("*.parquet")}
     files = [path for path, shard in shards.items() if shard is not None and shard.count == old]
-    for number, path in enumerate(reversed(newest_first(files)), start=1):
+    for number, table in enumerate(_gathered(list(reversed(newest_first(files)))), start=1):
+        numbers = shard_numbers(table["image_id"].to_pylist(), new)
+        for shard in Shard.all(new):
+            rows = np.flatnonzero(numbers == shard.number)
+            if rows.size:
+                write_predictions(table.take(pa.array(rows)), folder / shard.part_name(number))
+
+
+def _gathered(oldest_first: Sequence[Path]) -> Iterator[pa.Table]:
+    """The files' rows in larger tables, the newest rows first in each: few files are cut into few parts.
+
+    A thousand shards that become five hundred would otherwise be half a million files for a while.
+    """
+    waiting: list[pa.Table] = []
+    for path in oldest_first:
         try:
             table = pq.read_table(path)
         except (OSError, pa.ArrowException) as error:
             raise unreadable(path, error) from error
         if FINGERPRINT_KEY not in (table.schema.metadata or {}):
             continue
-        numbers = shard_numbers(table["image_id"].to_pylist(), new)
-        for shard in Shard.all(new):
-            rows = np.flatnonzero(numbers == shard.number)
-            if rows.size:
-                write_predictions(table.take(pa.array(rows)), folder / shard.part_name(number))
+        rows = sum(each.num_rows for each in [table, *waiting])
+        is_other = bool(waiting) and not table.schema.equals(waiting[0].schema, check_metadata=True)
+        if waiting and (is_other or rows > _ROWS_CUT_AT_ONCE):
+            yield pa.concat_tables(waiting)
+            waiting = []
+        waiting.insert(0, table)
+    if waiting:
+        yield pa.concat_tables(waiting)

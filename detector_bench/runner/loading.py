@@ -4,30 +4,41 @@ from __future__ import annotations
 
 import hashlib
 import os
+import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
-from dataclasses import dataclass, field
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import closing, contextmanager, nullcontext
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from queue import Empty, Queue
-from threading import Event, Semaphore, Thread
-from typing import TypeVar
+from threading import Condition, Event, Semaphore, Thread
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from detector_bench.dataset.decoding import ImageError, decode_image, image_size, read_image_file
-from detector_bench.perception.stage import Arrays, Stage
+from detector_bench.perception.cores import libraries_as_before
+from detector_bench.perception.stage import Frame, Stage, StageFailure, StageResult
+from detector_bench.runner.execution import StageExecution
+from detector_bench.runner.lanes import FEWEST_IMAGES, IMAGES_OF_TRIAL
 from detector_bench.runner.stage_cache import StageCache
+from detector_bench.runner.time_spent import DECODING, READING, TimeSpent
 
 T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
 
 PIXELS_PER_BATCH = 24_000_000
 """A batch is closed early when its images reach this size together: 32 images of 866 x 866."""
 
-BYTES_PER_READING = 256_000_000
+PIXELS_PER_LANE = 4_000_000
+"""Where images are larger than this, not all cores may work at once."""
+
+BYTES_PER_READING = 64_000_000
 """Files that are read at once hold no more than this together, unless one alone is larger."""
+
+_FEWEST_READERS = 4
 
 _HASHED_AT_ONCE = 2_000
 
@@ -50,10 +61,19 @@ class LoadedImage:
     sha256: str | None = None
     error: str | None = None
     pixels: NDArray[np.uint8] | None = None
-    cached: dict[Stage, Arrays] = field(default_factory=dict)
+    cached: dict[Stage, StageResult] = field(default_factory=dict)
+    """Results of stages: of earlier runs, and of the lanes."""
+    prepared: dict[Stage, Any] = field(default_factory=dict)
+    """What the lanes prepared for stages that run later."""
     data: bytes | None = None
     size: int = 0
     needs_decoding: bool = False
+
+    def frame(self) -> Frame:
+        """The image as stages and detectors see it."""
+        return Frame(
+            self.file.image_id, pixels=self.pixels, results=dict(self.cached), prepared=dict(self.prepared)
+        )
 
 
 @dataclass(frozen=True)
@@ -66,7 +86,8 @@ class LoadingRules:
         fingerprints: each stage's key in the cache.
         batch_size: images per batch.
         max_pixels: larger images become errors.
-        threads: for reading and decoding.
+        threads: how many images are decoded at once: the cores that this process may use.
+        execution: whose lanes compute stages as soon as an image is decoded; None: images are decoded, no more.
     """
 
     wanted: Callable[[ImageFile], Sequence[Stage]]
@@ -75,47 +96,220 @@ class LoadingRules:
     batch_size: int
     max_pixels: int
     threads: int
+    execution: StageExecution | None = None
 
 
-def loaded_batches(
-    files: Sequence[ImageFile], *, cache: StageCache, rules: LoadingRules
-) -> Generator[list[LoadedImage], None, None]:
-    """Yield the images in their order, in batches bounded in number and in pixels."""
+class LoadedBatches(Iterator[list[LoadedImage]]):
+    """The images in their order, in batches bounded in number and in pixels.
+
+    With `rules.execution`, the thread that decoded an image also computes those of its stages that run in lanes.
+    Then its pixels go if nobody else needs them. The results stand in `LoadedImage.cached`.
+
+    Args:
+        parts: the images, in parts that are read together; some may be read already. No batch mixes them.
+        left: how many images there are.
+        cache: where stage results are found.
+        rules: what the loader must know.
+    """
+
+    def __init__(
+        self, parts: Iterable[list[LoadedImage]], *, left: int, cache: StageCache, rules: LoadingRules
+    ) -> None:
+        self._parts = parts
+        self._left = left
+        self._cache = cache
+        self._rules = rules
+        self._stopped = Event()
+        self._room = _Room(max(PIXELS_PER_BATCH, PIXELS_PER_LANE * rules.threads))
+        self._batches = self._made()
+
+    def __next__(self) -> list[LoadedImage]:
+        return next(self._batches)
+
+    def cancel(self) -> None:
+        """Let no further image be begun; from any thread."""
+        self._stopped.set()
+
+    def close(self) -> None:
+        """End all threads."""
+        self.cancel()
+        self._batches.close()
+
+    def _made(self) -> Generator[list[LoadedImage], None, None]:
+        rules = self._rules
+        with (
+            libraries_as_before(),
+            ThreadPoolExecutor(max(rules.threads, _FEWEST_READERS), thread_name_prefix="read") as readers,
+            ThreadPoolExecutor(rules.threads, thread_name_prefix="decode") as pool,
+        ):
+            begun: deque[tuple[list[LoadedImage], list[Future[None]]]] = deque()
+            try:
+                # Nothing here may hold on to a batch that was handed over: its pixels are what takes the memory.
+                left = self._left
+                for images in self._parts:
+                    _measure_all(images, cache=self._cache, rules=rules, pool=readers)
+                    wait(
+                        [future for _, futures in begun for future in futures] if self._tries(images, left) else []
+                    )
+                    hold = self._planned(images, left=left, pool=pool)
+                    left -= len(images)
+                    batches = deque(_split(images) if hold else [images] if images else [])
+                    del images
+                    while batches:
+                        self._begin(batches.popleft(), begun, pool=pool)
+                        while begun and (hold or len(begun) > 1):
+                            yield self._finished(begun)
+                while begun:
+                    yield self._finished(begun)
+            finally:
+                self._stopped.set()
+                pool.shutdown(cancel_futures=True)
+                if rules.execution is not None:
+                    rules.execution.lanes.keep()
+
+    def _tries(self, images: Sequence[LoadedImage], left: int) -> bool:
+        """Whether these images are those of a trial: some network has not been tried, and it is worth it."""
+        if self._rules.execution is None or left < FEWEST_IMAGES:
+            return False
+        return any(map(self._rules.execution.lanes.unsettled, map(self._in_lanes, _open(images))))
+
+    def _planned(self, images: Sequence[LoadedImage], *, left: int, pool: ThreadPoolExecutor) -> bool:
+        """Try out what is to be tried; True if pixels of these images will be needed when they are handed over."""
+        needed = _open(images)
+        if self._rules.execution is None:
+            return bool(needed)
+        if self._tries(images, left):
+            self._try_out(needed[: IMAGES_OF_TRIAL * self._rules.threads], pool)
+        return any(map(self._keeps_pixels, needed))
+
+    def _in_lanes(self, image: LoadedImage) -> list[Stage]:
+        # Asked of each image: not before its stages are loaded is it known where they compute.
+        assert self._rules.execution is not None  # noqa: S101 - asked before
+        return self._rules.execution.lanes.stages_for(self._rules.wanted(image.file), image.cached)
+
+    def _keeps_pixels(self, image: LoadedImage) -> bool:
+        """Whether an image's pixels are needed after the lanes have done what they can."""
+        assert self._rules.execution is not None  # noqa: S101 - asked before
+        done = {**image.cached, **dict.fromkeys(self._in_lanes(image), _NOTHING_YET)}
+        ahead = self._rules.execution.lanes.prepared_for(self._rules.wanted(image.file), done)
+        return self._rules.needs_decoding(replace(image, cached={**done, **dict.fromkeys(ahead, _NOTHING_YET)}))
+
+    def _begin(
+        self,
+        batch: list[LoadedImage],
+        begun: deque[tuple[list[LoadedImage], list[Future[None]]]],
+        *,
+        pool: ThreadPoolExecutor,
+    ) -> None:
+        """Let the pool work on a batch."""
+        needed = _open(batch)
+        at_once = 1 if self._rules.execution is None else self._rules.execution.lanes.images_at_once
+        groups = [needed[start : start + at_once] for start in range(0, len(needed), at_once)]
+        begun.append((batch, [pool.submit(self._work, group) for group in groups]))
+
+    def _try_out(self, images: Sequence[LoadedImage], pool: ThreadPoolExecutor) -> None:
+        list(pool.map(self._decode, images))
+        sound = [image for image in images if image.error is None]
+        frames = [image.frame() for image in sound]
+        assert self._rules.execution is not None  # noqa: S101 - asked before
+        self._rules.execution.lanes.settle(
+            frames,
+            sha256=[image.sha256 for image in sound],
+            wanted=[self._rules.wanted(image.file) for image in sound],
+            pool=pool,
+        )
+        for image, frame in zip(sound, frames, strict=True):
+            image.cached = dict(frame.results)
+
+    def _work(self, images: Sequence[LoadedImage]) -> None:
+        """Decode some images and compute their stages, in one of the pool's threads."""
+        if self._stopped.is_set():
+            return
+        with self._room.taken(sum(image.size for image in images)):
+            for image in images:
+                if image.pixels is None:
+                    self._decode(image)
+            if self._rules.execution is None:
+                return
+            sound = [image for image in images if image.error is None]
+            frames = [image.frame() for image in sound]
+            self._rules.execution.lanes.run(
+                frames,
+                sha256=[image.sha256 for image in sound],
+                wanted=[self._rules.wanted(image.file) for image in sound],
+            )
+            for image, frame in zip(sound, frames, strict=True):
+                self._rules.execution.lanes.prepare(frame, self._rules.wanted(image.file))
+                image.cached, image.prepared = dict(frame.results), frame.prepared
+                done = {**image.cached, **dict.fromkeys(frame.prepared, _NOTHING_YET)}
+                if not self._rules.needs_decoding(replace(image, cached=done)):
+                    image.pixels = None
+
+    def _decode(self, image: LoadedImage) -> None:
+        began = time.perf_counter()
+        _decode(image, max_pixels=self._rules.max_pixels)
+        image.data = None
+        if self._rules.execution is not None:
+            self._rules.execution.spent.add(DECODING, time.perf_counter() - began, beside=True)
+
+    def _finished(self, begun: deque[tuple[list[LoadedImage], list[Future[None]]]]) -> list[LoadedImage]:
+        batch, futures = begun.popleft()
+        for future in futures:
+            future.result()
+        for image in batch:
+            image.data = None
+        if self._rules.execution is not None:
+            self._rules.execution.lanes.keep()
+        return batch
+
+
+def loaded_batches(files: Sequence[ImageFile], *, cache: StageCache, rules: LoadingRules) -> LoadedBatches:
+    """The images in their order, in batches; see `LoadedBatches`."""
     parts = ([LoadedImage(file) for file in part] for part in readings(files, most=rules.batch_size))
-    return batches_of(parts, cache=cache, rules=rules)
+    return LoadedBatches(parts, left=len(files), cache=cache, rules=rules)
 
 
-def batches_of(
-    parts: Iterable[list[LoadedImage]], *, cache: StageCache, rules: LoadingRules
-) -> Generator[list[LoadedImage], None, None]:
-    """As `loaded_batches`, for images of which some may be read already; a batch has images of one part only."""
-    with ThreadPoolExecutor(rules.threads, thread_name_prefix="decode") as pool:
-        for part in parts:
-            # Nothing here may hold on to a batch that was handed over: its pixels are what takes the memory.
-            batches = _measured_batches(part, cache=cache, rules=rules, pool=pool)
-            del part
-            while batches:
-                _decode_all(batches[0], rules=rules, pool=pool)
-                yield batches.popleft()
+def _open(images: Sequence[LoadedImage]) -> list[LoadedImage]:
+    return [image for image in images if image.needs_decoding and image.error is None]
 
 
-def _measured_batches(
+_NOTHING_YET = StageFailure("not_computed")
+
+
+class _Room:
+    """So many pixels may be held at once; who wants more waits, unless nobody else holds any."""
+
+    def __init__(self, pixels: int) -> None:
+        self._limit = pixels
+        self._held = 0
+        self._changed = Condition()
+
+    @contextmanager
+    def taken(self, pixels: int) -> Iterator[None]:
+        """Hold so many pixels as long as the block takes."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._held == 0 or self._held + pixels <= self._limit)
+            self._held += pixels
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._held -= pixels
+                self._changed.notify_all()
+
+
+def _measure_all(
     images: Sequence[LoadedImage], *, cache: StageCache, rules: LoadingRules, pool: ThreadPoolExecutor
-) -> deque[list[LoadedImage]]:
+) -> None:
+    began = time.perf_counter()
     _identify([image for image in images if image.sha256 is None and image.error is None], cache=cache, pool=pool)
     look_up(images, cache=cache, rules=rules)
     for image in images:
         image.needs_decoding = image.error is None and rules.needs_decoding(image)
     waiting = [image for image in images if image.needs_decoding]
     list(pool.map(lambda image: _measure(image, max_pixels=rules.max_pixels), waiting))
-    return deque(_split(images))
-
-
-def _decode_all(batch: Sequence[LoadedImage], *, rules: LoadingRules, pool: ThreadPoolExecutor) -> None:
-    needed = [image for image in batch if image.needs_decoding and image.error is None]
-    list(pool.map(lambda image: _decode(image, max_pixels=rules.max_pixels), needed))
-    for image in batch:
-        image.data = None
+    if rules.execution is not None:
+        rules.execution.spent.add(READING, time.perf_counter() - began, beside=True)
 
 
 def hash_files(paths: Sequence[Path], *, cache: StageCache, threads: int) -> list[str | None]:
@@ -134,10 +328,25 @@ def hash_files(paths: Sequence[Path], *, cache: StageCache, threads: int) -> lis
     return found
 
 
-def ahead(iterator: Generator[T, None, None], *, depth: int = 1) -> Generator[T, None, None]:
+class Closable(Protocol[T_co]):
+    """An iterator that can be closed, as generators can; with a `cancel`, that is called from another thread."""
+
+    def __next__(self) -> T_co:
+        """The next item."""
+
+    def close(self) -> None:
+        """Nobody wants the rest."""
+
+
+def ahead(iterator: Closable[T], *, depth: int = 1, spent: TimeSpent | None = None) -> Generator[T, None, None]:
     """Run an iterator in a thread, at most `depth` items ahead of who takes them.
 
     An exception in the iterator is raised here, after the items before it. Closing this generator ends the thread.
+
+    Args:
+        iterator: what is run.
+        depth: how many items may lie ready.
+        spent: is told how long items were waited for.
     """
     queue: Queue[T | _End] = Queue()
     free = Semaphore(depth)
@@ -158,14 +367,20 @@ def ahead(iterator: Generator[T, None, None], *, depth: int = 1) -> Generator[T,
     thread = Thread(target=work, name="ahead", daemon=True)
     thread.start()
     try:
-        while not isinstance(item := _take(queue, thread), _End):
+        while not isinstance(item := _taken(queue, thread, spent), _End):
             free.release()
             yield item
         if item.error is not None:
             raise item.error
     finally:
         stop.set()
+        getattr(iterator, "cancel", lambda: None)()
         thread.join()
+
+
+def _taken(queue: Queue[T | _End], thread: Thread, spent: TimeSpent | None) -> T | _End:
+    with nullcontext() if spent is None else spent.waited():
+        return _take(queue, thread)
 
 
 @dataclass(frozen=True, slots=True)

@@ -68,6 +68,9 @@ class RunSession:
 
     Args: as of `run_detectors`.
 
+    Attributes:
+        elsewhere: judges in other processes; None: this one does.
+
     Raises:
         ConfigError: two detectors have one name.
         MissingExtraError, WeightsError: a detector's version cannot be told.
@@ -87,18 +90,24 @@ class RunSession:
             raise ConfigError(f"several detectors have the name {repeated[0]!r}: give each its own `name`")
         self.settings = settings or RunSettings()
         self.ledger = ShardLedger(folder)
+        self.elsewhere: JudgesElsewhere | None = None
         self._image_set = image_set
-        self.judge = BatchJudge(detectors, weights=weights)
+        self._judge = BatchJudge(detectors, weights=weights, threads=self.settings.cores)
         self._numbers: tuple[int, NDArray[np.int32]] | None = None
 
     @property
     def fingerprints(self) -> dict[str, str]:
         """Of the detectors, by name."""
-        return self.judge.detector_fingerprints
+        return self._judge.detector_fingerprints
+
+    @property
+    def judge(self) -> BatchJudge:
+        """The detectors, and their stages as far as they are loaded."""
+        return self._judge
 
     def described(self) -> RunRecord:
         """The versions of detectors, stages and weights, of a process that has judged nothing."""
-        return self.judge.taken_record(images=0, judged=0, seconds=0.0)
+        return self._judge.taken_record(images=0, judged=0, seconds=0.0)
 
     @cached_property
     def images(self) -> int:
@@ -120,16 +129,48 @@ class RunSession:
         for shard in shards:
             try:
                 record.add(self.run_shard(shard, state=state, progress=progress))
-            except ShardTakenError as error:
-                taken.append(error)
-        if taken and len(shards) == 1:
-            raise taken[0]
-        if taken:
-            raise ShardTakenError(
-                f"{len(taken)} of {len(shards)} shards of {str(self.ledger.predictions)!r} are judged by other "
-                "processes right now, the others are done: who ends last writes the results"
-            )
+            except ShardTakenError:
+                if len(shards) == 1:
+                    raise
+                taken.append(shard)
+        record.add(self.run_left(taken, state=state, progress=progress))
         return record
+
+    def run_left(
+        self, taken: Sequence[Shard], *, state: RunProgress, progress: ProgressListener | None = None
+    ) -> RunRecord:
+        """See to shards that others judged when they were due: by now they may be finished, or left unfinished.
+
+        Of several processes that end with shards of each other, the last one finds all of them finished.
+
+        Raises:
+            ShardTakenError: another process still judges one of them; it ends later, and writes the results.
+        """
+        record, left = RunRecord(), list(taken)
+        while left:
+            still, has_judged = [], False
+            for shard in left:
+                if self.ledger.is_running(shard, patiently=True):
+                    still.append(shard)
+                elif shard in self.unfinished(shard.count):
+                    record.add(self.run_shard(shard, state=state, progress=progress))
+                    has_judged = True
+            if still and not has_judged:
+                raise ShardTakenError(
+                    f"{len(still)} of {still[0].count} shards of {str(self.ledger.predictions)!r} are judged by "
+                    "other processes right now, the others are done: who ends last writes the results"
+                )
+            left = still
+        return record
+
+    def unfinished(self, count: int) -> list[Shard]:
+        """The shards, of so many, that are not judged by these versions of the detectors.
+
+        Finished ones whose number of images has changed since are among them; an image whose content has changed
+        is found when its shard is run.
+        """
+        sizes = np.bincount(self._shard_numbers(count), minlength=count + 1).tolist()
+        return self.ledger.unfinished(self.fingerprints, images=sizes[1:])
 
     def run_one(self, shard: Shard, progress: ProgressListener | None = None) -> RunRecord:
         """Judge what is missing in one shard, as one process among several.
@@ -144,22 +185,17 @@ class RunSession:
         return self.run_shard(shard, state=state, progress=progress)
 
     def run_shard(
-        self,
-        shard: Shard,
-        *,
-        state: RunProgress,
-        progress: ProgressListener | None = None,
-        elsewhere: JudgesElsewhere | None = None,
+        self, shard: Shard, *, state: RunProgress, progress: ProgressListener | None = None
     ) -> RunRecord:
-        """Judge what is missing in a shard of the folder's layout, here or elsewhere, and write its manifest."""
+        """Judge what is missing in a shard of the folder's layout, and write its manifest."""
         progress = progress or SilentListener()
         with self.ledger.running(shard), closing(StageCache(self.settings.cache_folder, shard=shard)) as cache:
             try:
                 run = ShardRun(
                     shard,
                     self._shard_images(shard),
-                    judge=self.judge,
-                    elsewhere=elsewhere,
+                    judge=self._judge,
+                    elsewhere=self.elsewhere,
                     ledger=self.ledger,
                     cache=cache,
                     settings=self.settings,
@@ -188,9 +224,12 @@ class RunSession:
 
     def _rows(self, shard: Shard) -> NDArray[np.intp]:
         """The rows of the image table that belong to a shard."""
-        if self._numbers is None or self._numbers[0] != shard.count:
-            self._numbers = shard.count, shard_numbers(self._image_set.images["image_id"], shard.count)
-        return np.flatnonzero(self._numbers[1] == shard.number)
+        return np.flatnonzero(self._shard_numbers(shard.count) == shard.number)
+
+    def _shard_numbers(self, count: int) -> NDArray[np.int32]:
+        if self._numbers is None or self._numbers[0] != count:
+            self._numbers = count, shard_numbers(self._image_set.images["image_id"], count)
+        return self._numbers[1]
 
     def _shard_images(self, shard: Shard) -> list[ShardImage]:
         images = self._image_set.images.iloc[self._rows(shard)]

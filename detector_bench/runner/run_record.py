@@ -85,6 +85,10 @@ class RunRecord:
     """The number format that each stage takes on this machine."""
     device_per_stage: dict[str, str] = field(default_factory=dict)
     """Where each stage ran; stages whose results were all there already have no entry."""
+    layout_per_stage: dict[str, dict[str, int | bool | None]] = field(default_factory=dict)
+    """How the work of each network that ran was laid on the cores; see `lanes.StageLayout`."""
+    waited_for: dict[str, float] = field(default_factory=dict)
+    """What the run waited for, in seconds that add up to `seconds`; see `time_spent.waited_for`."""
     identities: dict[str, Any] = field(default_factory=dict)
     weights: dict[str, dict[str, str]] = field(default_factory=dict)
     spending: dict[str, dict[str, float | str]] = field(default_factory=dict)
@@ -112,7 +116,7 @@ class RunRecord:
             if each.name == "spending":
                 for stage, spent in theirs.items():
                     mine[stage] = _spent(mine.get(stage, {}), spent)
-            elif each.name in ("seconds_per_stage", "images_per_stage"):
+            elif each.name in ("seconds_per_stage", "images_per_stage", "waited_for"):
                 for stage, number in theirs.items():
                     mine[stage] = mine.get(stage, 0) + number
             elif isinstance(mine, dict):
@@ -129,7 +133,15 @@ class RunRecord:
         return whole
 
 
-OF_A_SESSION = ("images_judged", "seconds", "seconds_per_stage", "images_per_stage", "device_per_stage")
+OF_A_SESSION = (
+    "images_judged",
+    "seconds",
+    "seconds_per_stage",
+    "images_per_stage",
+    "device_per_stage",
+    "layout_per_stage",
+    "waited_for",
+)
 """Fields of a `RunRecord` that say what one process did."""
 
 

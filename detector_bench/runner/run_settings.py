@@ -36,7 +36,7 @@ class RunSettings:
 
 
 def available_cores() -> int:
-    """How many cores the system gives this process."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+    """How many cores the system gives this process; in a task of Slurm no more than the task asked for."""
+    found = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    asked = os.environ.get("SLURM_CPUS_PER_TASK", "")  # not every cluster holds its tasks to them
+    return min(found, int(asked)) if asked.isdecimal() and int(asked) else found

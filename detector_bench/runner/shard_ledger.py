@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
@@ -21,8 +21,8 @@ from detector_bench.atomic_files import remove, write_text
 from detector_bench.errors import ConfigError, DetectorBenchError
 from detector_bench.runner.shards import Shard, ranges, shard_of_file
 
-_PATIENCE = 60.0
-"""Seconds to wait for a process that decides on the layout, which takes a moment."""
+_PATIENCE = 300.0
+"""Seconds to wait for who decides on the layout: it takes a moment, but a thousand tasks may begin at once."""
 
 _GLANCE = 2.0
 """Seconds to wait for a shard's lock: somebody may only look whether it is held."""
@@ -83,6 +83,8 @@ class ShardLayout(BaseModel):
     shards: int = Field(default=1, ge=1)
     detectors: dict[str, str] = Field(default_factory=dict)
     """Fingerprints by name, as the last run that looked after all shards had them."""
+    asked: tuple[str, ...] = ()
+    """Names of the detectors of that run: a shard that some of them have not judged is not done."""
 
 
 class ShardLedger:
@@ -146,17 +148,24 @@ class ShardLedger:
         """Hold a shard's lock while it is judged; the system gives it back when the process ends, however it ends.
 
         Raises:
-            ShardTakenError: another process holds it.
+            ShardTakenError: another process holds it, or the folder has been cut anew.
         """
         with self._held(self._lock(shard), patience=_GLANCE, what=_taken(shard)):
+            # Who cuts anew looks for held locks first: between that look and this lock it may have begun.
+            with self.deciding():
+                layout = self.layout()
+            if layout is not None and layout.shards != shard.count:
+                raise ShardTakenError(
+                    f"{str(self.predictions)!r} has just been cut into {layout.shards} shards, not {shard.count}"
+                )
             yield
 
-    def is_running(self, shard: Shard) -> bool:
-        """Whether some process holds a shard's lock right now."""
+    def is_running(self, shard: Shard, *, patiently: bool = False) -> bool:
+        """Whether some process holds a shard's lock right now; `patiently`: for longer than a look at it takes."""
         if not self._lock(shard).exists():
             return False
         try:
-            with self._held(self._lock(shard), patience=0, what=_taken(shard)):
+            with self._held(self._lock(shard), patience=_GLANCE if patiently else 0, what=_taken(shard)):
                 return False
         except ShardTakenError:
             return True
@@ -192,16 +201,22 @@ class ShardLedger:
         layout = self.layout()
         if layout is None:
             raise ConfigError(f"no run in {str(self.predictions)!r}: it holds no predictions and no shards")
-        return [self._state(shard) for shard in Shard.all(layout.shards)]
+        asked = {name: layout.detectors[name] for name in layout.asked if name in layout.detectors}
+        return [self._state(shard, asked) for shard in Shard.all(layout.shards)]
 
-    def unfinished(self, fingerprints: Mapping[str, str], *, shards: int) -> list[Shard]:
-        """The shards without a manifest, or with one of other versions of the detectors.
+    def unfinished(self, fingerprints: Mapping[str, str], *, images: Sequence[int]) -> list[Shard]:
+        """The shards without a manifest, or with one of other versions of the detectors or other images.
 
         Args:
             fingerprints: by detector's name.
-            shards: how many there are.
+            images: how many each shard has, the first one's first.
         """
-        return [shard for shard in Shard.all(shards) if not is_of(self.manifest(shard), fingerprints)]
+        left = []
+        for shard, own in zip(Shard.all(len(images)), images, strict=True):
+            manifest = self.manifest(shard)
+            if manifest is None or manifest.images != own or not is_of(manifest, fingerprints):
+                left.append(shard)
+        return left
 
     def damaged(self, shard: Shard) -> list[Path]:
         """The files that a finished shard's manifest names and that are not there, or not as they were written."""
@@ -209,6 +224,24 @@ class ShardLedger:
         named = {} if manifest is None else manifest.detectors
         paths = {self.predictions / name / each.file: each.sha256 for name, each in named.items()}
         return [path for path, sha256 in paths.items() if file_sha256(path) != sha256]
+
+    def discard_damaged(self, shard: Shard) -> list[Path]:
+        """Remove a finished shard's files that are not as they were written, and say that it is not finished.
+
+        The files go with the manifest: without it nobody could tell any more that they are damaged.
+
+        Raises:
+            ShardTakenError: another process works on the shard, and may be writing them anew.
+        """
+        if not self.damaged(shard):
+            return []
+        with self.running(shard):
+            damaged = self.damaged(shard)
+            for path in damaged:
+                remove(path)
+            if damaged:
+                self.begin(shard)
+        return damaged
 
     def digest(self, shards: int) -> str:
         """Sha256 over all manifests' files: what an evaluation rests on."""
@@ -225,11 +258,11 @@ class ShardLedger:
             for path in (self._manifest(shard), self._failure(shard), self._lock(shard)):
                 remove(path)
 
-    def _state(self, shard: Shard) -> ShardStatus:
+    def _state(self, shard: Shard, asked: Mapping[str, str]) -> ShardStatus:
         if self.is_running(shard):
             return ShardStatus(shard, ShardState.RUNNING)
         manifest = self.manifest(shard)
-        if manifest is not None:
+        if manifest is not None and is_of(manifest, asked):
             return ShardStatus(shard, ShardState.DONE, images=manifest.images)
         try:
             reason = json.loads(self._failure(shard).read_text(encoding="utf-8"))["reason"]
@@ -271,10 +304,8 @@ class ShardTakenError(DetectorBenchError):
     """Another process works on the same shard."""
 
 
-def is_of(manifest: ShardManifest | None, fingerprints: Mapping[str, str]) -> bool:
+def is_of(manifest: ShardManifest, fingerprints: Mapping[str, str]) -> bool:
     """Whether a manifest says that these versions of the detectors judged the shard."""
-    if manifest is None:
-        return False
     found = {name: each.fingerprint for name, each in manifest.detectors.items()}
     return all(found.get(name) == own for name, own in fingerprints.items())
 

@@ -186,13 +186,13 @@ class ShardRun:
         self._flush(force=True)
 
     def _judged_here(self, files: Sequence[ImageFile]) -> Generator[JudgedBatch, None, None]:
-        rules = self._judge.loading_rules(self._settings)
-        with closing(ahead(loaded_batches(files, cache=self._cache, rules=rules), depth=2)) as batches:
+        loading = loaded_batches(files, cache=self._cache, rules=self._judge.loading_rules(self._settings))
+        with closing(ahead(loading, depth=2, spent=self._judge.execution.spent)) as batches:
             for batch in batches:
                 yield JudgedBatch(
                     contents={image.file.image_id: image.sha256 for image in batch},
                     predictions=self._judge.judge(batch),
-                    from_cache=sum(image.error is None and image.pixels is None for image in batch),
+                    from_cache=sum(image.error is None and not image.needs_decoding for image in batch),
                 )
 
     def _take(self, batch: JudgedBatch, contents: dict[str, str | None]) -> None:

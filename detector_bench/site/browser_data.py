@@ -158,6 +158,12 @@ def write_browser_data(
 ) -> tuple[list[str], int]:
     """Write the columns that the page of images reads.
 
+    Args:
+        folder: of the report.
+        study: with those images alone that the page shows.
+        pictures: of these images.
+        boxes: over these images.
+
     Returns:
         The page's scripts in the order in which they must run, and how many images changed since they were judged.
     """

@@ -21,7 +21,7 @@ from detector_bench.site.browser_data import SCRIPTS, StoredBoxes, stored_boxes,
 from detector_bench.site.error_counts import BROWSER_PAGE
 from detector_bench.site.pages import CARE, SHORT_CARE, ReportFolder, with_groups, with_own_care, write_page
 from detector_bench.site.provenance import citations, date_of, provenance_blocks
-from detector_bench.site.report_study import ReportStudy
+from detector_bench.site.report_study import MOST_IMAGES, ReportStudy
 from detector_bench.site.table_sets import DrawnFigure, TableSets, draw_figures, table_sets
 from detector_bench.site.thumbnails import (
     LARGE_SIDE,
@@ -85,6 +85,7 @@ class ReportSettings:
         tolerance: how far off a detector may be and still be called good enough; None: as the study says.
         note: words below the title: where the labels come from, under which licence the images stand.
         figures: whether to draw figures.
+        most_images: how many images the image browser shows; of more, a random sample.
         cache_folder: where stage results are, for the boxes over pictures; None: where runs keep them by default.
         weights_dir: weights folder, needed only for boxes of stages with unpinned weights.
         workers: how many processes draw figures.
@@ -95,6 +96,7 @@ class ReportSettings:
     tolerance: Tolerance | None = None
     note: str = ""
     figures: bool = True
+    most_images: int = MOST_IMAGES
     cache_folder: Path | None = None
     weights_dir: Path | None = None
     workers: int = 1
@@ -135,8 +137,10 @@ def write_report(
     """
     settings, progress = settings or ReportSettings(), progress or SilentProgress()
     check_picture_settings(settings.pictures, large_side=settings.large_side)
+    if settings.most_images < 1:
+        raise ConfigError(f"images of the image browser: {settings.most_images} (accepted: 1 or more)")
     progress.step("reading the study")
-    study = ReportStudy.of(results, configuration)
+    study = ReportStudy.of(results, configuration, most_images=settings.most_images)
     out = results.path / "report" if out is None else out
     if study.image_set is not None and out.resolve() == study.image_set.root:
         raise ConfigError(f"the report cannot be written into the image set {str(out)!r}: name another folder")
@@ -190,7 +194,8 @@ class _Writer:
 
     def _write_images(self) -> list[str]:
         """Pictures, data and page of the error browser; what has to be said about them."""
-        images = self.study.image_set
+        shown = self.study.browsed
+        images = shown.image_set
         if images is None:
             return []
         self.progress.step("pictures")
@@ -204,15 +209,18 @@ class _Writer:
         )
         self.progress.step("data of the image browser")
         boxes, why_not = self._boxes(pictures)
-        scripts, changed = write_browser_data(self.folder, self.study, pictures, boxes)
+        scripts, changed = write_browser_data(self.folder, shown, pictures, boxes)
         content = {
             "study_name": self.study.name,
             "pages": self._pages(BROWSER_PAGE),
             "scripts": scripts,
+            "sample_words": self.study.sample_words,
             "care": with_own_care(SHORT_CARE, (part.name for part in self.study.parts)),
         }
         write_page(self.folder / BROWSER_PAGE, "images.html", content)
-        return left_out_of_pictures(pictures, changed, [each.stage.replace("_", " ") for each in boxes], why_not)
+        stages = [each.stage.replace("_", " ") for each in boxes]
+        sample = [self.study.sample_words] if self.study.sample_words else []
+        return [*sample, *left_out_of_pictures(pictures, changed, stages, why_not)]
 
     def _boxes(self, pictures: ReportPictures) -> tuple[list[StoredBoxes], str]:
         if pictures.mode == "none":
@@ -221,7 +229,7 @@ class _Writer:
             found = stored_boxes(
                 self.study.configuration,
                 self.settings.cache_folder or default_cache_folder(),
-                self.study.judged_sha256,
+                self.study.browsed.judged_sha256,
                 weights_dir=self.settings.weights_dir,
             )
         except DetectorBenchError as error:
@@ -281,6 +289,7 @@ class _Writer:
             "sections": [{"id": each, "name": name} for each, name in _SECTIONS],
             "note": self.settings.note,
             "question": self.study.configuration.question,
+            "sample_words": self.study.sample_words,
             "no_images": self._no_images if self.study.missing else "No detector of this study judges this.",
             "provenance": provenance_blocks(
                 record, self.study.results.manifest, version=__version__, settings=written

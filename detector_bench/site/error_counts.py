@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, Self, TypeAlias
 from urllib.parse import quote, urlencode
 
 import numpy as np
@@ -153,54 +153,77 @@ def pairs(judged: Judged) -> CountTable:
     return CountTable("Right and wrong on the same image", "Right", tuple(names), tuple(rows), "pairs")
 
 
-def errors_by(judged: Judged, groups: Iterable[Group], *, caption: str, corner: str) -> CountTable:
+def errors_by(judged: Judged, groups: Groups, *, caption: str, corner: str) -> CountTable:
     """How many images of each group every detector judges wrongly; groups with the most errors first."""
     attribute = judged.truth.attribute.name
-    wrong = [judged.wrong(each) for each in judged.verdicts]
-    compared = judged.truth.is_clear | judged.truth.is_low_quality
+    wrong = [groups.count(judged.wrong(each)) for each in judged.verdicts]
+    compared = groups.count(judged.truth.is_clear | judged.truth.is_low_quality)
     rows = []
-    for group in groups:
-        images = int((group.images & compared).sum())
-        if not images:
-            continue
+    for place in np.flatnonzero(compared).tolist():
+        images, filters = int(compared[place]), groups.filters(place)
         cells = tuple(
             CountCell(
-                int((group.images & errors).sum()),
+                int(of_detector[place]),
                 images,
                 browser_link(
                     attribute,
                     ("detector", each.detector),
-                    *group.filters,
+                    *filters,
                     *((f"outcome.{each.detector}", outcome) for outcome in ("wrong_class", "lost", "kept")),
                 ),
             )
-            for each, errors in zip(judged.verdicts, wrong, strict=True)
+            for each, of_detector in zip(judged.verdicts, wrong, strict=True)
         )
-        rows.append(CountRow(group.name, cells, images))
+        rows.append(CountRow(groups.shown(groups.words[place]), cells, images))
     rows.sort(key=lambda row: -sum(cell.count for cell in row.cells if cell) / row.images)
     return CountTable(caption, corner, tuple(each.detector for each in judged.verdicts), tuple(rows), "errors")
 
 
 @dataclass(frozen=True, eq=False)
-class Group:
-    """Some of the images, and the filters that show them."""
+class Groups:
+    """The images by a word that each of them has, and the filter that shows those of one word."""
 
     name: str
-    images: Mask
-    filters: tuple[tuple[str, str], ...]
+    """Of the filter."""
+    words: tuple[str, ...]
+    codes: NDArray[np.integer]
+    """`[image]`: position of its word; -1 where it has none."""
+    shown: Callable[[str], str]
+    """How people read a word."""
+
+    @classmethod
+    def by(cls, values: Any, *, name: str, shown: Callable[[str], str] = str) -> Self:
+        """A group for every distinct text of a column, in the order of appearance; empty cells belong to none.
+
+        Args:
+            values: a text for every image.
+            name: of the filter.
+            shown: how people read a value.
+        """
+        found, distinct = pd.factorize(np.asarray(values, dtype=object))
+        is_word = np.array([isinstance(word, str) and word != "" for word in distinct], dtype=bool)
+        # One entry more than there are words: an empty cell has code -1, the last.
+        places = np.append(np.where(is_word, np.cumsum(is_word) - 1, -1), -1)
+        return cls(
+            name, tuple(word for word, kept in zip(distinct, is_word, strict=True) if kept), places[found], shown
+        )
+
+    def __len__(self) -> int:
+        return len(self.words)
+
+    def count(self, images: Mask) -> NDArray[np.int64]:
+        """How many of some images each group has."""
+        return _counts(self.codes[images], len(self.words))
+
+    def filters(self, place: int) -> tuple[tuple[str, str], ...]:
+        """What shows the images of one group."""
+        return ((self.name, self.words[place]),)
 
 
-def groups_by(values: Any, *, name: str, shown: Callable[[str], str] = str) -> list[Group]:
-    """A group for every distinct text of a column, in the order of appearance; empty cells belong to none.
-
-    Args:
-        values: a text for every image.
-        name: of the filter.
-        shown: how people read a value.
-    """
-    column = np.asarray(values, dtype=object)
-    words = [word for word in pd.unique(column) if isinstance(word, str) and word]
-    return [Group(shown(word), column == word, ((name, word),)) for word in words]
+def _counts(codes: NDArray[np.integer], length: int) -> NDArray[np.int64]:
+    """How often each code occurs; negative ones are left out."""
+    found: NDArray[np.int64] = np.bincount(codes[codes >= 0], minlength=length)
+    return found
 
 
 def all_error_tables(judged: Judged, image_set: ImageSet) -> list[CountTable]:
@@ -209,10 +232,10 @@ def all_error_tables(judged: Judged, image_set: ImageSet) -> list[CountTable]:
     category = prompts["category"].reindex(images["prompt_id"]).to_numpy(dtype=object)
     words = {str(prompt): str(word) for prompt, word in prompts["word"].items()}
     tables = [
-        (groups_by(images["t2i_model"], name="model"), "T2I model"),
-        (groups_by(category, name="category"), "category"),
-        (groups_by(images["prompt_id"], name="prompt", shown=lambda each: words.get(each) or each), "prompt"),
-        (groups_by(judged.truth.reason, name="reason", shown=in_words), "human reason"),
+        (Groups.by(images["t2i_model"], name="model"), "T2I model"),
+        (Groups.by(category, name="category"), "category"),
+        (Groups.by(images["prompt_id"], name="prompt", shown=lambda each: words.get(each) or each), "prompt"),
+        (Groups.by(judged.truth.reason, name="reason", shown=in_words), "human reason"),
     ]
     return [
         errors_by(
@@ -228,35 +251,33 @@ def all_error_tables(judged: Judged, image_set: ImageSet) -> list[CountTable]:
 
 def filter_reasons(judged: Judged) -> CountTable | None:
     """Why detectors filtered images that humans find clear; None where no detector says."""
-    reasons = _first_words(judged.verdicts)
+    reasons = [first_words(each.reason) for each in judged.verdicts]
     lost = [judged.truth.is_clear & (each.verdict == judged.classes) for each in judged.verdicts]
+    counts: list[dict[str, int]] = []
     names: dict[str, None] = {}
-    for each, of_detector in zip(lost, reasons, strict=True):
-        names.update(dict.fromkeys(word for word in pd.unique(of_detector[each]) if word))
+    for (codes, words), mask in zip(reasons, lost, strict=True):
+        own = codes[mask]
+        numbers = _counts(own, len(words))
+        counts.append({word: int(number) for word, number in zip(words, numbers, strict=True) if word})
+        names.update(dict.fromkeys(words[code] for code in pd.unique(own) if code >= 0 and words[code]))
     if not names:
         return None
+    clear = int(judged.truth.is_clear.sum())
     rows = []
     for name in names:
         cells = []
-        for each, of_detector, mask in zip(judged.verdicts, reasons, lost, strict=True):
-            own = mask & (of_detector == name)
+        for each, of_detector in zip(judged.verdicts, counts, strict=True):
             link = browser_link(
                 judged.truth.attribute.name,
                 ("detector", each.detector),
                 (f"outcome.{each.detector}", "lost"),
                 (f"reason.{each.detector}", name),
             )
-            cells.append(CountCell(int(own.sum()), int(judged.truth.is_clear.sum()), link))
+            cells.append(CountCell(of_detector.get(name, 0), clear, link))
         rows.append(CountRow(in_words(name), tuple(cells), sum(cell.count for cell in cells)))
     rows.sort(key=lambda row: -row.images)
     detectors = tuple(each.detector for each in judged.verdicts)
     return CountTable("Clear images lost, by the detector's reason", "Reason", detectors, tuple(rows), "errors")
-
-
-def _first_words(verdicts: Sequence[DetectorVerdicts]) -> list[NDArray[Any]]:
-    """Each detector's reason for every image, without the detail after the colon; "" where there is none."""
-    codes_and_words = [first_words(each.reason) for each in verdicts]
-    return [np.array([*words, ""], dtype=object)[codes] for codes, words in codes_and_words]
 
 
 def unlabelled(judged: Judged) -> int:

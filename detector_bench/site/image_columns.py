@@ -89,6 +89,9 @@ def write_data(path: Path, name: str, content: Mapping[str, Any]) -> None:
 PREDICTION_COLUMNS = ("reason", "score", "value", "raw", "image_sha256")
 """What is read of stored predictions besides image, attribute, status and label."""
 
+COUNTED_COLUMNS = ("reason",)
+"""What is read of those that are only counted."""
+
 Codes = NDArray[np.integer]
 
 
@@ -145,23 +148,30 @@ class DetectorVerdicts:
 
     @classmethod
     def of_detectors(cls, found: ImageVerdicts) -> tuple[DetectorVerdicts, ...]:
-        """Those of every detector that judged an image, of predictions with `PREDICTION_COLUMNS`."""
+        """Those of every detector that judged an image.
+
+        What counting does not need stays empty where the predictions lack it: scores, values, raw answers, sha256.
+        """
         never_run = len(found.attribute.classes) + 2
-        verdicts = np.where(found.verdicts == NULL, never_run, found.verdicts)
+        verdicts = np.where(found.verdicts == NULL, np.int8(never_run), found.verdicts)
         named = np.where(found.clear, NULL, found.named)
-        score, value = found.numbers("score"), found.numbers("value")
-        return tuple(
-            cls(
-                found.detectors[place],
-                verdicts[place],
-                named[place],
-                score[place],
-                value[place],
-                *(found.column(name, place) for name in ("reason", "raw", "image_sha256")),
+
+        def of_detector(place: int) -> DetectorVerdicts:
+            present = found.predictions[found.detectors[place]].column_names
+            nothing = pa.chunked_array([pa.nulls(len(found.truth), pa.string())])
+            score, value = (
+                _floats(found.column(name, place))
+                if name in present
+                else np.broadcast_to(np.nan, found.truth.shape)
+                for name in ("score", "value")
             )
-            for place, judged in enumerate(found.has_judged)
-            if judged
-        )
+            reason, raw, sha256 = (
+                found.column(name, place) if name in present else nothing
+                for name in ("reason", "raw", "image_sha256")
+            )
+            return cls(found.detectors[place], verdicts[place], named[place], score, value, reason, raw, sha256)
+
+        return tuple(of_detector(place) for place, judged in enumerate(found.has_judged) if judged)
 
     def as_columns(self, *, classes: int) -> dict[str, Any]:
         """The data of the page, without the raw answers; columns in which nothing stands are None."""
@@ -173,6 +183,11 @@ class DetectorVerdicts:
             "value": None if np.isnan(self.value).all() else numbers(self.value, "f4"),
             "reason": coded(self.reason),
         }
+
+
+def _floats(column: pa.ChunkedArray) -> NDArray[np.float64]:
+    found: NDArray[np.float64] = column.cast(pa.float64()).to_numpy()
+    return found
 
 
 def image_columns(image_set: ImageSet) -> dict[str, Any]:

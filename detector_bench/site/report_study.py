@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Self
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
+from numpy.typing import NDArray
 
-from detector_bench.dataset import ImageSet
+from detector_bench.dataset import SEED_COLUMN, ImageSet
 from detector_bench.errors import DetectorBenchError
 from detector_bench.evaluation.image_verdicts import ImageVerdicts
 from detector_bench.results.finished_study import FinishedStudy, ResultFolder
 from detector_bench.site.error_counts import Judged
-from detector_bench.site.image_columns import PREDICTION_COLUMNS, DetectorVerdicts, Truth
+from detector_bench.site.image_columns import COUNTED_COLUMNS, PREDICTION_COLUMNS, DetectorVerdicts, Truth
 from detector_bench.study_configuration import StudyConfiguration
 from detector_bench.tables.wording import attribute_in_words
+
+MOST_IMAGES = 20_000
+"""Of more images, the browser shows a random sample: a page of all would take minutes to open."""
+
+SAMPLE_SEED = 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,10 +56,19 @@ class ReportStudy:
     image_set: ImageSet | None
     missing: str
     """Why there are no images; empty where there are."""
+    sampled: Self | None = None
+    """The same study of those images alone that the image browser shows; None: it shows all."""
 
     @classmethod
-    def of(cls, results: ResultFolder, configuration: StudyConfiguration) -> Self:
+    def of(
+        cls, results: ResultFolder, configuration: StudyConfiguration, *, most_images: int = MOST_IMAGES
+    ) -> Self:
         """Lay the images and predictions behind a result folder out, where they are still there.
+
+        Args:
+            results: the result folder.
+            configuration: its study.
+            most_images: how many images the image browser shows; of more, a random sample.
 
         Raises:
             DetectorBenchError: the image set was named, and cannot be read.
@@ -60,14 +76,43 @@ class ReportStudy:
         studies = [results.of_attribute(name) for name in results.settings.attributes]
         try:
             images = results.image_set
-            stored = results.predictions(PREDICTION_COLUMNS)
+            if len(images.images) > most_images:
+                shown = _sample(images, most_images)
+                stored = results.predictions(COUNTED_COLUMNS)
+                of_shown = results.predictions(
+                    PREDICTION_COLUMNS, of_images=pa.array(shown.images["image_id"], pa.string())
+                )
+            else:
+                shown, of_shown = None, {}
+                stored = results.predictions(PREDICTION_COLUMNS)
         except DetectorBenchError as error:
             if results.own_image_set is not None:
                 raise
             return cls(
                 results, configuration, tuple(AttributePart(each, None) for each in studies), None, str(error)
             )
-        return cls(results, configuration, tuple(_part(each, images, stored) for each in studies), images, "")
+        whole = cls(results, configuration, tuple(_part(each, images, stored) for each in studies), images, "")
+        if shown is None:
+            return whole
+        parts = tuple(_part(each, shown, of_shown) for each in studies)
+        return replace(whole, sampled=cls(results, configuration, parts, shown, ""))
+
+    @property
+    def browsed(self) -> Self:
+        """What the image browser shows: all images, or a sample."""
+        return self if self.sampled is None else self.sampled
+
+    @property
+    def sample_words(self) -> str:
+        """That the image browser shows a sample, and which; empty where it shows all images."""
+        if self.image_set is None or self.sampled is None or self.sampled.image_set is None:
+            return ""
+        images = self.image_set.images
+        shown = self.sampled.image_set.images
+        return (
+            f"The image browser shows a random sample of {len(shown):,} of the {len(images):,} images (seed "
+            f"{SAMPLE_SEED}) and counts these alone; all other numbers of this report are of all images."
+        )
 
     @property
     def first(self) -> FinishedStudy:
@@ -93,6 +138,24 @@ class ReportStudy:
             for each in part.judged.verdicts if part.judged else ():
                 found = found.where(found.notna(), pd.Series(each.image_sha256.to_pylist(), dtype=object))
         return [each if isinstance(each, str) else None for each in found]
+
+
+def _sample(image_set: ImageSet, size: int) -> ImageSet:
+    """A random sample of the images, in their order, with the photos that they were edited from."""
+    images = image_set.images
+    chosen = np.zeros(len(images), dtype=bool)
+    chosen[np.random.default_rng(SAMPLE_SEED).choice(len(images), size=size, replace=False)] = True
+    if SEED_COLUMN in images:
+        chosen |= _is_any_of(images["image_id"], images.loc[chosen, SEED_COLUMN])
+    kept = images[chosen].reset_index(drop=True)
+    labels = image_set.labels
+    of_kept = labels[_is_any_of(labels["image_id"], kept["image_id"])].reset_index(drop=True)
+    return ImageSet(image_set.root, kept, image_set.prompts, of_kept)
+
+
+def _is_any_of(ids: pd.Series, wanted: pd.Series) -> NDArray[np.bool_]:
+    found: NDArray[np.bool_] = ids.isin(wanted).to_numpy(dtype=bool)
+    return found
 
 
 def _part(study: FinishedStudy, image_set: ImageSet, stored: Mapping[str, pa.Table]) -> AttributePart:

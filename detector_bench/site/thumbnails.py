@@ -11,9 +11,10 @@ import hashlib
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
+from io import BytesIO
 from pathlib import Path
 from threading import get_ident
 from typing import Literal, TypeAlias, get_args
@@ -22,6 +23,7 @@ from urllib.parse import quote
 from PIL import Image, ImageFilter
 
 from detector_bench.dataset.decoding import DEFAULT_MAX_PIXELS, ImageError, decode_image, read_image_file
+from detector_bench.dataset.many_files import each_file
 from detector_bench.dataset.validation import FileInspector
 from detector_bench.errors import ConfigError, DetectorBenchError
 
@@ -98,7 +100,7 @@ def make_pictures(
             by a relative address. none: no image is read.
         large_side: longer side of the larger pictures in pixels; 0: none.
         max_pixels: larger images become placeholders.
-        threads: None takes the number of cores.
+        threads: how many; None: one per processor core, at most 16.
         progress: called with (files done, files in all).
 
     Raises:
@@ -110,14 +112,19 @@ def make_pictures(
     _remove_others(out, kinds)
     if mode == "none":
         return ReportPictures(mode, (ReportPicture(),) * len(paths))
-    inspector, distinct = FileInspector(root), list(dict.fromkeys(paths))
-    faults = {path: inspector.fault(path) for path in distinct}
-    sound = [path for path in distinct if faults[path] is None]
-    found = {path: ReportPicture(problem=fault) for path, fault in faults.items() if fault is not None}
+    distinct = list(dict.fromkeys(paths))
+    inspector = FileInspector(root)
     if mode == "link":
-        found |= {path: ReportPicture(_address(root / path, out)) for path in sound}
+        found = {path: _linked(root, path, inspector, out) for path in distinct}
     else:
-        found |= _made(root, sound, kinds, max_pixels=max_pixels, threads=threads, progress=progress)
+        work = partial(_picture, root, inspector, kinds, max_pixels)
+        found = {}
+        # Reading, decoding and encoding all let go of the interpreter.
+        answers = each_file(work, distinct, workers=threads)
+        for done, (path, picture) in enumerate(zip(distinct, answers, strict=True), start=1):
+            found[path] = picture
+            if progress is not None:
+                progress(done, len(distinct))
         _remove_unused(kinds, found)
     small, large = (*(kind.folder.relative_to(out).as_posix() for kind in kinds), "", "")[:2]
     return ReportPictures(mode, tuple(found[path] for path in paths), small, large)
@@ -146,33 +153,18 @@ def _kinds(out: Path, mode: PictureMode, large_side: int) -> list[_Kind]:
     return kinds
 
 
-def _made(
-    root: Path,
-    paths: Sequence[str],
-    kinds: Sequence[_Kind],
-    *,
-    max_pixels: int,
-    threads: int | None,
-    progress: Callable[[int, int], None] | None,
-) -> dict[str, ReportPicture]:
-    def make(path: str) -> ReportPicture:
-        return _picture(root / path, path, kinds, max_pixels=max_pixels)
-
-    found = {}
-    # Reading, decoding and encoding all let go of the interpreter.
-    with ThreadPoolExecutor(threads or os.cpu_count()) as pool:
-        try:
-            for done, (path, picture) in enumerate(zip(paths, pool.map(make, paths), strict=True), start=1):
-                found[path] = picture
-                if progress is not None:
-                    progress(done, len(paths))
-        except BaseException:
-            pool.shutdown(cancel_futures=True)
-            raise
-    return found
+def _linked(root: Path, path: str, inspector: FileInspector, out: Path) -> ReportPicture:
+    fault = inspector.fault(path)
+    return ReportPicture(_address(root / path, out)) if fault is None else ReportPicture(problem=fault)
 
 
-def _picture(path: Path, shown: str, kinds: Sequence[_Kind], *, max_pixels: int) -> ReportPicture:
+def _picture(
+    root: Path, inspector: FileInspector, kinds: Sequence[_Kind], max_pixels: int, shown: str
+) -> ReportPicture:
+    fault = inspector.fault(shown)
+    if fault is not None:
+        return ReportPicture(problem=fault)
+    path = root / shown
     sha256 = None
     try:
         data = read_image_file(path)
@@ -187,8 +179,13 @@ def _picture(path: Path, shown: str, kinds: Sequence[_Kind], *, max_pixels: int)
         # The whole path would name folders of this machine.
         return ReportPicture(problem=str(error).replace(str(path), shown), sha256=sha256)
     name = f"{key}-{image.width}x{image.height}"
+    encoded: dict[tuple[bool, tuple[int, int]], bytes] = {}
     for kind in kinds:
-        _save(_shrunk(image, kind), kind.folder / key[:2] / f"{name}.webp")
+        # Of a small image, the small and the large picture are the same.
+        of_size = kind.blurred, _size_within(image, kind.side)
+        if of_size not in encoded:
+            encoded[of_size] = _encoded(_shrunk(image, kind))
+        _save(encoded[of_size], kind.folder / key[:2] / f"{name}.webp")
     return ReportPicture(f"{key[:2]}/{name}", image.width, image.height, sha256=sha256)
 
 
@@ -213,12 +210,18 @@ def _size_within(image: Image.Image, side: int) -> tuple[int, int]:
     return max(1, round(image.width * scale)), max(1, round(image.height * scale))
 
 
-def _save(image: Image.Image, path: Path) -> None:
+def _encoded(image: Image.Image) -> bytes:
+    buffer = BytesIO()
+    image.save(buffer, "WEBP", quality=80, method=2)
+    return buffer.getvalue()
+
+
+def _save(data: bytes, path: Path) -> None:
     # Two images may have the same content, and two threads the same file.
     temporary = path.with_name(f".{path.name}.{os.getpid()}-{get_ident()}.tmp")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        image.save(temporary, "WEBP", quality=80, method=2)
+        temporary.write_bytes(data)
         temporary.replace(path)
     except OSError as error:
         raise DetectorBenchError(f"cannot write {str(path)!r}: {error}") from error

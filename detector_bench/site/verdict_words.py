@@ -219,9 +219,8 @@ def _scores(best: Evidence, verdict: ModelVerdict, *, level: float) -> str:
     )
     if not best.deviation.missing:
         difference = best.reported.value - verdict.actual.value
-        published += f": {points(difference)}, or {100 * best.deviation.value:+.1f} %".replace(
-            "-", "\N{MINUS SIGN}"
-        )
+        # Scores have points, too: a bare per cent reads as some of those.
+        published += f": {points(difference)}, {100 * abs(best.deviation.value):.1f} % of the labels' score"
     doubt = ""
     if bounded(best.model_error):
         between = points_between(best.model_error.ci_low, best.model_error.ci_high)

@@ -11,6 +11,7 @@ import tempfile
 from dataclasses import replace
 from pathlib import Path
 
+from detector_bench.errors import DetectorBenchError
 from detector_bench.plugins import plugin_sources
 from detector_bench.runner.judging import BatchJudge
 from detector_bench.runner.run import RunSession
@@ -21,7 +22,7 @@ from detector_bench.study_configuration import StudyConfiguration
 from detector_bench.study_ray.cluster import RayCluster
 from detector_bench.study_ray.crew import RayCrew, ShardGivenUpError
 from detector_bench.study_ray.nodes import NodeJob, judge_versions, study_files
-from detector_bench.study_session import RunOrder, require_all_done
+from detector_bench.study_session import RunOrder
 
 __all__ = ["node_job", "run_with_ray"]
 
@@ -61,18 +62,26 @@ def run_with_ray(
         workers=order.workers,
         threads=order.threads,
     )
+    session.elsewhere = crew
     record, given_up, taken = RunRecord(), {}, []
     try:
         for shard in shards:
             try:
-                record.add(session.run_shard(shard, state=state, progress=progress, elsewhere=crew))
+                record.add(session.run_shard(shard, state=state, progress=progress))
             except ShardTakenError:
                 taken.append(shard)
             except ShardGivenUpError as error:
                 given_up[shard] = str(error)
+        if given_up:
+            first = min(given_up)
+            raise DetectorBenchError(
+                f"{len(given_up)} of {len(shards)} shards are not done; shard {first}: {given_up[first]}. "
+                "All else is stored: run the same command again to go on"
+            )
+        record.add(session.run_left(taken, state=state, progress=progress))
     finally:
+        session.elsewhere = None
         crew.close()
-    require_all_done(len(shards), given_up=given_up, taken=taken)
     return record
 
 

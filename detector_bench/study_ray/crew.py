@@ -199,7 +199,8 @@ class RayCrew:
         if not references:
             return []
         ray = self._cluster.ray
-        arrived, _ = ray.wait(references, num_returns=1, timeout=seconds, fetch_local=False)
+        with self._judge.execution.spent.waited():
+            arrived, _ = ray.wait(references, num_returns=1, timeout=seconds, fetch_local=False)
         if arrived:  # and all else that is there by now
             arrived, _ = ray.wait(references, num_returns=len(references), timeout=0, fetch_local=False)
         found: list[Any] = arrived
@@ -285,7 +286,10 @@ class RayCrew:
         for label, images in found.images.items():
             if images:
                 execution.images[label] += images
+        for what, seconds in found.spent.items():
+            execution.spent.add(what, seconds, beside=True)
         self._judge.devices.update(found.devices)
+        self._judge.layouts.update(found.layouts)
         ids = [image.file.image_id for image in piece.images]
         return JudgedBatch(
             contents={image.file.image_id: image.sha256 for image in piece.images},

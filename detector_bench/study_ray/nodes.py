@@ -137,7 +137,9 @@ def _judge(job: NodeJob) -> BatchJudge:
             (Path(name) / path).parent.mkdir(parents=True, exist_ok=True)
             (Path(name) / path).write_text(text, encoding="utf-8")
         study = StudyConfiguration.from_yaml(Path(name) / "study.yaml")
-        return BatchJudge(study.build_detectors(), weights=study.locator(weights_dir=job.weights_dir))
+        return BatchJudge(
+            study.build_detectors(), weights=study.locator(weights_dir=job.weights_dir), threads=job.settings.cores
+        )
 
 
 def _problem(error: DetectorBenchError) -> NodeProblem:

@@ -371,6 +371,8 @@ def is_missing(value: float | None) -> bool:
 
 def printable(text: str) -> str:
     """Put a space for every line break and control character, so that no name can break a row."""
+    if text.isprintable():  # nearly all are, and a report asks it of a million cells
+        return text
     return "".join(character if character.isprintable() else " " for character in text)
 
 

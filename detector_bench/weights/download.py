@@ -6,7 +6,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import httpx
 from filelock import FileLock
 
 from detector_bench.errors import WeightsError
@@ -38,6 +37,8 @@ def download(
     """
     if file.url is None or file.sha256 is None:
         raise WeightsError(f"weights file {file.name!r} has no URL with a pinned sha256; cannot be downloaded")
+    import httpx  # every command reads this module, and hardly any downloads
+
     target = folder / file.name
     partial = folder / f"{file.name}.{file.sha256[:16]}.partial"
     try:
@@ -78,6 +79,8 @@ def _fetch_pinned(url: str, partial: Path, *, sha256: str, progress: Progress | 
 
 def _fetch(url: str, partial: Path, *, progress: Progress | None, timeout: float) -> bool:
     """Download what is missing of a file; True if some of it was there already and was kept."""
+    import httpx
+
     done = partial.stat().st_size if partial.exists() else 0
     headers = {"Accept-Encoding": "identity"}  # a compressed answer could not be resumed
     if done:
@@ -102,6 +105,10 @@ def _fetch(url: str, partial: Path, *, progress: Progress | None, timeout: float
 def cached_folder(checkpoint: Checkpoint) -> Path | None:
     """The folder of a complete checkpoint in the hub's local cache; None where there is none."""
     if not checkpoint.downloadable or not is_installed("huggingface_hub"):
+        return None
+    # The rest of the package takes longer to import than all else that lists detectors.
+    kept = Path(require("huggingface_hub.constants", extra=None).HF_HUB_CACHE)
+    if not (kept / f"models--{str(checkpoint.hub_name).replace('/', '--')}").is_dir():
         return None
     hub = require("huggingface_hub", extra=None)
     try:

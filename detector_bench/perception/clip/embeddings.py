@@ -5,22 +5,61 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from detector_bench.errors import WeightsError
+from detector_bench.perception.cores import threads_per_call
 
 Pixels = NDArray[np.uint8]
-
-ImageEncoder = Callable[[Sequence[Pixels]], NDArray[np.float32]]
-"""Turns at least one RGB image, (height, width, 3), of any size, into unit vectors, (images, dimensions)."""
 
 R = TypeVar("R")
 
 _LARGEST_ASPECT = 200
 _THREADS = min(8, os.cpu_count() or 1)
+
+
+class ImageEncoder(Generic[R]):
+    """Turns at least one RGB image, (height, width, 3), of any size, into unit vectors, (images, dimensions).
+
+    Args:
+        prepare: resizes and cuts one image; several threads may call it.
+        embed: turns prepared images into unit vectors.
+    """
+
+    def __init__(
+        self, prepare: Callable[[Pixels], R], embed: Callable[[Sequence[R]], NDArray[np.float32]]
+    ) -> None:
+        self._prepare = prepare
+        self.embed = embed
+
+    def prepare(self, image: Pixels) -> R:
+        """The image as `embed` takes it.
+
+        Raises:
+            ValueError: an image is more than 200 times as long as wide: resized by its shorter side, as CLIP does
+                it, it would not fit into memory.
+        """
+        height, width = image.shape[:2]
+        if max(height, width) > _LARGEST_ASPECT * min(height, width):
+            raise ValueError(
+                f"the image or crop is {width} pixels wide and {height} high: too narrow to be resized for CLIP"
+            )
+        return self._prepare(image)
+
+    def __call__(self, images: Sequence[Pixels]) -> NDArray[np.float32]:
+        """Prepare and embed."""
+        return self.embed(self.prepared(images))
+
+    def prepared(self, images: Sequence[Pixels]) -> list[R]:
+        """Prepare images in a few threads, where more than one is allowed: resizing would keep a GPU waiting."""
+        threads = min(_THREADS, threads_per_call() or _THREADS)
+        if len(images) <= 1 or threads == 1:
+            return [self.prepare(image) for image in images]
+        with ThreadPoolExecutor(threads) as pool:
+            return list(pool.map(self.prepare, images))
 
 
 class TextEmbeddings(NamedTuple):
@@ -63,22 +102,3 @@ def text_embeddings(features: Any, *, scale: float, source: str) -> TextEmbeddin
     if not np.isfinite(scale):
         raise WeightsError(f"the logit scale of {source} is not finite")
     return TextEmbeddings(vectors, scale)
-
-
-def prepared(prepare: Callable[[Pixels], R], images: Sequence[Pixels]) -> list[R]:
-    """Prepare images in a few threads, since resizing would keep a fast GPU waiting.
-
-    Raises:
-        ValueError: an image is more than 200 times as long as wide: resized by its shorter side, as CLIP does it,
-            it would not fit into memory.
-    """
-    for image in images:
-        height, width = image.shape[:2]
-        if max(height, width) > _LARGEST_ASPECT * min(height, width):
-            raise ValueError(
-                f"the image or crop is {width} pixels wide and {height} high: too narrow to be resized for CLIP"
-            )
-    if len(images) == 1 or _THREADS == 1:
-        return [prepare(image) for image in images]
-    with ThreadPoolExecutor(_THREADS) as pool:
-        return list(pool.map(prepare, images))

@@ -18,7 +18,6 @@ from detector_bench.perception.clip.embeddings import (
     ImageEncoder,
     Pixels,
     TextEmbeddings,
-    prepared,
     text_embeddings,
     unit_vectors,
 )
@@ -110,7 +109,7 @@ class OnnxClip(Declaration):
         """Both networks and the tokenizer."""
         return (self.image_network, self.text_network, self.tokenizer)
 
-    def image_encoder(self, weights: WeightsLocator) -> ImageEncoder:
+    def image_encoder(self, weights: WeightsLocator) -> ImageEncoder[NDArray[np.float32]]:
         """Read the image encoder.
 
         Raises:
@@ -133,14 +132,14 @@ class OnnxClip(Declaration):
                 f"{path.name} takes exactly {fixed} images at once; export it with a free first axis"
             )
 
-        def embed(images: Sequence[Pixels]) -> NDArray[np.float32]:
-            values = np.stack(prepared(self.input.prepare, images))
+        def embed(images: Sequence[NDArray[np.float32]]) -> NDArray[np.float32]:
+            values = np.stack(images)
             step = fixed or len(values)
             parts = [values[start : start + step] for start in range(0, len(values), step)]
             features = [_run(session, output, {entry.name: part}, path) for part in parts]
             return unit_vectors(np.concatenate(features))
 
-        return embed
+        return ImageEncoder(self.input.prepare, embed)
 
     def embed_prompts(self, prompts: Sequence[str], weights: WeightsLocator) -> TextEmbeddings:
         """Read the text encoder, embed prompts one by one, and forget it again.

@@ -17,9 +17,7 @@ from detector_bench.errors import ConfigError, WeightsError, nearest_hint
 from detector_bench.installation import require
 from detector_bench.perception.clip.embeddings import (
     ImageEncoder,
-    Pixels,
     TextEmbeddings,
-    prepared,
     text_embeddings,
     unit_vectors,
 )
@@ -29,6 +27,7 @@ from detector_bench.perception.torch_settings import (
     chosen_device,
     chosen_precision,
     exact_convolutions,
+    on_device,
     shorten_products,
 )
 from detector_bench.weights import Weights, WeightsLocator
@@ -79,7 +78,7 @@ class OpenClip(TorchSettings):
         """The checkpoint with both towers, or the one file."""
         return (self.source,)
 
-    def image_encoder(self, weights: WeightsLocator) -> ImageEncoder:
+    def image_encoder(self, weights: WeightsLocator) -> ImageEncoder[Any]:
         """Read the network, and keep its image tower.
 
         Raises:
@@ -99,13 +98,12 @@ class OpenClip(TorchSettings):
         settings = transforms.PreprocessCfg(**model.visual.preprocess_cfg)
         transform = transforms.image_transform_v2(settings, is_train=False)
 
-        def embed(images: Sequence[Pixels]) -> NDArray[np.float32]:
-            values = torch.stack(prepared(lambda image: transform(Image.fromarray(image)), images))
+        def embed(images: Sequence[Any]) -> NDArray[np.float32]:
             with torch.inference_mode(), computing(), exact_convolutions(torch):
-                features = model.encode_image(values.to(device))
+                features = model.encode_image(on_device(torch, np.stack(images), device))
                 return unit_vectors(features.float().cpu().numpy())
 
-        return embed
+        return ImageEncoder(lambda image: transform(Image.fromarray(image)).numpy(), embed)
 
     def embed_prompts(self, prompts: Sequence[str], weights: WeightsLocator) -> TextEmbeddings:
         """Read the network, embed prompts, and forget it again; see `image_encoder` for what it raises."""

@@ -14,6 +14,7 @@ from pydantic import BeforeValidator, Field, StringConstraints
 
 from detector_bench.errors import ConfigError
 from detector_bench.perception.boxes import Crop
+from detector_bench.perception.clip.embeddings import ImageEncoder
 from detector_bench.perception.clip.onnx_backend import ClipInput, OnnxClip
 from detector_bench.perception.clip.open_clip_backend import OpenClip
 from detector_bench.perception.clip.transformers_backend import TransformersClip
@@ -55,6 +56,7 @@ class ClipImageEmbeddings(Stage):
     """
 
     kind: ClassVar[str] = "clip_image_embeddings"
+    lanes: ClassVar[bool] = True
 
     encoder: ClipEncoder = Field(default_factory=TransformersClip)
     crop: Crop = Field(default_factory=Crop)
@@ -85,16 +87,32 @@ class ClipImageEmbeddings(Stage):
 
     def load(self, weights: WeightsLocator) -> StageFunction:
         """Read the image encoder; see `Stage.load`."""
-        embed = self.encoder.image_encoder(weights)
+        return _Embedding(self, self.encoder.image_encoder(weights))
 
-        def run(frames: Sequence[Frame]) -> list[Arrays]:
-            cut = [self.crop.cut(frame) for frame in frames]
-            crops = [crop for crop in cut if crop is not None]
-            rows = iter(embed(crops) if crops else ())
-            # A copy of the row: a view would keep the whole batch in memory.
-            return [{} if crop is None else {"embedding": np.array(next(rows))} for crop in cut]
 
-        return run
+class _Embedding:
+    """The loaded stage: crops are cut and resized image by image, also ahead of the network."""
+
+    def __init__(self, stage: ClipImageEmbeddings, encoder: ImageEncoder[Any]) -> None:
+        self._stage = stage
+        self._encoder = encoder
+
+    def prepare(self, frame: Frame) -> Any:
+        """The crop as the network takes it; None where there is none."""
+        crop = self._stage.crop.cut(frame)
+        return None if crop is None else self._encoder.prepare(crop)
+
+    def __call__(self, frames: Sequence[Frame]) -> list[Arrays]:
+        """Embed the crops; see `Stage.load`."""
+        missing = [frame for frame in frames if self._stage not in frame.prepared]
+        cut = [self._stage.crop.cut(frame) for frame in missing]
+        fresh = iter(self._encoder.prepared([crop for crop in cut if crop is not None]))
+        now = {id(frame): None if crop is None else next(fresh) for frame, crop in zip(missing, cut, strict=True)}
+        inputs = [now[id(frame)] if id(frame) in now else frame.prepared[self._stage] for frame in frames]
+        seen = [each for each in inputs if each is not None]
+        rows = iter(self._encoder.embed(seen) if seen else ())
+        # A copy of the row: a view would keep the whole batch in memory.
+        return [{} if each is None else {"embedding": np.array(next(rows))} for each in inputs]
 
 
 class ClipSimilarities(Stage):

@@ -15,7 +15,6 @@ from detector_bench.perception.clip.embeddings import (
     ImageEncoder,
     Pixels,
     TextEmbeddings,
-    prepared,
     text_embeddings,
     unit_vectors,
 )
@@ -26,6 +25,7 @@ from detector_bench.perception.torch_settings import (
     chosen_precision,
     exact_convolutions,
     from_folder,
+    on_device,
     shorten_products,
     silenced,
 )
@@ -58,7 +58,7 @@ class TransformersClip(TorchSettings):
         """The checkpoint, with both towers and the tokenizer."""
         return (self.checkpoint,)
 
-    def image_encoder(self, weights: WeightsLocator) -> ImageEncoder:
+    def image_encoder(self, weights: WeightsLocator) -> ImageEncoder[Pixels]:
         """Read the image tower.
 
         Raises:
@@ -76,14 +76,13 @@ class TransformersClip(TorchSettings):
         _check_size(processor, side=model.config.image_size, source=self.checkpoint.name)
 
         def embed(images: Sequence[Pixels]) -> NDArray[np.float32]:
-            pixels = np.stack(prepared(lambda image: _cropped(processor, image), images))
             with torch.inference_mode():
-                values = (torch.from_numpy(pixels).to(device).float() * factor - mean) / std
+                values = (on_device(torch, np.stack(images), device).float() * factor - mean) / std
                 with computing(), exact_convolutions(torch):
                     features = model(pixel_values=values).image_embeds
                 return unit_vectors(features.float().cpu().numpy())
 
-        return embed
+        return ImageEncoder(lambda image: _cropped(processor, image), embed)
 
     def embed_prompts(self, prompts: Sequence[str], weights: WeightsLocator) -> TextEmbeddings:
         """Read the text tower, embed prompts, and forget it again.

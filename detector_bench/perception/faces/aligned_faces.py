@@ -65,6 +65,7 @@ class AlignedFaces(Stage):
     extra: ClassVar[str | None] = "dlib"
     modules: ClassVar[tuple[str, ...]] = ("dlib",)
     cached: ClassVar[bool] = False
+    lanes: ClassVar[bool] = True
     precision_taken: ClassVar[str] = "float64"
     device_taken: ClassVar[str] = "cpu"
 

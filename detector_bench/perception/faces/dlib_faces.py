@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from threading import Lock
 from typing import Any, ClassVar
 
 import numpy as np
@@ -33,6 +34,7 @@ class DlibHogFaces(Stage):
     extra: ClassVar[str | None] = "dlib"
     modules: ClassVar[tuple[str, ...]] = ("dlib",)
     images_per_call: ClassVar[int | None] = 1
+    lanes: ClassVar[bool] = True
     precision_taken: ClassVar[str] = "float32"
     device_taken: ClassVar[str] = "cpu"
 
@@ -44,11 +46,13 @@ class DlibHogFaces(Stage):
     def load(self, weights: WeightsLocator) -> StageFunction:  # noqa: ARG002
         """Build the detector; see `Stage.load`."""
         detector = require("dlib", extra=self.extra).get_frontal_face_detector()
+        alone = Lock()  # it keeps the pyramid of the image that it looks at
 
         def detect(frames: Sequence[Frame]) -> list[Arrays]:
             results = []
             for frame in frames:
-                rectangles, scores, _ = detector.run(frame.pixels, self.upsample, self.threshold)
+                with alone:
+                    rectangles, scores, _ = detector.run(frame.pixels, self.upsample, self.threshold)
                 results.append(boxes([_corners(rectangle) for rectangle in rectangles], scores))
             return results
 
@@ -123,6 +127,7 @@ class DlibLandmarks(Stage):
     kind: ClassVar[str] = "dlib_landmarks"
     extra: ClassVar[str | None] = "dlib-cnn"
     modules: ClassVar[tuple[str, ...]] = ("dlib",)
+    lanes: ClassVar[bool] = True
     precision_taken: ClassVar[str] = "float32"
     device_taken: ClassVar[str] = "cpu"
 

