@@ -251,6 +251,14 @@ SlurmScript = Annotated[
         help="Judge nothing; write an array job of Slurm with a task for each shard (--shards K of them).",
     ),
 ]
+DryRun = Annotated[
+    bool,
+    typer.Option(
+        "--dry-run",
+        help="Keep nothing; judge some images of each kind, and say how long all that is left takes here, and how "
+        "much memory and disk.",
+    ),
+]
 NoCache = Annotated[bool, typer.Option("--no-cache", help="Keep no stage results, and use none.")]
 Plugins = Annotated[
     list[Path] | None,

@@ -9,6 +9,8 @@ from functools import cached_property
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from detector_bench.dataset import ImageSet
@@ -16,12 +18,15 @@ from detector_bench.detectors.base import Detector
 from detector_bench.errors import ConfigError, DetectorBenchError, RunInterruptedError
 from detector_bench.runner.judging import BatchJudge
 from detector_bench.runner.layout import decide_layout, join_layout
+from detector_bench.runner.loading import ImageFile
+from detector_bench.runner.prediction_store import judged_images
 from detector_bench.runner.run_record import ProgressListener, RunProgress, RunRecord, SilentListener
 from detector_bench.runner.run_settings import RunSettings
 from detector_bench.runner.shard_ledger import ShardLedger, ShardTakenError
 from detector_bench.runner.shard_run import JudgesElsewhere, ShardImage, ShardRun
 from detector_bench.runner.shards import Shard, shard_numbers
 from detector_bench.runner.stage_cache import StageCache
+from detector_bench.runner.trial_judging import TrialJudging
 from detector_bench.weights import WeightsLocator
 
 
@@ -113,6 +118,38 @@ class RunSession:
     def images(self) -> int:
         """How many images the image set has."""
         return len(self._image_set.images)
+
+    def trial(self) -> TrialJudging:
+        """Judge samples of images by this session's detectors, and store nothing."""
+        return TrialJudging(self._judge, self.settings)
+
+    def left_to_judge(self) -> dict[tuple[int, ...], NDArray[np.intp]]:
+        """Rows of the image table that have no verdict of the present versions, by the detectors that lack one.
+
+        The contents of images are not compared: one that was changed since counts as judged.
+        """
+        image_ids = pa.array(self._image_set.images["image_id"], pa.string())
+        lacking = np.column_stack(
+            [
+                ~pc.is_in(
+                    image_ids,
+                    value_set=judged_images(self.ledger.predictions / detector.name, detector.attributes, own),
+                ).to_numpy(zero_copy_only=False)
+                for detector, (own, _) in zip(self._judge.detectors, self._judge.versions, strict=True)
+            ]
+        )
+        patterns, which = np.unique(lacking, axis=0, return_inverse=True)
+        return {
+            tuple(np.flatnonzero(pattern).tolist()): np.flatnonzero(which == number)
+            for number, pattern in enumerate(patterns)
+            if pattern.any()
+        }
+
+    def files(self, rows: list[int], detectors: tuple[int, ...]) -> list[ImageFile]:
+        """Images by their rows of the image table, for detectors by their numbers."""
+        return [
+            ImageFile(image.image_id, image.path, image.shown_path, detectors) for image in self._images_in(rows)
+        ]
 
     def decide_layout(self) -> int:
         """How many shards there are, for who looks after all of them; see `layout.decide_layout`."""
@@ -232,7 +269,10 @@ class RunSession:
         return self._numbers[1]
 
     def _shard_images(self, shard: Shard) -> list[ShardImage]:
-        images = self._image_set.images.iloc[self._rows(shard)]
+        return self._images_in(self._rows(shard))
+
+    def _images_in(self, rows: list[int] | NDArray[np.intp]) -> list[ShardImage]:
+        images = self._image_set.images.iloc[rows]
         return [
             ShardImage(image_id, self._image_set.image_path(path), path)
             for image_id, path in zip(images["image_id"].tolist(), images["path"].tolist(), strict=True)

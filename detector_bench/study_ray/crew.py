@@ -1,6 +1,6 @@
 """Actors that judge, each with its GPU or share of cores, and who hands out images to them.
 
-One that dies is replaced, and what it had is given to another. Each has only a few pieces at a time, and only a
+One that dies is replaced, and what it had is given to another. Each has only a few portions at a time, and only a
 few are read ahead, so that memory does not grow with the image set.
 """
 
@@ -22,13 +22,13 @@ from detector_bench.runner.shard_run import JudgedBatch
 from detector_bench.runner.stage_cache import StageCache
 from detector_bench.study_ray.cluster import RayCluster, Share
 from detector_bench.study_ray.nodes import NodeJob, NodeJudge, NodeProblem
-from detector_bench.study_ray.reading import Piece, PieceReader, pixels_needed
+from detector_bench.study_ray.reading import Portion, PortionReader, pixels_needed
 
-_PIECES_OF_A_WORKER = 3
+_PORTIONS_OF_A_WORKER = 3
 """One that is judged, one that is decoded, one on its way."""
 
 _MOST_TRIES = 3
-"""A piece at which so many workers have died is given up: it is not by chance."""
+"""A portion at which so many workers have died is given up: it is not by chance."""
 
 _MOST_EARLY_DEATHS = 3
 _SECONDS_OF_A_GLANCE = 0.5
@@ -49,7 +49,7 @@ class _Worker:
     preparing: Any
     """What tells that it is there and ready."""
     ready: bool = False
-    pieces: dict[Any, Piece] = field(default_factory=dict)
+    portions: dict[Any, Portion] = field(default_factory=dict)
     """What it has to judge, the oldest first, by the reference to what will come out."""
     asked: float = 0.0
     """When it was asked last for results of what it is at."""
@@ -83,9 +83,9 @@ class RayCrew:
         self._job = job
         self._wanted = workers, threads
         self._workers: list[_Worker] = []
-        self._again: deque[Piece] = deque()
+        self._again: deque[Portion] = deque()
         self._questions: dict[Any, _Worker] = {}
-        self._reader: PieceReader | None = None
+        self._reader: PortionReader | None = None
         self._cache = StageCache(None)
         self._share: Share | None = None
         self._job_reference: Any = None
@@ -104,7 +104,7 @@ class RayCrew:
             rules = self._judge.loading_rules(self._settings)
             # A cluster of our own sees what this process sees, and one process that reads takes less memory than
             # several; on other nodes reading is spread over their network.
-            self._reader = PieceReader(self._cluster, self._judge, rules, in_tasks=not self._cluster.is_own)
+            self._reader = PortionReader(self._cluster, self._judge, rules, in_tasks=not self._cluster.is_own)
             self._share = self._cluster.share(*self._wanted)
             self._job_reference = self._cluster.ray.put(self._job(self._share.threads))
             for _ in range(self._share.workers):
@@ -131,14 +131,14 @@ class RayCrew:
                     if self._again:
                         reader.begin(self._again.popleft())
                     elif part := next(parts, None):
-                        reader.begin(Piece([LoadedImage(file) for file in part], left, cache))
+                        reader.begin(Portion([LoadedImage(file) for file in part], left, cache))
                         left -= len(part)
                     else:
                         break
                 self._hand_out(reader)
-                for piece, found in self._hear(reader):
-                    open_images -= len(piece.images)
-                    yield self._stored(piece, found)
+                for portion, found in self._hear(reader):
+                    open_images -= len(portion.images)
+                    yield self._stored(portion, found)
         except KeyboardInterrupt:
             self._save_answers()
             raise
@@ -163,28 +163,28 @@ class RayCrew:
             num_gpus=share.gpus,
             max_restarts=0,
             max_task_retries=0,
-            # A thread for each piece, and one that can always be asked.
-            max_concurrency=_PIECES_OF_A_WORKER + 2,
+            # A thread for each portion, and one that can always be asked.
+            max_concurrency=_PORTIONS_OF_A_WORKER + 2,
             runtime_env={"env_vars": variables},
         )(NodeJudge)
         actor = kind.remote()
         self._workers.append(_Worker(actor, actor.prepare.remote(self._job_reference)))
 
-    def _hand_out(self, reader: PieceReader) -> None:
+    def _hand_out(self, reader: PortionReader) -> None:
         while True:
-            free = [each for each in self._workers if each.ready and len(each.pieces) < _PIECES_OF_A_WORKER]
-            piece = reader.take() if free else None
-            if piece is None:
+            free = [each for each in self._workers if each.ready and len(each.portions) < _PORTIONS_OF_A_WORKER]
+            portion = reader.take() if free else None
+            if portion is None:
                 return
-            worker = min(free, key=lambda each: len(each.pieces))
-            places = [piece.places.get(image.file.image_id) for image in piece.images]
-            chunk = Chunk.of_images(piece.images, places, self._judge.fingerprints, left=piece.left)
-            worker.pieces[worker.actor.judge.remote(chunk, *piece.data)] = piece
+            worker = min(free, key=lambda each: len(each.portions))
+            places = [portion.places.get(image.file.image_id) for image in portion.images]
+            chunk = Chunk.of_images(portion.images, places, self._judge.fingerprints, left=portion.left)
+            worker.portions[worker.actor.judge.remote(chunk, *portion.data)] = portion
             worker.asked = max(worker.asked, time.monotonic())
 
-    def _hear(self, reader: PieceReader) -> list[tuple[Piece, JudgedChunk]]:
-        """Wait a moment, and take what has come: pieces that are judged, or read, and news of workers."""
-        hungry = any(each.ready and not each.pieces for each in self._workers)
+    def _hear(self, reader: PortionReader) -> list[tuple[Portion, JudgedChunk]]:
+        """Wait a moment, and take what has come: portions that are judged, or read, and news of workers."""
+        hungry = any(each.ready and not each.portions for each in self._workers)
         reader.hear_here(wait=hungry and not reader.references)
         self._ask_for_answers()
         arrived = self._arrived(0.02 if reader.reads_here else _SECONDS_OF_A_GLANCE, *reader.references)
@@ -195,7 +195,7 @@ class RayCrew:
     def _arrived(self, seconds: float, *others: Any) -> list[Any]:
         references = [*others, *self._questions]
         references += [worker.preparing for worker in self._workers if not worker.ready]
-        references += [reference for worker in self._workers for reference in worker.pieces]
+        references += [reference for worker in self._workers for reference in worker.portions]
         if not references:
             return []
         ray = self._cluster.ray
@@ -206,16 +206,16 @@ class RayCrew:
         found: list[Any] = arrived
         return found
 
-    def _hear_workers(self, arrived: Sequence[Any]) -> list[tuple[Piece, JudgedChunk]]:
+    def _hear_workers(self, arrived: Sequence[Any]) -> list[tuple[Portion, JudgedChunk]]:
         judged = []
         for reference in arrived:
             for worker in list(self._workers):
-                if reference in worker.pieces:
+                if reference in worker.portions:
                     found = self._told(worker, reference)
-                    piece = worker.pieces.pop(reference, None)
-                    if isinstance(found, JudgedChunk) and piece is not None and piece.cache is self._cache:
+                    portion = worker.portions.pop(reference, None)
+                    if isinstance(found, JudgedChunk) and portion is not None and portion.cache is self._cache:
                         self._early_deaths = 0
-                        judged.append((piece, found))
+                        judged.append((portion, found))
                 elif reference == worker.preparing and not worker.ready:
                     worker.ready = True
                     self._told(worker, reference)
@@ -226,7 +226,7 @@ class RayCrew:
         return judged
 
     def _told(self, worker: _Worker, reference: Any) -> Any:
-        """What a worker has answered; None if it cannot any more, and then others get its pieces."""
+        """What a worker has answered; None if it cannot any more, and then others get its portions."""
         errors = self._cluster.ray.exceptions
         try:
             found = self._cluster.ray.get(reference)
@@ -237,8 +237,8 @@ class RayCrew:
             self._failed(worker, reference, error)
             return None
         except errors.RayError:  # what was read is gone with its node
-            if (piece := worker.pieces.pop(reference, None)) is not None:
-                self._again.append(piece)
+            if (portion := worker.portions.pop(reference, None)) is not None:
+                self._again.append(portion)
             return None
         if isinstance(found, NodeProblem):
             # The user has to mend it, and it would be the same with every shard.
@@ -250,14 +250,16 @@ class RayCrew:
             return
         self._workers.remove(worker)
         self._kill(worker)
-        pieces = [piece for piece in worker.pieces.values() if piece.cache is self._cache]
-        worker.pieces.clear()
-        if pieces:
-            pieces[0].tries += 1  # the others were only waiting
-            self._again.extendleft(reversed(pieces))
-            if pieces[0].tries >= _MOST_TRIES:
+        portions = [portion for portion in worker.portions.values() if portion.cache is self._cache]
+        worker.portions.clear()
+        if portions:
+            portions[0].tries += 1  # the others were only waiting
+            self._again.extendleft(reversed(portions))
+            if portions[0].tries >= _MOST_TRIES:
                 self._ask_for_worker()
-                raise ShardGivenUpError(_hopeless(pieces[0], "workers died; is there memory enough for so many?"))
+                raise ShardGivenUpError(
+                    _hopeless(portions[0], "workers died; is there memory enough for so many?")
+                )
         else:
             self._early_deaths += 1
             if "No module named 'detector_bench'" in str(error):
@@ -267,18 +269,18 @@ class RayCrew:
         self._ask_for_worker()
 
     def _failed(self, worker: _Worker, reference: Any, error: Exception) -> None:
-        """A worker that is still there has failed on a piece, or could not even be prepared."""
-        piece = worker.pieces.pop(reference, None)
-        if piece is None or piece.cache is not self._cache:
+        """A worker that is still there has failed on a portion, or could not even be prepared."""
+        portion = worker.portions.pop(reference, None)
+        if portion is None or portion.cache is not self._cache:
             if reference == worker.preparing:
                 raise DetectorBenchError(f"a worker on Ray cannot begin: {_last_line(error)}") from error
             return
-        piece.tries += 1
-        self._again.append(piece)
-        if piece.tries >= _MOST_TRIES:
-            raise ShardGivenUpError(_hopeless(piece, f"tries failed, the last: {_last_line(error)}")) from error
+        portion.tries += 1
+        self._again.append(portion)
+        if portion.tries >= _MOST_TRIES:
+            raise ShardGivenUpError(_hopeless(portion, f"tries failed, the last: {_last_line(error)}")) from error
 
-    def _stored(self, piece: Piece, found: JudgedChunk) -> JudgedBatch:
+    def _stored(self, portion: Portion, found: JudgedChunk) -> JudgedBatch:
         self._keep(found.results)
         execution = self._judge.execution
         for label, seconds in found.seconds.items():
@@ -290,11 +292,11 @@ class RayCrew:
             execution.spent.add(what, seconds, beside=True)
         self._judge.devices.update(found.devices)
         self._judge.layouts.update(found.layouts)
-        ids = [image.file.image_id for image in piece.images]
+        ids = [image.file.image_id for image in portion.images]
         return JudgedBatch(
-            contents={image.file.image_id: image.sha256 for image in piece.images},
+            contents={image.file.image_id: image.sha256 for image in portion.images},
             predictions=predictions_in(found.predictions, ids, detectors=len(self._judge.detectors)),
-            from_cache=sum(image.error is None for image in piece.images) - pixels_needed(piece),
+            from_cache=sum(image.error is None for image in portion.images) - pixels_needed(portion),
         )
 
     def _keep(self, results: StageResults) -> None:
@@ -302,16 +304,16 @@ class RayCrew:
             self._cache.put(stage, found)
 
     def _ask_for_answers(self) -> None:
-        """Slow and paid answers are kept while a piece is being judged, not only when it is done."""
+        """Slow and paid answers are kept while a portion is being judged, not only when it is done."""
         now = time.monotonic()
         for worker in self._workers if self._asks else ():
-            if worker.pieces and now - worker.asked >= _SECONDS_BETWEEN_QUESTIONS:
+            if worker.portions and now - worker.asked >= _SECONDS_BETWEEN_QUESTIONS:
                 worker.asked = now
                 self._questions[worker.actor.taken_results.remote()] = worker
 
     def _save_answers(self) -> None:
-        """At an interruption, keep what workers have found out for pieces that are not done."""
-        questions = [each.actor.taken_results.remote() for each in self._workers if each.pieces]
+        """At an interruption, keep what workers have found out for portions that are not done."""
+        questions = [each.actor.taken_results.remote() for each in self._workers if each.portions]
         if not questions:
             return
         ray = self._cluster.ray
@@ -320,7 +322,7 @@ class RayCrew:
             with suppress(ray.exceptions.RayError):
                 self._keep(ray.get(reference))
 
-    def _forget(self, reader: PieceReader) -> None:
+    def _forget(self, reader: PortionReader) -> None:
         """What is still under way belongs to a shard that is done, or given up."""
         self._cache = StageCache(None)
         self._again.clear()
@@ -332,8 +334,8 @@ class RayCrew:
             self._cluster.ray.kill(worker.actor)
 
 
-def _hopeless(piece: Piece, why: str) -> str:
-    first, last = piece.images[0].file.image_id, piece.images[-1].file.image_id
+def _hopeless(portion: Portion, why: str) -> str:
+    first, last = portion.images[0].file.image_id, portion.images[-1].file.image_id
     return f"images {first!r} to {last!r}: {_MOST_TRIES} {why}"
 
 

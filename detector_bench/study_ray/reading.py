@@ -23,7 +23,7 @@ _FEWEST_READERS = 8
 
 
 @dataclass(eq=False)
-class Piece:
+class Portion:
     """Images that are read together, and then judged together.
 
     Attributes:
@@ -47,8 +47,8 @@ class Piece:
     places: dict[str, int] = field(default_factory=dict)
 
 
-class PieceReader:
-    """Reads pieces ahead of who judges them, each of them once in memory: where it is read, or on its way.
+class PortionReader:
+    """Reads portions ahead of who judges them, each of them once in memory: where it is read, or on its way.
 
     Which images must be read is seen from the shard's cache; what was read is remembered there. Where nodes cannot
     read what this process can, it reads everything itself from then on: an image is in error only if it is here.
@@ -67,13 +67,13 @@ class PieceReader:
         self._in_tasks = in_tasks
         self._task = self._ray.remote(num_returns=2, num_cpus=0, scheduling_strategy="SPREAD")(read_files)
         self._pool = ThreadPoolExecutor(max(rules.threads, _FEWEST_READERS), thread_name_prefix="read")
-        self._in_nodes: dict[Any, tuple[Piece, Any]] = {}
-        self._here: deque[tuple[Piece, list[Future[os.stat_result | None]]]] = deque()
-        self._ready: deque[Piece] = deque()
+        self._in_nodes: dict[Any, tuple[Portion, Any]] = {}
+        self._here: deque[tuple[Portion, list[Future[os.stat_result | None]]]] = deque()
+        self._ready: deque[Portion] = deque()
 
     @property
     def under_way(self) -> int:
-        """How many pieces were begun and not taken yet."""
+        """How many portions were begun and not taken yet."""
         return len(self._in_nodes) + len(self._here) + len(self._ready)
 
     @property
@@ -86,69 +86,69 @@ class PieceReader:
         """Whether this process reads something right now."""
         return bool(self._here)
 
-    def begin(self, piece: Piece) -> None:
-        """Begin to read a piece, for the first time or again."""
-        piece.data, piece.places, piece.statuses = [], {}, {}
+    def begin(self, portion: Portion) -> None:
+        """Begin to read a portion, for the first time or again."""
+        portion.data, portion.places, portion.statuses = [], {}, {}
         for image, sha256 in zip(
-            piece.images, piece.cache.known_sha256([image.file.path for image in piece.images]), strict=True
+            portion.images, portion.cache.known_sha256([image.file.path for image in portion.images]), strict=True
         ):
             image.sha256, image.error, image.cached, image.data = sha256, None, {}, None
-        look_up(piece.images, cache=piece.cache, rules=self._rules)
-        piece.wanted = [
-            image for image in piece.images if image.sha256 is None or self._judge.needs_decoding(image)
+        look_up(portion.images, cache=portion.cache, rules=self._rules)
+        portion.wanted = [
+            image for image in portion.images if image.sha256 is None or self._judge.needs_decoding(image)
         ]
-        if not piece.wanted:
-            self._ready.append(piece)
+        if not portion.wanted:
+            self._ready.append(portion)
         elif self._in_tasks:
-            for image in piece.wanted:
+            for image in portion.wanted:
                 if (status := _status(image)) is not None:
-                    piece.statuses[image.file.image_id] = status
-            told, data = self._task.remote([image.file for image in piece.wanted])
-            self._in_nodes[told] = piece, data
+                    portion.statuses[image.file.image_id] = status
+            told, data = self._task.remote([image.file for image in portion.wanted])
+            self._in_nodes[told] = portion, data
         else:
-            self._read_here(piece)
+            self._read_here(portion)
 
     def hear(self, reference: Any) -> bool:
         """Take what a task has read; False if it is none of these tasks."""
         if reference not in self._in_nodes:
             return False
-        piece, data = self._in_nodes.pop(reference)
+        portion, data = self._in_nodes.pop(reference)
         try:
             told: list[ReadImage] = self._ray.get(reference)
         except self._ray.exceptions.RayError:  # its node is gone, or cannot import this package
-            self._read_here(piece)
+            self._read_here(portion)
             return True
         again, readable = [], 0
-        piece.data.append(data)
-        for place, (image, found) in enumerate(zip(piece.wanted, told, strict=True)):
-            status = piece.statuses.get(image.file.image_id)
+        portion.data.append(data)
+        for place, (image, found) in enumerate(zip(portion.wanted, told, strict=True)):
+            status = portion.statuses.get(image.file.image_id)
             if found.error is None and (status is None or status.st_size == found.size):
-                self._take(piece, image, found.sha256, place)
+                self._take(portion, image, found.sha256, place)
             else:  # perhaps only there
                 again.append(image)
         for image in again:
             image.sha256, image.cached = None, {}
             read_and_hash(image)
             readable += image.error is None
-        if readable and readable == len(piece.wanted):
+        if readable and readable == len(portion.wanted):
             self._in_tasks = False
-        self._offer(piece, again, before=len(piece.wanted))
-        self._finish(piece)
+        self._offer(portion, again, before=len(portion.wanted))
+        self._finish(portion)
         return True
 
     def hear_here(self, *, wait: bool) -> None:
-        """Take what threads of this process have read; wait for the oldest piece, if asked to."""
+        """Take what threads of this process have read; wait for the oldest portion, if asked to."""
         while self._here and (wait or all(future.done() for future in self._here[0][1])):
-            piece, futures = self._here.popleft()
-            for image, future in zip(piece.wanted, futures, strict=True):
+            portion, futures = self._here.popleft()
+            for image, future in zip(portion.wanted, futures, strict=True):
                 if (status := future.result()) is not None:
-                    piece.statuses[image.file.image_id] = status
-            self._offer(piece, piece.wanted, before=0)
-            self._finish(piece)
+                    portion.statuses[image.file.image_id] = status
+            self._offer(portion, portion.wanted, before=0)
+            self._finish(portion)
             wait = False
 
-    def take(self) -> Piece | None:
-        """A piece that is read; None if there is none."""
+    def take(self) -> Portion | None:
+        """A portion that is read; None if there is none."""
         return self._ready.popleft() if self._ready else None
 
     def forget(self) -> None:
@@ -162,43 +162,43 @@ class PieceReader:
         self.forget()
         self._pool.shutdown(wait=False, cancel_futures=True)
 
-    def _read_here(self, piece: Piece) -> None:
-        for image in piece.wanted:
+    def _read_here(self, portion: Portion) -> None:
+        for image in portion.wanted:
             image.sha256, image.cached = None, {}
-        self._here.append((piece, [self._pool.submit(read_and_hash, image) for image in piece.wanted]))
+        self._here.append((portion, [self._pool.submit(read_and_hash, image) for image in portion.wanted]))
 
-    def _offer(self, piece: Piece, images: Sequence[LoadedImage], *, before: int) -> None:
+    def _offer(self, portion: Portion, images: Sequence[LoadedImage], *, before: int) -> None:
         """Put what was read here where others can have it, behind so many others."""
         data: list[Encoded] = []
         for image in images:
             if image.error is None and image.data is not None:
-                piece.places[image.file.image_id] = before + len(data)
+                portion.places[image.file.image_id] = before + len(data)
                 data.append(np.frombuffer(image.data, np.uint8))
             image.data = None
         if data:
-            piece.data.append(self._ray.put(data))
+            portion.data.append(self._ray.put(data))
 
-    def _take(self, piece: Piece, image: LoadedImage, sha256: str | None, place: int) -> None:
+    def _take(self, portion: Portion, image: LoadedImage, sha256: str | None, place: int) -> None:
         if sha256 != image.sha256:  # it was not known, or somebody wrote to it a moment ago
             image.sha256, image.cached = sha256, {}
-        piece.places[image.file.image_id] = place
+        portion.places[image.file.image_id] = place
 
-    def _finish(self, piece: Piece) -> None:
-        piece.cache.remember_sha256(
-            (image.file.path, piece.statuses[image.file.image_id], image.sha256)
-            for image in piece.wanted
-            if image.file.image_id in piece.statuses and image.sha256 is not None
+    def _finish(self, portion: Portion) -> None:
+        portion.cache.remember_sha256(
+            (image.file.path, portion.statuses[image.file.image_id], image.sha256)
+            for image in portion.wanted
+            if image.file.image_id in portion.statuses and image.sha256 is not None
         )
-        look_up([image for image in piece.wanted if not image.cached], cache=piece.cache, rules=self._rules)
-        for image in piece.wanted:
+        look_up([image for image in portion.wanted if not image.cached], cache=portion.cache, rules=self._rules)
+        for image in portion.wanted:
             if image.error is not None or not self._judge.needs_decoding(image):
-                piece.places.pop(image.file.image_id, None)
-        self._ready.append(piece)
+                portion.places.pop(image.file.image_id, None)
+        self._ready.append(portion)
 
 
-def pixels_needed(piece: Piece) -> int:
-    """How many images of a piece that is read have their bytes with them."""
-    return len(piece.places)
+def pixels_needed(portion: Portion) -> int:
+    """How many images of a portion that is read have their bytes with them."""
+    return len(portion.places)
 
 
 def _status(image: LoadedImage) -> os.stat_result | None:
