@@ -1,9 +1,10 @@
-"""What `run --dry-run` says, against what the run then takes: portraits by a network, and tiny images by next to nothing.
+"""What `run --dry-run` says, against what the run takes: portraits by a network, tiny images by next to nothing.
 
     python benchmarks/forecast.py [--rounds N] [--tiny N] [--workers N]
 
-Each round forecasts and then runs, each in a fresh process, without a stage cache; so that a machine that others use,
-too, changes between the two as little as may be. What a run took is `seconds` of `run.json`: without the evaluation.
+Each round forecasts and then runs, each in a fresh process, without a stage cache; so that a machine that others
+use, too, changes between the two as little as may be. What a run took is `seconds` of `run.json`: without the
+evaluation.
 """
 
 from __future__ import annotations
@@ -60,17 +61,17 @@ def main() -> None:
         (network / "study.yaml").write_text(NETWORK.replace("CONFIGS", str(REPOSITORY / "configs" / "detectors")))
         write_image_set(tiny / "set", options.tiny)
         (tiny / "study.yaml").write_text(ALMOST_NOTHING)
-        for title, folder, more in (
+        jobs = (
             ("768 portraits, FaceRes on YuNet faces", network, ()),
-            (f"{options.tiny:,} tiny images", tiny, plugin),
-        ):
-            found = [
-                compared(folder, f"out{number}", *more, workers=options.workers)
-                for number in range(options.rounds)
-            ]
-            held = sum(within for _, within in found)
+            (f"{options.tiny:,} tiny images, next to no work", tiny, plugin),
+        )
+        for title, folder, more in jobs:
+            rounds = range(options.rounds)
+            found = [compared(folder, f"out{number}", *more, workers=options.workers) for number in rounds]
+            ratios, held = [ratio for ratio, _ in found], sum(within for _, within in found)
             print(
-                f"{title}: forecast / taken {spread([ratio for ratio, _ in found])}; in {held} of {len(found)} rounds the range held it"
+                f"{title}: forecast / taken {spread(ratios)}; the range held it in {held} of {len(found)}",
+                flush=True,
             )
 
 

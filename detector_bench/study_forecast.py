@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from detector_bench.dataset.decoding import ImageError, image_format, image_size, read_image_file
+from detector_bench.dataset.decoding import ImageError, image_format, image_size
+from detector_bench.dataset.image_sources import read_image
 from detector_bench.errors import ConfigError
 from detector_bench.perception.answers.service_requests import ServiceSettings, is_on_this_machine
 from detector_bench.perception.stage import Stage, with_inputs
@@ -88,7 +89,7 @@ def _samples(
 
 def _kind(file: ImageFile) -> ImageKind:
     try:
-        data = read_image_file(file.path)
+        data = read_image(file.path)
         return kind_of(image_format(data), *image_size(data))
     except ImageError:
         return UNREADABLE

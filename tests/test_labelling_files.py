@@ -336,9 +336,9 @@ class TestChangedImages:
         (tmp_path / "set" / "images" / "i001.png").symlink_to(tmp_path / "secret.txt")
         image_set = ImageSet.load(tmp_path / "set", require_labels=False)
         with LabelStore.open(tmp_path / "s.sqlite", image_set) as store:
-            for read in (store.image_file, store.image_sha256):
+            for read in (store.image_content, store.image_sha256):
                 with pytest.raises(RefusedAnswerError, match="leaves the folder through a link"):
                     read("i001")
             with pytest.raises(RefusedAnswerError, match="no image 'i009'"):
-                store.image_file("i009")
-            assert store.image_file("i000").read_bytes() == b"picture of i000"
+                store.image_content("i009")
+            assert store.image_content("i000") == b"picture of i000"

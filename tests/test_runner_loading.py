@@ -107,16 +107,16 @@ def test_files_are_read_in_bounded_portions(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setattr(loading, "BYTES_PER_READING", 3 * largest)
     held: set[str] = set()
     most = 0
-    real = loading.read_image_file
+    real = loading.read_image
 
-    def reading(path: Path) -> bytes:
+    def reading(path: Path, **given: Any) -> bytes:
         nonlocal most
-        data = real(path)
+        data = real(path, **given)
         held.add(path.name)
         most = max(most, len(held))
         return data
 
-    monkeypatch.setattr(loading, "read_image_file", reading)
+    monkeypatch.setattr(loading, "read_image", reading)
     names = []
     for batch in loaded_batches(files, cache=StageCache(None), rules=rules(batch_size=8)):
         names += [image.file.image_id for image in batch]
@@ -186,7 +186,7 @@ def test_a_file_that_changes_after_its_hash_was_looked_up_is_judged_as_what_it_i
     old = hashlib.sha256(files[0].path.read_bytes()).hexdigest()
     cache.put("other", {old: {"mean": np.zeros(3)}})
     # The moment between the look at the file's status and its reading: the status still says the old content.
-    monkeypatch.setattr(StageCache, "known_sha256", lambda self, paths: [old, None])
+    monkeypatch.setattr(StageCache, "known_sha256", lambda self, paths, marks: [old, None])
     picture(2, seed=7).save(files[0].path)
     new = hashlib.sha256(files[0].path.read_bytes()).hexdigest()
     [batch] = load_all(

@@ -17,6 +17,8 @@ from filelock import FileLock
 from numpy.testing import assert_array_equal
 from small_parts import forget_calls, images_of, small_run, write_image_set
 
+from detector_bench.dataset.image_sources import marks_of
+from detector_bench.dataset.image_sources.local_files import mark_of_file
 from detector_bench.errors import DetectorBenchError
 from detector_bench.runner.loading import hash_files
 from detector_bench.runner.stage_cache import CACHE_VARIABLE, StageCache, default_cache_folder
@@ -139,9 +141,9 @@ def test_a_damaged_content_hash_is_no_knowledge(tmp_path: Path, damage: object) 
     paths = sorted((images / "images").iterdir())
     with closing(sqlite3.connect(tmp_path / "cache" / "stages.sqlite", isolation_level=None)) as database:
         for path in paths:
-            mark = path.stat()
-            row = (str(path), mark.st_size, mark.st_mtime_ns, mark.st_ctime_ns, mark.st_ino, damage)
-            database.execute("INSERT OR REPLACE INTO files VALUES (?, ?, ?, ?, ?, ?)", row)
+            (mark,) = marks_of([path])
+            assert mark is not None
+            database.execute("INSERT OR REPLACE INTO contents VALUES (?, ?, ?)", (str(path), mark.text, damage))
     assert StageCache(tmp_path / "cache").known_sha256(paths) == [None] * 3
     forget_calls()
     small_run(images, tmp_path / "out", "test-colour")
@@ -240,10 +242,10 @@ def test_a_hash_is_remembered_until_the_file_changes(tmp_path: Path) -> None:
         tuple(status[:10]),
         {"st_mtime_ns": status.st_mtime_ns, "st_ctime_ns": status.st_ctime_ns - 10**10},
     )
-    cache.remember_sha256([(path, settled, "0" * 64)])
+    cache.remember_sha256([(path, mark_of_file(settled), "0" * 64)])
     assert cache.known_sha256([path]) == [None], "another time of the last change of status"
 
-    cache.remember_sha256([(path, status, "0" * 64)])
+    cache.remember_sha256([(path, mark_of_file(status), "0" * 64)])
     assert cache.known_sha256([path]) == [None], "changed so lately that it may change again unseen"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -9,6 +10,7 @@ import typer
 
 from detector_bench.cli import options
 from detector_bench.cli.console import command, output
+from detector_bench.errors import ConfigError
 
 
 @command
@@ -32,7 +34,13 @@ def check(image_set: options.ImageSetFolder) -> None:
 
 @command
 def import_(
-    source: Annotated[Path, typer.Argument(metavar="SOURCE", help="Folder tree t2i_model/prompt/image.png.")],
+    source: Annotated[
+        str,
+        typer.Argument(
+            metavar="SOURCE",
+            help="Folder tree t2i_model/prompt/image.png; or .tar or .parquet files, or an address such as s3://...",
+        ),
+    ],
     image_set: options.ImageSetFolder,
     *,
     seeds: Annotated[
@@ -55,6 +63,9 @@ def import_(
         Path | None, typer.Option("--prompts", metavar="FILE", help="CSV: prompt_id, word, ...")
     ] = None,
     category: Annotated[str, typer.Option("--category", help="Category of prompts that have none.")] = "unknown",
+    t2i_model: Annotated[
+        str, typer.Option("--t2i-model", metavar="NAME", help="T2I model of images whose source names none.")
+    ] = "",
     hardlink: Annotated[bool, typer.Option("--hardlink", help="Link images instead of copying them.")] = False,
     overwrite: options.Overwrite = False,
 ) -> None:
@@ -65,16 +76,29 @@ def import_(
     several annotators. If SOURCE is IMAGE_SET, the images stay where they are. With --seeds, an image belongs to
     the photo whose name its own begins with: tom_0.png to tom.jpg.
 
+    Images at an address (s3://, gs://, hf://; https:// for a single file) stay there, and those in .tar and
+    .parquet files stay in them. --column path=, t2i_model=, prompt= and prompt_id= then name columns of the
+    Parquet files, or fields of the .json files in WebDataset's archives.
+
     Example: `detector-bench import renders my_images --labels ratings.csv --column image_id=file
     --column label=rater1,rater2 --value m=male --value f=female --value x=low_quality`
     """
     from detector_bench.dataset import SEED_COLUMN, import_folder
+    from detector_bench.dataset.image_listing import is_listed_place
+    from detector_bench.dataset.import_listing import import_listed
 
+    is_listed = is_listed_place(source)
+    if is_listed and seeds is not None:
+        raise ConfigError("--seeds goes with a folder tree on this machine")
+    if t2i_model and not is_listed:
+        raise ConfigError(
+            "--t2i-model goes with .tar and .parquet files; of a folder tree, folders name the T2I models"
+        )
     notes: list[str] = []
-    made = import_folder(
+    read = partial(import_listed, t2i_model=t2i_model) if is_listed else partial(import_folder, seeds=seeds)
+    made = read(
         source,
         image_set,
-        seeds=seeds,
         labels=labels,
         mapping=options.pairs(column, option="--column"),
         values=options.pairs(value, option="--value"),

@@ -7,10 +7,12 @@ from dataclasses import dataclass, field
 from functools import partial
 from html import escape
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pandas as pd
 
 from detector_bench.dataset.consensus import DISAGREEMENT
+from detector_bench.dataset.image_paths import is_file_below
 from detector_bench.dataset.image_references import count_pairs
 from detector_bench.dataset.image_set import ImageSet, read_tables
 from detector_bench.dataset.many_files import each_file
@@ -19,6 +21,9 @@ from detector_bench.dataset.validation import FileInspector, add_by_kind, distin
 from detector_bench.errors import DataError, Problem
 from detector_bench.vocabulary import ATTRIBUTES, LOW_QUALITY
 from detector_bench.vocabulary.columns import VALUE_COLUMN, stated_columns
+
+if TYPE_CHECKING:
+    from detector_bench.dataset.image_sources import ImageSources
 
 
 @dataclass(frozen=True)
@@ -226,10 +231,15 @@ def _check_images(
     in_processes: bool,
     progress: Callable[[int, int], None] | None,
 ) -> int:
+    from detector_bench.dataset.image_sources import ImageSources  # decoders take a while to import
+
     records = distinct_paths(images)
     faults = []
-    work = partial(_fault, root, FileInspector(root))
-    found = each_file(work, list(records), workers=workers, in_processes=in_processes)
+    sources = ImageSources(root)
+    work = partial(_fault, sources, FileInspector(root))
+    readers = sources.readers(list(records))
+    in_processes = in_processes and readers is None
+    found = each_file(work, list(records), workers=workers or readers, in_processes=in_processes)
     for done, (path, fault) in enumerate(zip(records, found, strict=True), start=1):
         if fault is not None:
             faults.append(image_problem(images, records[path], path, fault))
@@ -239,14 +249,19 @@ def _check_images(
     return len(records)
 
 
-def _fault(root: Path, inspector: FileInspector, path: str) -> str | None:
-    from detector_bench.dataset.decoding import ImageError, decode_image, read_image_file
+def _fault(sources: ImageSources, inspector: FileInspector, path: str) -> str | None:
+    from detector_bench.dataset.decoding import ImageError, decode_image  # they take a while to import
 
     fault = inspector.fault(path)
     if fault is not None:
         return fault
     try:
-        decode_image(read_image_file(root / path))
+        data = sources.read(path)
+    except ImageError as error:
+        verb = "decoded" if is_file_below(path) else "read"
+        return f"image cannot be {verb}: {error.reason} ({error.detail})"
+    try:
+        decode_image(data)
     except ImageError as error:
         return f"image cannot be decoded: {error.reason} ({error.detail})"
     return None

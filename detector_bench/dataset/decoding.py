@@ -52,6 +52,9 @@ class ImageError(Exception):
     Reasons of `image_size` and `decode_image`: `empty_file`, `not_an_image`, `truncated` (the file ends early),
     `corrupt`, `too_large` (more pixels than the limit), `unsupported_mode` (floating-point pixels, for instance),
     `out_of_memory`.
+    Reasons of `image_sources` besides those: `no_permission`, `changed` (it is another file than the one that was
+    listed), `unreachable` (nobody answers, or not in time), `truncated_transfer` (the connection broke off),
+    `no_ranges` (a server that sends no parts of files, where a part is wanted).
     """
 
     def __init__(self, reason: str, detail: str) -> None:

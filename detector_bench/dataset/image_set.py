@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from html import escape
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -43,6 +43,9 @@ from detector_bench.vocabulary.columns import (
     WEIGHT_COLUMN,
     optional_prompt_columns,
 )
+
+if TYPE_CHECKING:
+    from detector_bench.dataset.image_sources import ImagePlace, ImageSources
 
 REASON_COLUMN = "reason"
 
@@ -283,8 +286,24 @@ class ImageSet:
         return weights_of(self.prompts)
 
     def image_path(self, path: str) -> Path:
-        """Where the image file of a cell of `images.path` lies."""
+        """Where the image file of a cell of `images.path` lies, if it is one below the folder; see `sources`."""
         return self.root / path
+
+    def image_place(self, path: str) -> ImagePlace:
+        """Where the image of a cell of `images.path` lies, for whoever reads it."""
+        if "#" not in path and "://" not in path:
+            return self.root / path
+        from detector_bench.dataset.image_paths import is_file_below
+        from detector_bench.dataset.image_sources import DistantImage  # decoders take a while to import
+
+        return self.root / path if is_file_below(path) else DistantImage(self.sources, path)
+
+    @cached_property
+    def sources(self) -> ImageSources:
+        """Reads what cells of `images.path` name, wherever it lies."""
+        from detector_bench.dataset.image_sources import ImageSources  # decoders take a while to import
+
+        return ImageSources(self.root)
 
     def fingerprint(self) -> str:
         """The sha256 of the three tables' content, in hexadecimal; the file format has no influence on it.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import filecmp
 import shutil
 import uuid
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -34,16 +34,19 @@ SEED_FOLDER = "seeds"
 _TABLES = ("prompts", "labels", "images")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class _Image:
-    """An image of the new set: its record, where its file lies now, and what label files may call it."""
+    """An image of the new set: its record, where its file lies now, and what label files may call it.
+
+    All of it is text: a million `Path`s take longer to make, and a gigabyte.
+    """
 
     image_id: str
     path: str
     t2i_model: str
     prompt_id: str
     seed_image_id: str
-    origin: Path
+    origin: str
     source_path: str
 
 
@@ -130,16 +133,16 @@ def import_folder(
     if found:
         validate(tables, findings, require_labels=False, require_pairs=False)
     destination = folders.destination
-    _check_destination(destination, has_labels=labels is not None, overwrite=overwrite, findings=findings)
-    moved = [image for image in images if image.origin != destination / image.path]
+    check_destination(destination, has_labels=labels is not None, overwrite=overwrite, findings=findings)
+    moved = [image for image in images if image.origin != f"{destination}/{image.path}"]
     if not overwrite:
         _check_targets(destination, moved, findings)
     findings.raise_if_any()
     destination.mkdir(parents=True, exist_ok=True)
     for image in moved:
-        _bring(image.origin, destination / image.path, link=link)
+        bring(Path(image.origin), destination / image.path, link=link)
     write_attributes((each for name, each in own.items() if name not in there), destination)
-    _write_tables(destination, tables)
+    write_tables(destination, tables)
     return ImageSet.load(destination)
 
 
@@ -200,7 +203,7 @@ def _images(
             t2i_model=image.t2i_model,
             prompt_id=prompt_ids[image.prompt],
             seed_image_id="" if seed is None else seed_ids[seed],
-            origin=folders.source / image.path,
+            origin=f"{folders.source}/{image.path}",
             source_path=image.path,
         )
         for image_id, image, seed in zip(ids, found, seed_of, strict=False)
@@ -208,7 +211,7 @@ def _images(
     if folders.seeds is not None:
         for name, image_id in seed_ids.items():
             path = folders.path_in_set(folders.seeds, name, otherwise=SEED_FOLDER)
-            origin, source_path = folders.seeds / name, f"{folders.seeds.name}/{name}"
+            origin, source_path = f"{folders.seeds}/{name}", f"{folders.seeds.name}/{name}"
             images.append(_Image(image_id, path, "", "", "", origin, source_path))
     return images
 
@@ -224,11 +227,28 @@ def _label_table(
 ) -> TextTable | None:
     if labels is None:
         return None
-    keys = ImageKeys([image.image_id for image in images], [(image.source_path, image.path) for image in images])
+    paths = [(image.source_path, image.path) for image in images]
+    return label_rows(
+        [image.image_id for image in images], paths, labels, settings=settings, findings=findings, notes=notes
+    )
+
+
+def label_rows(
+    image_ids: list[str],
+    paths: Sequence[tuple[str, ...]],
+    labels: Path,
+    *,
+    settings: LabelImport,
+    findings: Findings,
+    notes: list[str],
+) -> TextTable | None:
+    """A foreign table of labels as one of ours, for images with these ids and paths; see `import_labels`."""
+    keys = ImageKeys(image_ids, paths)
     return import_labels(labels, settings=settings, image_keys=keys, findings=findings, notes=notes)
 
 
-def _check_destination(destination: Path, *, has_labels: bool, overwrite: bool, findings: Findings) -> None:
+def check_destination(destination: Path, *, has_labels: bool, overwrite: bool, findings: Findings) -> None:
+    """Report tables in the destination that must not be replaced."""
     if destination.exists() and not destination.is_dir():
         findings.add(Problem(str(destination), "it is not a folder", accepted="a folder, or a name that is free"))
         return
@@ -254,7 +274,12 @@ def _check_targets(destination: Path, images: list[_Image], findings: Findings) 
     )
 
 
-def _bring(origin: Path, target: Path, *, link: Literal["copy", "hardlink"]) -> None:
+def bring(origin: Path, target: Path, *, link: Literal["copy", "hardlink"]) -> None:
+    """Copy or link a file, whole or not at all.
+
+    Raises:
+        ConfigError: a hard link is not possible.
+    """
     target.parent.mkdir(parents=True, exist_ok=True)
     if link == "copy":
         _write_whole(target, lambda temporary: shutil.copyfile(origin, temporary))
@@ -271,7 +296,8 @@ def _bring(origin: Path, target: Path, *, link: Literal["copy", "hardlink"]) -> 
     _write_whole(target, make_link)
 
 
-def _write_tables(destination: Path, tables: Tables) -> None:
+def write_tables(destination: Path, tables: Tables) -> None:
+    """Write the three tables as CSV, `images.csv` last."""
     # Without images.csv there is no image set, so a crash from here on leaves none that mixes old and new.
     (destination / "images.csv").unlink(missing_ok=True)
     for stem, table in (("prompts", tables.prompts), ("labels", tables.labels), ("images", tables.images)):

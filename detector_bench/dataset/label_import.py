@@ -109,7 +109,7 @@ class ImageKeys:
         paths: for each, its path below the tree, and the path in the image set where that differs.
     """
 
-    def __init__(self, ids: list[str], paths: list[tuple[str, ...]]) -> None:
+    def __init__(self, ids: list[str], paths: Sequence[tuple[str, ...]]) -> None:
         self._ids = set(ids)
         self._by_path = {path: name for name, names in zip(ids, paths, strict=True) for path in names}
         self._by_file_name: dict[str, dict[str, str]] = {}

@@ -1,6 +1,7 @@
 """The rules that an image set must keep: its three tables, checked on whole columns, and its image files.
 
-What is said about files here needs no decoding: that they are there, and inside the folder.
+What is said about files here needs no decoding: that they are there, and inside the folder. Images at addresses
+are not looked for: who reads them learns whether they are there.
 """
 
 from __future__ import annotations
@@ -20,6 +21,16 @@ from numpy.typing import NDArray
 
 from detector_bench.dataset.consensus import RESERVED_ANNOTATORS, check_values
 from detector_bench.dataset.image_ids import ImageIds
+from detector_bench.dataset.image_paths import (
+    ADDRESS,
+    PART,
+    SOUND_ADDRESS,
+    SOUND_PART,
+    address_problem,
+    is_file_below,
+    parse_reference,
+    shown,
+)
 from detector_bench.dataset.image_references import (
     MADE_BY,
     SEED_COLUMN,
@@ -213,6 +224,35 @@ def _check_paths(images: TextTable, findings: Findings) -> None:
         message="path that leaves the folder",
         accepted="a path below the image set's folder, with / between its parts and without ..",
     )
+    _check_addresses(images, leaving, findings)
+
+
+def _check_addresses(images: TextTable, leaving: NDArray[np.intp], findings: Findings) -> None:
+    """Check addresses and parts of files; the few that are not plainly sound are taken apart one by one."""
+    paths = images.column("path")
+    is_part = pc.match_substring_regex(paths, PART)
+    is_special = pc.or_(is_part, pc.match_substring_regex(paths, ADDRESS))
+    is_sound = pc.and_not(pc.match_substring_regex(paths, SOUND_ADDRESS), is_part)
+    is_sound = pc.or_(is_sound, pc.match_substring_regex(paths, SOUND_PART))
+    doubtful = true_indices(pc.and_not(is_special, is_sound))
+    problems: dict[tuple[str, str], list[int]] = {}
+    for index in np.setdiff1d(doubtful, leaving).tolist():
+        if (problem := address_problem(images.cell("path", index))) is not None:
+            problems.setdefault(problem, []).append(index)
+    for (message, accepted), indices in problems.items():
+        findings.add_kind(
+            [
+                Problem(
+                    file=images.file_of(index),
+                    message=message,
+                    row=images.row(index),
+                    column="path",
+                    value=shorten(shown(images.cell("path", index))),
+                    accepted=accepted,
+                )
+                for index in indices
+            ]
+        )
 
 
 def _check_label_values(labels: TextTable, findings: Findings, known: Mapping[str, Attribute]) -> None:
@@ -277,7 +317,16 @@ class FileInspector:
         self._real_folders: dict[str, str] = {}
 
     def fault(self, path: str) -> str | None:
-        """Say what is wrong with a file, or None: missing, not a file, or outside the folder through a link."""
+        """Say what is wrong with a file, or None: missing, not a file, or outside the folder through a link.
+
+        Of an archive's member the archive is looked at; of an image at an address nothing is said.
+        """
+        if "#" in path or "://" in path:
+            reference = parse_reference(path)
+            return self._fault(reference.place) if reference.is_local else None
+        return self._fault(path)
+
+    def _fault(self, path: str) -> str | None:
         whole = os.path.join(self._root, path)  # noqa: PTH118 - a million pathlib objects would be slow
         try:
             real = self._real_path(whole)
@@ -318,6 +367,8 @@ def check_image_files(images: TextTable, root: Path, findings: Findings) -> None
 def image_problem(images: TextTable, record: int, path: str, message: str) -> Problem:
     """A mistake about one image file, placed at the first record that names it."""
     accepted = "an image file in the image set's folder"
+    if not is_file_below(path):
+        accepted = "an image there, which may be read"
     if message == LEAVES_THROUGH_LINK:
         accepted += "; `run` reads this one, but neither the labelling desk nor a report shows it"
     return Problem(
@@ -325,7 +376,7 @@ def image_problem(images: TextTable, record: int, path: str, message: str) -> Pr
         message=message,
         row=images.row(record),
         column="path",
-        value=shorten(path),
+        value=shorten(shown(path)),
         accepted=accepted,
     )
 

@@ -12,6 +12,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
+from detector_bench.dataset.decoding import ImageError
+from detector_bench.dataset.image_paths import is_file_below
+from detector_bench.dataset.image_sources import ContentMark, ImageSources
 from detector_bench.dataset.text_table import shorten
 from detector_bench.dataset.validation import FileInspector
 from detector_bench.labelling.history import History
@@ -65,6 +68,7 @@ class ImageMarks:
         ask: Callable[[str], Mark | None],
     ) -> None:
         self._root = root
+        self._sources = ImageSources(root)
         self._paths = paths
         self._marks = dict(known)
         self._ask = ask
@@ -78,7 +82,14 @@ class ImageMarks:
     def survey(self) -> None:
         """Look at every file, without reading any."""
         inspector = FileInspector(self._root)
-        looks = {name: _look(self._root, path, inspector) for name, path in self._paths.items()}
+        elsewhere = [path for path in self._paths.values() if not is_file_below(path)]
+        marks = dict(zip(elsewhere, self._sources.marks(elsewhere), strict=True))
+        looks = {
+            name: _distant_look(path, marks[path], inspector)
+            if path in marks
+            else _look(self._root, path, inspector)
+            for name, path in self._paths.items()
+        }
         with self._lock:
             self._looks = looks
             faults = {name: look.fault for name, look in looks.items() if look.fault}
@@ -114,36 +125,46 @@ class ImageMarks:
         """Why the file could not be read when it was last looked at, or ""."""
         return self._faults.get(image_id, "")
 
-    def file(self, image_id: str) -> Path:
-        """The image's file, with links resolved, inside the folder.
+    def content(self, image_id: str) -> bytes:
+        """The content of the image's file.
 
         Raises:
             RefusedAnswerError: no such image, or its file is missing, no file, or outside the folder.
+            ImageError: it is there, and cannot be read.
         """
+        self._found(image_id)
+        return self._sources.read(self._paths[image_id])
+
+    def _found(self, image_id: str) -> Look:
         path = self._paths.get(image_id)
         if path is None:
             raise RefusedAnswerError(f"there is no image {shorten(image_id)!r} in this image set")
-        look = _look(self._root, path, FileInspector(self._root))
+        look = self._look_now(path)
         with self._lock:
             self.generation += bool(look.fault) != (image_id in self._faults)
             self._faults.pop(image_id, None)
             if look.fault:
                 self._faults[image_id] = look.fault
                 raise RefusedAnswerError(f"image {image_id!r} cannot be shown: {look.fault}")
-        return (self._root / path).resolve()
+        return look
+
+    def _look_now(self, path: str) -> Look:
+        inspector = FileInspector(self._root)
+        if is_file_below(path):
+            return _look(self._root, path, inspector)
+        return _distant_look(path, self._sources.marks([path])[0], inspector)
 
     def sha256(self, image_id: str) -> str:
         """The hash of the image's content as it is now; a file that has not changed is not read again.
 
         Raises:
-            RefusedAnswerError: as in `file`, or it cannot be read.
+            RefusedAnswerError: as in `content`, or it cannot be read.
         """
-        file = self.file(image_id)
+        look = self._found(image_id)
         try:
-            return self._sha256(image_id, file)
-        except OSError as error:
-            reason = error.strerror or str(error)
-            raise RefusedAnswerError(f"image {image_id!r} cannot be shown: {reason}") from error
+            return self._sha256(image_id, look)
+        except ImageError as error:
+            raise RefusedAnswerError(f"image {image_id!r} cannot be shown: {error.detail}") from error
 
     def shows(self, image_id: str, sha256: str) -> bool:
         """Whether an image still has the content that somebody judged, as far as was noticed."""
@@ -170,9 +191,7 @@ class ImageMarks:
                 if self._unsaved.get(name) == mark:
                     del self._unsaved[name]
 
-    def _sha256(self, image_id: str, file: Path) -> str:
-        status = file.stat()
-        look = Look(status.st_size, status.st_mtime_ns)
+    def _sha256(self, image_id: str, look: Look) -> str:
         mark = self._marks.get(image_id)
         if not self._is_current(image_id, mark, look):
             mark = self._ask(image_id)
@@ -180,15 +199,15 @@ class ImageMarks:
             with self._lock:
                 self._remember(image_id, mark)
             return mark.sha256
-        digest = hashlib.sha256(file.read_bytes()).hexdigest()
-        is_settled = time.time_ns() - status.st_mtime_ns > _SETTLING_NANOSECONDS
-        modified = status.st_mtime_ns if is_settled else None
+        digest = hashlib.sha256(self._sources.read(self._paths[image_id])).hexdigest()
+        is_settled = look.modified is not None and time.time_ns() - look.modified > _SETTLING_NANOSECONDS
+        modified = look.modified if is_settled else None
         with self._lock:
-            self._remember(image_id, Mark(self._paths[image_id], status.st_size, modified, digest))
+            self._remember(image_id, Mark(self._paths[image_id], look.size, modified, digest))
         return digest
 
     def _is_current(self, image_id: str, mark: Mark | None, look: Look) -> bool:
-        if mark is None or mark.sha256 is None:
+        if mark is None or mark.sha256 is None or mark.modified is None:
             return False
         return (mark.path, mark.size, mark.modified) == (self._paths[image_id], look.size, look.modified)
 
@@ -210,6 +229,15 @@ def _look(root: Path, path: str, inspector: FileInspector) -> Look:
         else:
             return Look(status.st_size, status.st_mtime_ns)
     return Look(None, None, fault)
+
+
+def _distant_look(path: str, mark: ContentMark | None, inspector: FileInspector) -> Look:
+    """Of an image elsewhere, a number that its content mark becomes stands for the time of the last change."""
+    if mark is None:
+        return Look(None, None, inspector.fault(path) or "image that is not there, or cannot be asked for")
+    if mark.text is None:
+        return Look(mark.size, None)
+    return Look(mark.size, int.from_bytes(hashlib.sha256(mark.text.encode()).digest()[:6], "big"))
 
 
 def changes(

@@ -15,6 +15,8 @@ from typing import Any
 from urllib.parse import quote
 from xml.etree import ElementTree as Xml
 
+from detector_bench.dataset.image_paths import parse_reference, shown
+from detector_bench.errors import ConfigError
 from detector_bench.labelling.label_table import GivenLabel
 from detector_bench.labelling.questions import Question, Task
 from detector_bench.labelling.records import Choice
@@ -79,6 +81,9 @@ def label_studio_tasks(
         image_address: what stands before an image's path, which follows percent-encoded.
         emails: address by annotator; names that are addresses need none.
         include_changed: also labels on other content than an image has now.
+
+    Raises:
+        ConfigError: an image lies in an archive or a table, where Label Studio cannot show it.
     """
     answers: dict[str, dict[str, list[GivenLabel]]] = {}
     for given in store.given(include_changed=include_changed):
@@ -86,7 +91,7 @@ def label_studio_tasks(
     paths = dict(zip(store.image_set.images["image_id"], store.image_set.images["path"], strict=True))
     tasks = []
     for number, item in enumerate(store.present_items(), start=1):
-        data = {role: image_address + quote(paths[image_id]) for role, image_id in item.images}
+        data = {role: _address(paths[image_id], image_address) for role, image_id in item.images}
         annotations = [
             _annotation(labels, to_name=item.images[-1][0], emails=emails or {})
             for labels in answers.get(item.item_id, {}).values()
@@ -94,6 +99,14 @@ def label_studio_tasks(
         ids = {"item_id": item.item_id}
         tasks.append({"id": number, "data": {**data, **ids}, "annotations": annotations, "predictions": []})
     return tasks
+
+
+def _address(path: str, image_address: str) -> str:
+    reference = parse_reference(path)
+    if reference.kind != "file":
+        message = f"{shown(path)}: Label Studio cannot show what lies in a file"
+        raise ConfigError(f"{message} (accepted: images that are files or addresses of their own)")
+    return image_address + quote(path) if reference.is_local else path
 
 
 def _annotation(labels: Sequence[GivenLabel], *, to_name: str, emails: Mapping[str, str]) -> dict[str, Any]:

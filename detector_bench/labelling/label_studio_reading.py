@@ -266,6 +266,8 @@ class _ItemFinder:
         address = data.get(self._role)
         if not isinstance(address, str):
             return None
+        if address in self._by_path:
+            return self._by_path[address]
         parts = urlsplit(address)
         path = parse_qs(parts.query).get("d", [unquote(parts.path)])[0].strip("/")
         while path:

@@ -339,13 +339,14 @@ class LabelStore:
             )
             return list(found)
 
-    def image_file(self, image_id: str) -> Path:
-        """The file of an image, inside the image set's folder with all links resolved.
+    def image_content(self, image_id: str) -> bytes:
+        """The content of an image's file.
 
         Raises:
             RefusedAnswerError: no such image, a missing file, or one outside the folder.
+            ImageError: it is there, and cannot be read.
         """
-        return self._marks.file(image_id)
+        return self._marks.content(image_id)
 
     def image_sha256(self, image_id: str) -> str:
         """The content hash of an image's file, computed once for as long as the file stays the same."""

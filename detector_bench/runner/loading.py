@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from queue import Empty, Queue
 from threading import Condition, Event, Semaphore, Thread
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from detector_bench.dataset.decoding import ImageError, decode_image, image_size, read_image_file
+from detector_bench.dataset.decoding import ImageError, decode_image, image_size
+from detector_bench.dataset.image_sources import (
+    ContentMark,
+    ImagePlace,
+    marks_of,
+    read_image,
+    readers_for,
+    size_of,
+)
 from detector_bench.perception.cores import libraries_as_before
 from detector_bench.perception.stage import Frame, Stage, StageFailure, StageResult
 from detector_bench.runner.execution import StageExecution
@@ -48,9 +54,13 @@ class ImageFile:
     """One image to be judged: its id, where it lies, and which detectors (by number) still want it."""
 
     image_id: str
-    path: Path
+    path: ImagePlace
     shown_path: str
     detectors: tuple[int, ...]
+
+
+MarkedFile: TypeAlias = tuple[ImageFile, ContentMark | None]
+"""An image to be judged, and what it was like before it was read."""
 
 
 @dataclass(slots=True)
@@ -67,6 +77,7 @@ class LoadedImage:
     """What the lanes prepared for stages that run later."""
     data: bytes | None = None
     size: int = 0
+    mark: ContentMark | None = None
     needs_decoding: bool = False
 
     def frame(self) -> Frame:
@@ -110,13 +121,21 @@ class LoadedBatches(Iterator[list[LoadedImage]]):
         left: how many images there are.
         cache: where stage results are found.
         rules: what the loader must know.
+        readers: how many threads read what is not read yet.
     """
 
     def __init__(
-        self, parts: Iterable[list[LoadedImage]], *, left: int, cache: StageCache, rules: LoadingRules
+        self,
+        parts: Iterable[list[LoadedImage]],
+        *,
+        left: int,
+        cache: StageCache,
+        rules: LoadingRules,
+        readers: int = _FEWEST_READERS,
     ) -> None:
         self._parts = parts
         self._left = left
+        self._readers = readers
         self._cache = cache
         self._rules = rules
         self._stopped = Event()
@@ -139,7 +158,7 @@ class LoadedBatches(Iterator[list[LoadedImage]]):
         rules = self._rules
         with (
             libraries_as_before(),
-            ThreadPoolExecutor(max(rules.threads, _FEWEST_READERS), thread_name_prefix="read") as readers,
+            ThreadPoolExecutor(self._readers, thread_name_prefix="read") as readers,
             ThreadPoolExecutor(rules.threads, thread_name_prefix="decode") as pool,
         ):
             begun: deque[tuple[list[LoadedImage], list[Future[None]]]] = deque()
@@ -265,8 +284,11 @@ class LoadedBatches(Iterator[list[LoadedImage]]):
 
 def loaded_batches(files: Sequence[ImageFile], *, cache: StageCache, rules: LoadingRules) -> LoadedBatches:
     """The images in their order, in batches; see `LoadedBatches`."""
-    parts = ([LoadedImage(file) for file in part] for part in readings(files, most=rules.batch_size))
-    return LoadedBatches(parts, left=len(files), cache=cache, rules=rules)
+    parts = (
+        [LoadedImage(file, mark=mark) for file, mark in part] for part in readings(files, most=rules.batch_size)
+    )
+    readers = readers_for((file.path for file in files), cores=max(rules.threads, _FEWEST_READERS))
+    return LoadedBatches(parts, left=len(files), cache=cache, rules=rules, readers=readers)
 
 
 def _open(images: Sequence[LoadedImage]) -> list[LoadedImage]:
@@ -312,18 +334,22 @@ def _measure_all(
         rules.execution.spent.add(READING, time.perf_counter() - began, beside=True)
 
 
-def hash_files(paths: Sequence[Path], *, cache: StageCache, threads: int) -> list[str | None]:
-    """The sha256 of each file's content, from memory where a file has not changed; None if unreadable."""
-    found = cache.known_sha256(paths)
+def hash_files(paths: Sequence[ImagePlace], *, cache: StageCache, threads: int) -> list[str | None]:
+    """The sha256 of each image's content, from memory where it has not changed; None if unreadable."""
+    marks = marks_of(paths)
+    found = cache.known_sha256(paths, marks)
     unknown = [number for number, sha256 in enumerate(found) if sha256 is None]
-    with ThreadPoolExecutor(threads) as pool:
+    with ThreadPoolExecutor(readers_for(paths, cores=threads)) as pool:
         # In parts, so that an interruption does not lose all of them.
         for start in range(0, len(unknown), _HASHED_AT_ONCE):
             part = unknown[start : start + _HASHED_AT_ONCE]
-            hashed = zip(part, pool.map(lambda number: _hash(paths[number]), part), strict=True)
-            fresh = {number: each for number, each in hashed if each is not None}
-            cache.remember_sha256((paths[number], status, sha256) for number, (status, sha256) in fresh.items())
-            for number, (_, sha256) in fresh.items():
+            hashed = list(pool.map(lambda number: _hash(paths[number], marks[number]), part))
+            cache.remember_sha256(
+                (paths[number], mark, sha256)
+                for number, sha256 in zip(part, hashed, strict=True)
+                if sha256 is not None and (mark := marks[number]) is not None
+            )
+            for number, sha256 in zip(part, hashed, strict=True):
                 found[number] = sha256
     return found
 
@@ -408,15 +434,15 @@ def _take(queue: Queue[T | _End], thread: Thread) -> T | _End:
 
 
 def _identify(images: Sequence[LoadedImage], *, cache: StageCache, pool: ThreadPoolExecutor) -> None:
-    known = cache.known_sha256([image.file.path for image in images])
+    known = cache.known_sha256([image.file.path for image in images], [image.mark for image in images])
     for image, sha256 in zip(images, known, strict=True):
         image.sha256 = sha256
     unknown = [image for image in images if image.sha256 is None]
-    statuses = list(pool.map(read_and_hash, unknown))
+    list(pool.map(read_and_hash, unknown))
     cache.remember_sha256(
-        (image.file.path, status, image.sha256)
-        for image, status in zip(unknown, statuses, strict=True)
-        if status is not None and image.sha256 is not None
+        (image.file.path, image.mark, image.sha256)
+        for image in unknown
+        if image.mark is not None and image.sha256 is not None
     )
 
 
@@ -437,26 +463,21 @@ def look_up(images: Sequence[LoadedImage], *, cache: StageCache, rules: LoadingR
                 image.cached[stage] = found[image.sha256]
 
 
-def readings(files: Iterable[ImageFile], *, most: int) -> Iterator[list[ImageFile]]:
-    """Cut images into parts that are read at once: bounded in number and in bytes."""
-    part: list[ImageFile] = []
+def readings(files: Sequence[ImageFile], *, most: int) -> Iterator[list[MarkedFile]]:
+    """The images that are read at once: at most so many, and no more bytes than `BYTES_PER_READING`."""
+    part: list[MarkedFile] = []
     size = 0
-    for file in files:
-        own = _file_size(file.path)
-        if part and (len(part) == most or size + own > BYTES_PER_READING):
-            yield part
-            part, size = [], 0
-        part.append(file)
-        size += own
+    for start in range(0, len(files), most):
+        asked = files[start : start + most]
+        for file, mark in zip(asked, marks_of([file.path for file in asked]), strict=True):
+            own = size_of(file.path, mark)
+            if part and (len(part) == most or size + own > BYTES_PER_READING):
+                yield part
+                part, size = [], 0
+            part.append((file, mark))
+            size += own
     if part:
         yield part
-
-
-def _file_size(path: Path) -> int:
-    try:
-        return path.stat().st_size
-    except (OSError, ValueError):
-        return 0
 
 
 def _split(images: Sequence[LoadedImage]) -> Iterator[list[LoadedImage]]:
@@ -472,29 +493,22 @@ def _split(images: Sequence[LoadedImage]) -> Iterator[list[LoadedImage]]:
         yield batch
 
 
-def read_and_hash(image: LoadedImage) -> os.stat_result | None:
-    """Fill in an image's data and their sha256, or the error; give the file's status from before it was read."""
-    try:
-        status = image.file.path.stat()
-    except (OSError, ValueError):
-        status = None
+def read_and_hash(image: LoadedImage) -> None:
+    """Fill in an image's data and their sha256, or the error."""
     if _read(image) and image.data is not None:
         image.sha256 = hashlib.sha256(image.data).hexdigest()
-        return status
-    return None
 
 
-def _hash(path: Path) -> tuple[os.stat_result, str] | None:
+def _hash(place: ImagePlace, mark: ContentMark | None) -> str | None:
     try:
-        status = path.stat()
-        return status, hashlib.sha256(read_image_file(path)).hexdigest()
-    except (ImageError, OSError, ValueError):
+        return hashlib.sha256(read_image(place, mark=mark)).hexdigest()
+    except ImageError:
         return None
 
 
 def _read(image: LoadedImage) -> bool:
     try:
-        image.data = read_image_file(image.file.path)
+        image.data = read_image(image.file.path, mark=image.mark)
     except ImageError as error:
         image.error = _shown(error, image.file)
         return False

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from detector_bench.dataset import ImageSet
+from detector_bench.dataset.image_paths import shown
 from detector_bench.detectors.base import Detector
 from detector_bench.errors import ConfigError, DetectorBenchError, RunInterruptedError
 from detector_bench.runner.judging import BatchJudge
@@ -274,6 +275,6 @@ class RunSession:
     def _images_in(self, rows: list[int] | NDArray[np.intp]) -> list[ShardImage]:
         images = self._image_set.images.iloc[rows]
         return [
-            ShardImage(image_id, self._image_set.image_path(path), path)
+            ShardImage(image_id, self._image_set.image_place(path), shown(path))
             for image_id, path in zip(images["image_id"].tolist(), images["path"].tolist(), strict=True)
         ]

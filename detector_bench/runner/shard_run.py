@@ -8,11 +8,11 @@ from collections.abc import Generator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import NamedTuple, Protocol
 
 import pyarrow as pa
 
+from detector_bench.dataset.image_sources import ImagePlace
 from detector_bench.detectors.base import Detector, Prediction
 from detector_bench.perception.stage import Stage
 from detector_bench.runner.judging import BatchJudge
@@ -32,7 +32,7 @@ class ShardImage(NamedTuple):
     """An image of a shard: its id, where it lies, and how messages call that place."""
 
     image_id: str
-    path: Path
+    path: ImagePlace
     shown_path: str
 
 

@@ -17,6 +17,7 @@ from platformdirs import user_cache_path
 from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
+from detector_bench.dataset.image_sources import ContentMark, ImagePlace, key_of, marks_of
 from detector_bench.errors import DetectorBenchError
 from detector_bench.perception.stage import Arrays
 from detector_bench.runner.shards import Shard
@@ -26,8 +27,8 @@ _SCHEMA = """
 CREATE TABLE IF NOT EXISTS results (
     stage TEXT NOT NULL, image TEXT NOT NULL, arrays BLOB NOT NULL, PRIMARY KEY (stage, image)
 ) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS files (
-    path TEXT PRIMARY KEY, size INTEGER, modified INTEGER, changed INTEGER, inode INTEGER, sha256 TEXT NOT NULL
+CREATE TABLE IF NOT EXISTS contents (
+    place TEXT PRIMARY KEY, mark TEXT NOT NULL, sha256 TEXT NOT NULL
 ) WITHOUT ROWID;
 """
 # A file changed within the clock's resolution of being hashed could change again and look the same.
@@ -85,30 +86,30 @@ class StageCache:
         if self._own is not None:
             self._own.put(stage, results)
 
-    def known_sha256(self, paths: Sequence[Path]) -> list[str | None]:
-        """The content hash of each file that is the same as when it was hashed; None for others.
+    def known_sha256(
+        self, places: Sequence[ImagePlace], marks: Sequence[ContentMark | None] | None = None
+    ) -> list[str | None]:
+        """The content hash of each image that is the same as when it was hashed; None for others.
 
-        Same means: size, inode, and the times of the last change of content and of status, in nanoseconds.
+        Args:
+            places: where the images lie.
+            marks: what they are like now; None: this is looked up. Equal marks mean equal content: of a file, its
+                size, inode, and times of the last change of content and of status.
         """
         if self._own is None:
-            return [None] * len(paths)
-        marks: dict[str, FileMark] = {}
-        for path in paths:
-            name = str(path)
-            try:
-                status = os.stat(name)  # noqa: PTH116 - there may be millions
-            except (OSError, ValueError):
-                continue
-            marks[name] = (status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino)
+            return [None] * len(places)
+        marks = marks_of(places) if marks is None else marks
+        keys = [key_of(place) for place in places]
+        now = {key: mark.text for key, mark in zip(keys, marks, strict=True) if mark is not None and mark.text}
         stored: dict[str, str] = {}
         for file in self._files():
-            wanted = {name: mark for name, mark in marks.items() if name not in stored}
+            wanted = {key: mark for key, mark in now.items() if key not in stored}
             if wanted:
                 stored |= file.known_sha256(wanted)
-        return [stored.get(str(path)) for path in paths]
+        return [stored.get(key) for key in keys]
 
-    def remember_sha256(self, hashed: Iterable[tuple[Path, os.stat_result, str]]) -> None:
-        """Store content hashes with the status that the files had just before they were read."""
+    def remember_sha256(self, hashed: Iterable[tuple[ImagePlace, ContentMark, str]]) -> None:
+        """Store content hashes with the marks that the images had just before they were read."""
         if self._own is not None:
             self._own.remember_sha256(hashed)
 
@@ -120,9 +121,6 @@ class StageCache:
     def _files(self) -> list[_CacheFile]:
         return [] if self._own is None else [self._own, *self._others]
 
-
-FileMark = tuple[int, int, int, int]
-"""What changes when a file does: size, times of the last change of content and of status, inode."""
 
 _SHARD_FILE = re.compile(r"stages-\d{5}-of-(\d{5})\.sqlite")
 
@@ -191,32 +189,32 @@ class _CacheFile:
             self._in_use[stage] = bool(self._execute("SELECT 1 FROM results WHERE stage = ? LIMIT 1", (stage,)))
         return self._in_use[stage]
 
-    def known_sha256(self, marks: Mapping[str, FileMark]) -> dict[str, str]:
-        """The content hash of each file, by path, that has these marks still."""
+    def known_sha256(self, marks: Mapping[str, str]) -> dict[str, str]:
+        """The content hash of each image, by key, that has these marks still."""
         stored: dict[str, str] = {}
         names = list(marks)
         for start in range(0, len(names), _PER_QUERY):
             part = names[start : start + _PER_QUERY]
-            query = f"SELECT * FROM files WHERE path IN ({','.join('?' * len(part))})"  # noqa: S608
+            query = f"SELECT * FROM contents WHERE place IN ({','.join('?' * len(part))})"  # noqa: S608
             stored.update(
                 {
                     name: sha256
-                    for name, *mark, sha256 in self._execute(query, part)
+                    for name, mark, sha256 in self._execute(query, part)
                     # A damaged row is no knowledge: the file is read again.
-                    if marks.get(name) == tuple(mark) and isinstance(sha256, str) and _SHA256.fullmatch(sha256)
+                    if marks.get(name) == mark and isinstance(sha256, str) and _SHA256.fullmatch(sha256)
                 }
             )
         return stored
 
-    def remember_sha256(self, hashed: Iterable[tuple[Path, os.stat_result, str]]) -> None:
+    def remember_sha256(self, hashed: Iterable[tuple[ImagePlace, ContentMark, str]]) -> None:
         """As `StageCache.remember_sha256`."""
         now = time.time_ns()
         self._write(
-            "INSERT OR REPLACE INTO files VALUES (?, ?, ?, ?, ?, ?)",
+            "INSERT OR REPLACE INTO contents VALUES (?, ?, ?)",
             [
-                (str(path), status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino, sha256)
-                for path, status, sha256 in hashed
-                if now - max(status.st_mtime_ns, status.st_ctime_ns) > _SETTLING_NANOSECONDS
+                (key_of(place), mark.text, sha256)
+                for place, mark, sha256 in hashed
+                if mark.text and (mark.changed is None or now - mark.changed > _SETTLING_NANOSECONDS)
             ],
         )
 

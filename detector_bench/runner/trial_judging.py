@@ -24,7 +24,7 @@ IMAGES_PER_KIND = 20
 """So many are judged at least, if there are so many."""
 
 _BATCHES = 5
-_SECONDS_PER_KIND = 4.0
+_SECONDS_PER_KIND = 8.0
 """A kind whose images are quick is measured for about so long, on more of them."""
 
 
@@ -80,14 +80,14 @@ class TrialJudging:
         # Small batches, as there are few images; none of them smaller than the cores can work on at once.
         size = min(most, max(IMAGES_PER_KIND // _BATCHES, cores))
         few = files[: max(IMAGES_PER_KIND, size * _BATCHES)]
-        seconds = self._timed(few, cache, size=size)
-        pace = MeasuredPace(len(few), seconds)
-        more = files[len(few) :]
+        pace = MeasuredPace(len(few), self._timed(few, cache, size=size))
         affordable = int(_SECONDS_PER_KIND / max(pace.mean, 1e-6))
-        if min(len(more), affordable) >= _BATCHES * most:
-            more = more[:affordable]
-            return MeasuredPace(len(few) + len(more), self._timed(more, cache, size=most))
-        return pace
+        more = files[len(few) :][:affordable]
+        if len(more) < _BATCHES * size:
+            return pace
+        # Those of a short trial no longer count: caches were cold, and batches smaller than those of a run.
+        size = most if len(more) >= _BATCHES * most else size
+        return MeasuredPace(len(few) + len(more), self._timed(more, cache, size=size))
 
     def _timed(self, files: Sequence[ImageFile], cache: StageCache, *, size: int) -> list[float]:
         """Seconds for an image in each batch but the first, during which the loading of others begins."""

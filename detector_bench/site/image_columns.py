@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from detector_bench.atomic_files import write_text
 from detector_bench.dataset import ImageSet
 from detector_bench.dataset.consensus import ADJUDICATOR
+from detector_bench.dataset.image_paths import shown
 from detector_bench.dataset.image_references import SEED_COLUMN
 from detector_bench.evaluation.image_index import NULL
 from detector_bench.evaluation.image_verdicts import ImageVerdicts
@@ -197,7 +198,7 @@ def image_columns(image_set: ImageSet) -> dict[str, Any]:
     return {
         "images": len(images),
         "image_id": list(images["image_id"]),
-        "path": list(images["path"]),
+        "path": [shown(path) for path in images["path"]],
         "t2i_model": coded(images["t2i_model"]),
         "prompt": codes(pd.Index(prompt_ids).get_indexer(pd.Index(images["prompt_id"])), words=len(prompt_ids)),
         "seed": coded(images[SEED_COLUMN]) if SEED_COLUMN in images else None,

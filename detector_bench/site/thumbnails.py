@@ -22,7 +22,9 @@ from urllib.parse import quote
 
 from PIL import Image, ImageFilter
 
-from detector_bench.dataset.decoding import DEFAULT_MAX_PIXELS, ImageError, decode_image, read_image_file
+from detector_bench.dataset.decoding import DEFAULT_MAX_PIXELS, ImageError, decode_image
+from detector_bench.dataset.image_paths import is_file_below
+from detector_bench.dataset.image_sources import ImageSources
 from detector_bench.dataset.many_files import each_file
 from detector_bench.dataset.validation import FileInspector
 from detector_bench.errors import ConfigError, DetectorBenchError
@@ -97,7 +99,7 @@ def make_pictures(
         paths: as in `images.path`; several images may share a file.
         out: the report's folder.
         mode: copy: thumbnails and larger pictures. blur: blurred thumbnails only. link: the image set's own files,
-            by a relative address. none: no image is read.
+            by a relative address; images that lie elsewhere get a placeholder. none: no image is read.
         large_side: longer side of the larger pictures in pixels; 0: none.
         max_pixels: larger images become placeholders.
         threads: how many; None: one per processor core, at most 16.
@@ -113,14 +115,14 @@ def make_pictures(
     if mode == "none":
         return ReportPictures(mode, (ReportPicture(),) * len(paths))
     distinct = list(dict.fromkeys(paths))
-    inspector = FileInspector(root)
+    sources, inspector = ImageSources(root), FileInspector(root)
     if mode == "link":
         found = {path: _linked(root, path, inspector, out) for path in distinct}
     else:
-        work = partial(_picture, root, inspector, kinds, max_pixels)
+        work = partial(_picture, sources, inspector, kinds, max_pixels)
         found = {}
         # Reading, decoding and encoding all let go of the interpreter.
-        answers = each_file(work, distinct, workers=threads)
+        answers = each_file(work, distinct, workers=threads or sources.readers(distinct))
         for done, (path, picture) in enumerate(zip(distinct, answers, strict=True), start=1):
             found[path] = picture
             if progress is not None:
@@ -155,19 +157,20 @@ def _kinds(out: Path, mode: PictureMode, large_side: int) -> list[_Kind]:
 
 def _linked(root: Path, path: str, inspector: FileInspector, out: Path) -> ReportPicture:
     fault = inspector.fault(path)
+    if not is_file_below(path):
+        fault = fault or "it is no file of its own in the image set's folder, so that nothing can be linked"
     return ReportPicture(_address(root / path, out)) if fault is None else ReportPicture(problem=fault)
 
 
 def _picture(
-    root: Path, inspector: FileInspector, kinds: Sequence[_Kind], max_pixels: int, shown: str
+    sources: ImageSources, inspector: FileInspector, kinds: Sequence[_Kind], max_pixels: int, path: str
 ) -> ReportPicture:
-    fault = inspector.fault(shown)
+    fault = inspector.fault(path)
     if fault is not None:
         return ReportPicture(problem=fault)
-    path = root / shown
     sha256 = None
     try:
-        data = read_image_file(path)
+        data = sources.read(path)
         sha256 = hashlib.sha256(data).hexdigest()
         key = sha256[:24]
         names = {kind.known.get(key) for kind in kinds}
@@ -176,8 +179,7 @@ def _picture(
             return ReportPicture(f"{key[:2]}/{name}", int(width), int(height), sha256=sha256)
         image = Image.fromarray(decode_image(data, max_pixels=max_pixels))
     except ImageError as error:
-        # The whole path would name folders of this machine.
-        return ReportPicture(problem=str(error).replace(str(path), shown), sha256=sha256)
+        return ReportPicture(problem=str(error), sha256=sha256)
     name = f"{key}-{image.width}x{image.height}"
     encoded: dict[tuple[bool, tuple[int, int]], bytes] = {}
     for kind in kinds:

@@ -131,7 +131,7 @@ class RayCrew:
                     if self._again:
                         reader.begin(self._again.popleft())
                     elif part := next(parts, None):
-                        reader.begin(Portion([LoadedImage(file) for file in part], left, cache))
+                        reader.begin(Portion([LoadedImage(file, mark=mark) for file, mark in part], left, cache))
                         left -= len(part)
                     else:
                         break

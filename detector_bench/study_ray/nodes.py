@@ -21,7 +21,7 @@ from detector_bench.plugins import PluginSource, load_plugins, placed_plugins
 from detector_bench.runner.chunk_judge import ChunkJudge
 from detector_bench.runner.chunks import Chunk, Encoded, JudgedChunk, StageResults
 from detector_bench.runner.judging import BatchJudge, Version
-from detector_bench.runner.loading import ImageFile, LoadedImage, read_and_hash
+from detector_bench.runner.loading import LoadedImage, MarkedFile, read_and_hash
 from detector_bench.runner.run_settings import RunSettings
 from detector_bench.study_configuration import StudyConfiguration
 
@@ -106,11 +106,11 @@ class ReadImage:
     size: int
 
 
-def read_files(files: Sequence[ImageFile]) -> tuple[list[ReadImage], list[Encoded]]:
+def read_files(files: Sequence[MarkedFile]) -> tuple[list[ReadImage], list[Encoded]]:
     """Read images; becomes a task. An image that cannot be read has no bytes: an empty array."""
     told, data = [], []
-    for file in files:
-        image = LoadedImage(file)
+    for file, mark in files:
+        image = LoadedImage(file, mark=mark)
         read_and_hash(image)
         told.append(ReadImage(image.sha256, image.error, len(image.data or b"")))
         data.append(np.frombuffer(image.data or b"", np.uint8))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections import deque
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -11,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from detector_bench.dataset.image_sources import marks_of, size_of
 from detector_bench.runner.chunks import Encoded
 from detector_bench.runner.judging import BatchJudge
 from detector_bench.runner.loading import LoadedImage, LoadingRules, look_up, read_and_hash
@@ -32,7 +32,6 @@ class Portion:
         cache: of their shard.
         tries: how many workers have died on it.
         wanted: those whose bytes are needed.
-        statuses: of files whose content was not known, by image id.
         data: references to lists of bytes.
         places: by image id, the place of its bytes among all of these.
     """
@@ -42,7 +41,6 @@ class Portion:
     cache: StageCache
     tries: int = 0
     wanted: list[LoadedImage] = field(default_factory=list)
-    statuses: dict[str, os.stat_result] = field(default_factory=dict)
     data: list[Any] = field(default_factory=list)
     places: dict[str, int] = field(default_factory=dict)
 
@@ -68,7 +66,7 @@ class PortionReader:
         self._task = self._ray.remote(num_returns=2, num_cpus=0, scheduling_strategy="SPREAD")(read_files)
         self._pool = ThreadPoolExecutor(max(rules.threads, _FEWEST_READERS), thread_name_prefix="read")
         self._in_nodes: dict[Any, tuple[Portion, Any]] = {}
-        self._here: deque[tuple[Portion, list[Future[os.stat_result | None]]]] = deque()
+        self._here: deque[tuple[Portion, list[Future[None]]]] = deque()
         self._ready: deque[Portion] = deque()
 
     @property
@@ -88,11 +86,12 @@ class PortionReader:
 
     def begin(self, portion: Portion) -> None:
         """Begin to read a portion, for the first time or again."""
-        portion.data, portion.places, portion.statuses = [], {}, {}
-        for image, sha256 in zip(
-            portion.images, portion.cache.known_sha256([image.file.path for image in portion.images]), strict=True
-        ):
-            image.sha256, image.error, image.cached, image.data = sha256, None, {}, None
+        portion.data, portion.places = [], {}
+        places = [image.file.path for image in portion.images]
+        marks = marks_of(places) if portion.tries else [image.mark for image in portion.images]
+        known = portion.cache.known_sha256(places, marks)
+        for image, mark, sha256 in zip(portion.images, marks, known, strict=True):
+            image.mark, image.sha256, image.error, image.cached, image.data = mark, sha256, None, {}, None
         look_up(portion.images, cache=portion.cache, rules=self._rules)
         portion.wanted = [
             image for image in portion.images if image.sha256 is None or self._judge.needs_decoding(image)
@@ -100,10 +99,7 @@ class PortionReader:
         if not portion.wanted:
             self._ready.append(portion)
         elif self._in_tasks:
-            for image in portion.wanted:
-                if (status := _status(image)) is not None:
-                    portion.statuses[image.file.image_id] = status
-            told, data = self._task.remote([image.file for image in portion.wanted])
+            told, data = self._task.remote([(image.file, image.mark) for image in portion.wanted])
             self._in_nodes[told] = portion, data
         else:
             self._read_here(portion)
@@ -121,8 +117,7 @@ class PortionReader:
         again, readable = [], 0
         portion.data.append(data)
         for place, (image, found) in enumerate(zip(portion.wanted, told, strict=True)):
-            status = portion.statuses.get(image.file.image_id)
-            if found.error is None and (status is None or status.st_size == found.size):
+            if found.error is None and size_of(image.file.path, image.mark) in (0, found.size):
                 self._take(portion, image, found.sha256, place)
             else:  # perhaps only there
                 again.append(image)
@@ -140,9 +135,8 @@ class PortionReader:
         """Take what threads of this process have read; wait for the oldest portion, if asked to."""
         while self._here and (wait or all(future.done() for future in self._here[0][1])):
             portion, futures = self._here.popleft()
-            for image, future in zip(portion.wanted, futures, strict=True):
-                if (status := future.result()) is not None:
-                    portion.statuses[image.file.image_id] = status
+            for future in futures:
+                future.result()
             self._offer(portion, portion.wanted, before=0)
             self._finish(portion)
             wait = False
@@ -185,9 +179,9 @@ class PortionReader:
 
     def _finish(self, portion: Portion) -> None:
         portion.cache.remember_sha256(
-            (image.file.path, portion.statuses[image.file.image_id], image.sha256)
+            (image.file.path, image.mark, image.sha256)
             for image in portion.wanted
-            if image.file.image_id in portion.statuses and image.sha256 is not None
+            if image.mark is not None and image.sha256 is not None
         )
         look_up([image for image in portion.wanted if not image.cached], cache=portion.cache, rules=self._rules)
         for image in portion.wanted:
@@ -199,10 +193,3 @@ class PortionReader:
 def pixels_needed(portion: Portion) -> int:
     """How many images of a portion that is read have their bytes with them."""
     return len(portion.places)
-
-
-def _status(image: LoadedImage) -> os.stat_result | None:
-    try:
-        return image.file.path.stat()
-    except (OSError, ValueError):
-        return None

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from detector_bench.dataset.decoding import ImageError, decode_image, read_image_file
+from detector_bench.dataset.decoding import ImageError, decode_image
 from detector_bench.labelling import LabelStore, RefusedAnswerError
 
 NARROWEST, WIDEST = 16, 4096
@@ -39,6 +39,11 @@ _IN_WORDS = {
     "too_large": "it is too large",
     "unsupported_mode": "its pixels have no defined colours",
     "out_of_memory": "it does not fit into memory",
+    "no_permission": "the place where it lies does not allow it to be read",
+    "changed": "its file changed a moment ago",
+    "unreachable": "the place where it lies does not answer",
+    "truncated_transfer": "its transfer broke off",
+    "no_ranges": "the server where it lies sends no parts of files",
 }
 
 
@@ -84,17 +89,15 @@ class Pictures:
             PictureError: it cannot be shown, or is not in the image set.
         """
         try:
-            path = self._store.image_file(image_id)
-        except RefusedAnswerError as error:
-            message = str(error)
-            raise PictureError(NOT_THERE, f"{message[0].upper()}{message[1:]}.") from error
-        try:
-            data = read_image_file(path)
+            data = self._store.image_content(image_id)
             digest = hashlib.sha256(data).hexdigest()
             etag = f'"{digest[:40]}{"" if width is None else f"-{width}"}"'
             if etag in known_etags and digest in self._sound:
                 return Picture(None, "", etag)
             content, media_type = self._rendered(data, digest, width=width)
+        except RefusedAnswerError as error:
+            message = str(error)
+            raise PictureError(NOT_THERE, f"{message[0].upper()}{message[1:]}.") from error
         except ImageError as error:
             message = f"This picture cannot be shown: {_IN_WORDS.get(error.reason, error.reason)}."
             raise PictureError(error.reason, message) from error

@@ -15,6 +15,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from detector_bench.atomic_files import write_text
+from detector_bench.dataset.image_paths import parse_reference, shown
 from detector_bench.dataset.text_table import Findings, TextTable
 from detector_bench.errors import ConfigError, Problem, nearest_hint
 from detector_bench.metrics.counts import FloatArray
@@ -111,6 +112,14 @@ def write_annotation_sheet(
     paths = dict(zip(images["image_id"], images["path"], strict=True))
 
     def place(image_id: str) -> str:
+        reference = parse_reference(paths[image_id])
+        if reference.kind != "file":
+            accepted = "images that are files of their own"
+            raise ConfigError(
+                f"{shown(paths[image_id])}: a sheet cannot show what lies in a file (accepted: {accepted})"
+            )
+        if not reference.is_local:
+            return reference.place
         return os.path.relpath(root / paths[image_id], sheet.parent.resolve())
 
     rows, secrets = [], []

@@ -1,0 +1,237 @@
+"""Files on web servers: https:// and http://."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from email.utils import parsedate_to_datetime
+from netrc import NetrcParseError
+from threading import Lock
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from detector_bench.dataset.decoding import ImageError
+from detector_bench.dataset.image_paths import sentence, shown, without_secrets
+from detector_bench.dataset.image_sources.patience import NotNowError, Patience, PatientCalls
+from detector_bench.dataset.image_sources.places import ContentMark, changed, require_size
+
+if TYPE_CHECKING:
+    import httpx
+
+AT_ONCE = 16
+"""Requests that are under way at the same time."""
+
+_LONGEST_TRANSFER = 600.0  # seconds: a server that sends a byte now and then would hold a run forever
+_LOGGERS = ("httpx", *(f"httpcore.{part}" for part in ("connection", "http11", "http2", "proxy", "socks")))
+_OF_WHOLE = re.compile(r"bytes \d+-\d+/(\d+)")
+_PASSING = (408, 425, 429, 500, 502, 503, 504)
+_NOT_THERE = (404, 410)
+_FORBIDDEN = (401, 403, 407)
+
+
+class WebFiles:
+    """Web servers, whichever an address names; redirects are followed, also to other servers.
+
+    User names and passwords come from the user's `.netrc` (or the file that `NETRC` names), and go to the server
+    that is named there only. Proxies and certificates are those of the environment, as `httpx` reads it.
+    """
+
+    def __init__(self, patience: Patience | None = None) -> None:
+        self._patience = patience or Patience()
+        self._calls: dict[str, PatientCalls] = {}
+        self._lock = Lock()
+        self._opened: httpx.Client | None = None
+
+    def mark(self, address: str) -> ContentMark:
+        """ETag, size and time of change, as the server states them."""
+
+        def attempt() -> ContentMark:
+            with _errors(address):
+                response = self._client().head(address)
+                if response.status_code in (405, 501):  # no HEAD here: every image has to be read
+                    return ContentMark(None, None)
+                _require_success(address, response)
+                return _mark_of(response.headers, size=_length(response.headers))
+
+        return self._patient(address).call(attempt)
+
+    def marks(self, addresses: Sequence[str]) -> list[ContentMark | None]:
+        """The marks of files, asked for side by side."""
+
+        def mark(address: str) -> ContentMark | None:
+            try:
+                return self.mark(address)
+            except ImageError:
+                return None
+
+        with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="marks") as pool:
+            return list(pool.map(mark, addresses))
+
+    def read(
+        self,
+        address: str,
+        *,
+        max_bytes: int,
+        start: int | None = None,
+        end: int | None = None,
+        mark: ContentMark | None = None,
+    ) -> bytes:
+        """Download a file, or a part of it; see `FilePlace.read`."""
+        headers = {"Accept-Encoding": "identity"}  # sizes and parts are those of the file itself
+        if start is not None:
+            require_size(shown(address), None if end is None else end - start, max_bytes)
+            headers["Range"] = f"bytes={start}-{'' if end is None else end - 1}"
+
+        def attempt() -> bytes:
+            with _errors(address), self._client().stream("GET", address, headers=headers) as response:
+                _require_success(address, response)
+                if start is not None and response.status_code != 206:
+                    detail = f"{shown(address)}: the server sends no parts of files; put a copy on a disk"
+                    raise ImageError("no_ranges", detail)
+                length = _length(response.headers)
+                whole = length if start is None else _whole_size(response.headers)
+                if not _is_same(mark, _mark_of(response.headers, size=whole)):
+                    raise changed(shown(address))
+                require_size(shown(address), length, max_bytes)
+                data = _body(address, response, max_bytes=max_bytes)
+            if length is not None and len(data) < length:
+                raise NotNowError(
+                    "truncated_transfer", f"{shown(address)}: {len(data):,} of {length:,} bytes came"
+                )
+            require_size(shown(address), len(data), max_bytes)
+            return data
+
+        return self._patient(address).call(attempt)
+
+    def _patient(self, address: str) -> PatientCalls:
+        place = urlsplit(address).netloc
+        with self._lock:
+            return self._calls.setdefault(place, PatientCalls(self._patience))
+
+    def _client(self) -> httpx.Client:
+        import httpx
+
+        with self._lock:
+            if self._opened is None:
+                for name in _LOGGERS:
+                    _hide_secrets_in(logging.getLogger(name))
+                try:
+                    auth: httpx.Auth | None = httpx.NetRCAuth(os.environ.get("NETRC"))
+                except (
+                    OSError,
+                    NetrcParseError,
+                ):  # there is none, or a mistake in it that concerns other programs
+                    auth = None
+                limits = httpx.Limits(max_connections=4 * AT_ONCE, max_keepalive_connections=AT_ONCE)
+                self._opened = httpx.Client(
+                    timeout=self._patience.timeout, follow_redirects=True, auth=auth, limits=limits
+                )
+            return self._opened
+
+
+def _body(address: str, response: httpx.Response, *, max_bytes: int) -> bytes:
+    parts, size = [], 0
+    until = time.monotonic() + _LONGEST_TRANSFER
+    for part in response.iter_bytes():
+        parts.append(part)
+        size += len(part)
+        if size > max_bytes:
+            raise ImageError("too_large", f"{shown(address)}: the limit is {max_bytes:,} bytes")
+        if time.monotonic() > until:
+            raise ImageError("unreachable", f"{shown(address)}: not there after {_LONGEST_TRANSFER:.0f} s")
+    return b"".join(parts)
+
+
+@contextmanager
+def _errors(address: str) -> Iterator[None]:
+    """Whatever goes wrong below becomes an `ImageError`, or passes."""
+    import httpx
+
+    try:
+        yield
+        return
+    except httpx.RemoteProtocolError as error:
+        failure: Exception = NotNowError("truncated_transfer", f"{shown(address)}: {sentence(error)}")
+    except httpx.TransportError as error:
+        detail = f"{shown(address)}: {type(error).__name__}: {sentence(error)}"
+        # A server that is slow or breaks off was there.
+        gone = isinstance(error, httpx.ConnectError | httpx.ConnectTimeout | httpx.ProxyError)
+        failure = NotNowError("unreachable", detail, reached=not gone)
+    except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError) as error:
+        failure = ImageError("unreadable", f"{shown(address)}: {sentence(error)}")
+    # Behind the handlers, so that no traceback leads to frames that hold a secret.
+    raise failure
+
+
+def _require_success(address: str, response: httpx.Response) -> None:
+    status = response.status_code
+    if response.is_success:
+        return
+    said = f"{shown(address)}: the server answers {status} {response.reason_phrase}".rstrip()
+    if status in _PASSING:
+        raise NotNowError("unreachable", said, wait=_retry_after(response.headers))
+    if status in _NOT_THERE:
+        raise ImageError("missing_file", said)
+    if status in _FORBIDDEN:
+        raise ImageError("no_permission", said)
+    if status in (412, 416):
+        raise changed(shown(address))
+    raise ImageError("unreadable", said)
+
+
+def _mark_of(headers: Mapping[str, str], *, size: int | None) -> ContentMark:
+    tag, modified = headers.get("ETag"), headers.get("Last-Modified")
+    if tag:
+        return ContentMark(f"{tag}:{size}", size)
+    if modified is None:
+        return ContentMark(None, size)
+    try:
+        changed_at = int(parsedate_to_datetime(modified).timestamp() * 1e9)
+    except (TypeError, ValueError):
+        return ContentMark(None, size)
+    return ContentMark(f"{modified}:{size}", size, changed_at)
+
+
+def _is_same(mark: ContentMark | None, now: ContentMark) -> bool:
+    if mark is None or mark.text is None or now.text is None:
+        sizes = {each.size for each in (mark, now) if each is not None and each.size is not None}
+        return len(sizes) < 2
+    return mark.text == now.text
+
+
+def _length(headers: Mapping[str, str]) -> int | None:
+    if headers.get("Content-Encoding", "identity") != "identity":
+        return None
+    text = headers.get("Content-Length", "")
+    return int(text) if text.isdecimal() else None
+
+
+def _whole_size(headers: Mapping[str, str]) -> int | None:
+    found = _OF_WHOLE.fullmatch(headers.get("Content-Range", ""))
+    return int(found[1]) if found else None
+
+
+def _retry_after(headers: Mapping[str, str]) -> float:
+    text = headers.get("Retry-After", "")
+    if text.isdecimal():
+        return float(text)
+    try:
+        return max(0.0, parsedate_to_datetime(text).timestamp() - time.time())
+    except (TypeError, ValueError):
+        return 0.0
+
+
+class _WithoutSecrets(logging.Filter):
+    def filter(self, record: logging.LogRecord) -> bool:
+        record.msg, record.args = without_secrets(record.getMessage()), None
+        return True
+
+
+def _hide_secrets_in(logger: logging.Logger) -> None:
+    if not any(isinstance(each, _WithoutSecrets) for each in logger.filters):
+        logger.addFilter(_WithoutSecrets())
