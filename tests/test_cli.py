@@ -122,6 +122,7 @@ def test_the_commands_are_those_of_the_documentation() -> None:
         "reproduce lyu2025",
         "run",
         "sample",
+        "shards",
         "sweep",
         "taxonomies",
         "weights",

@@ -177,6 +177,15 @@ def test_images_of_a_gpu_are_resized_ahead_and_their_pixels_dropped(image_set: P
     assert [frame[OnGpu()]["x"].min() >= 0 for frame in frames] == [number != 3 for number in range(COUNT)]
 
 
+def test_without_a_loader_the_lanes_are_threads_of_a_batch() -> None:
+    execution = _execution(InLane())
+    frames = [Frame(str(number), pixels=np.full((4, 4, 3), number, np.uint8)) for number in range(COUNT)]
+    execution.run(frames, sha256=[None] * COUNT, wanted=[[InLane()]] * COUNT)
+    assert [frame[InLane()]["mean"][0] for frame in frames] == list(range(COUNT))
+    assert {(size, threads) for _, _, size, threads in calls} == {(1, 1)}
+    assert threading.current_thread().name not in {name for name, *_ in calls}
+
+
 def test_what_fails_in_a_lane_costs_its_image(image_set: Path, tmp_path: Path) -> None:
     def fails(frame: Frame) -> None:
         if frame.image_id == image_name(3):

@@ -37,7 +37,8 @@ def shards(folder: options.Folder, *, verify: Verify = False) -> None:
     """What of a run is done, running, failed (and why) and open, and how to go on. No detector runs.
 
     A run that is cut into shards is done when all of them are; the process that ends last writes the results.
-    What a killed process had judged is kept, and its shard is open again. With --verify, files that are not as
+    What a killed process had judged is kept, and its shard is open again; tasks that wait in a queue are open,
+    too, and submitting one twice does no harm. With --verify, files that are not as
     they were written make the exit status 1; the next run judges what stood in them anew.
 
     Examples: `detector-bench shards results/large`,

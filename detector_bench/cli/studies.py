@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from detector_bench.benchmark import benchmarks
 from detector_bench.cli import options
 from detector_bench.cli.console import command, errors, output
+from detector_bench.cli.dry_run import print_forecast
 from detector_bench.cli.shards import call_of, kept_call, write_array_job
 from detector_bench.errors import ConfigError
 from detector_bench.plugins import load_plugins
@@ -19,6 +20,8 @@ from detector_bench.runner.shards import ranges
 
 if TYPE_CHECKING:
     from detector_bench.study import Results, Study
+
+ENGINES = ("processes", "ray")
 
 _LONG_TABLES = ("prompt_bias_scores", "confusion", "label_doubt")
 """They have many rows, and stand in files only."""
@@ -33,10 +36,13 @@ def run(
     weights_dir: options.WeightsDir = None,
     cache_dir: options.CacheDir = None,
     no_cache: options.NoCache = False,
-    workers: options.Workers = 1,
+    workers: options.Workers = None,
+    engine: options.Engine = "processes",
+    address: options.Address = None,
     shards: options.Shards = None,
     shard: options.ShardOption = None,
     slurm_script: options.SlurmScript = None,
+    dry_run: options.DryRun = False,
     n_clear: options.NClear = None,
     attribute: options.Attributes = None,
     only: options.Only = None,
@@ -54,12 +60,23 @@ def run(
     `detector-bench run configs/lyu2025.yaml --image-set my_images --out results/mine --without facepp`,
     `detector-bench run my_study.yaml --out results/large --workers 4`,
     `detector-bench run my_study.yaml --out results/large --shard 3/16`,
-    `detector-bench run my_study.yaml --out results/large --slurm-script large.sbatch`
+    `detector-bench run my_study.yaml --out results/large --slurm-script large.sbatch`,
+    `detector-bench run my_study.yaml --out results/large --engine ray --address auto`,
+    `detector-bench run my_study.yaml --out results/large --dry-run`
     """
-    if shard is not None and (workers > 1 or shards is not None):
-        raise ConfigError("--shard is for one process among many: leave out --workers and --shards")
-    if slurm_script is not None and (workers > 1 or shard is not None):
-        raise ConfigError("--slurm-script writes a task for each shard: leave out --workers and --shard")
+    if engine not in ENGINES:
+        raise ConfigError(f"--engine {engine!r}: expected {' or '.join(ENGINES)}")
+    if address is not None and engine != "ray":
+        raise ConfigError("--address names a Ray cluster: add --engine ray")
+    shared = (workers or 1) > 1 or engine != "processes"
+    if shard is not None and (shared or shards is not None):
+        raise ConfigError("--shard is for one process among many: leave out --workers, --engine and --shards")
+    if slurm_script is not None and (shared or shard is not None):
+        raise ConfigError("--slurm-script writes a task for each shard: leave out --workers, --engine and --shard")
+    if dry_run and (slurm_script is not None or shard is not None):
+        raise ConfigError("--dry-run is about all that is left: leave out --shard and --slurm-script")
+    if dry_run and engine != "processes":
+        raise ConfigError("--dry-run measures this machine: leave out --engine")
     load_plugins(plugin or [])
     study = restricted(
         loaded(study_file, image_set=image_set),
@@ -86,11 +103,20 @@ def run(
             "--plugin": plugin,
         },
     )
-    if slurm_script is not None:
+    if slurm_script is not None or dry_run:
         from detector_bench.study_session import RunOrder
 
-        order = RunOrder(weights_dir=weights_dir, cache_dir=cache_dir, use_cache=not no_cache, shards=shards)
-        write_array_job(study, out, slurm_script, order=order, call=call)
+        order = RunOrder(
+            weights_dir=weights_dir,
+            cache_dir=cache_dir,
+            use_cache=not no_cache,
+            shards=shards,
+            workers=workers,
+        )
+        if slurm_script is None:
+            print_forecast(study, out, order)
+        else:
+            write_array_job(study, out, slurm_script, order=order, call=call)
         return
     with kept_call(out, call):
         _run_and_print(
@@ -101,7 +127,7 @@ def run(
             cache_dir=cache_dir,
             use_cache=not no_cache,
             tables_with_intervals=intervals,
-            **({} if shard else {"workers": workers, "shards": shards}),
+            **({} if shard else {"workers": workers, "shards": shards, "engine": engine, "address": address}),
         )
 
 

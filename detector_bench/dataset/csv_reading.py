@@ -6,7 +6,7 @@ import codecs
 import csv
 import io
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,14 +18,22 @@ import pyarrow.compute as pc
 import pyarrow.csv
 from numpy.typing import NDArray
 
-from detector_bench.dataset.text_table import Findings, TextTable, shorten, single_array, true_indices
+from detector_bench.dataset.text_table import (
+    Findings,
+    TextTable,
+    compact,
+    shorten,
+    single_array,
+    true_indices,
+)
 from detector_bench.errors import Problem
 
 REPLACEMENT_CHARACTER = "\N{REPLACEMENT CHARACTER}"
 UTF8 = "UTF-8 text"
 QUOTE = '"'
+_REPEATED = pa.dictionary(pa.int32(), pa.large_string())
 _LONGEST_HEADER = 1 << 20
-_BLOCK_SIZE = 4 << 20
+_BLOCK_SIZE = 1 << 20
 # With more rows than this, the whole file is of another make, and listing them would take minutes.
 _MOST_RAGGED_ROWS = 100_000
 # The longer mark comes first: a UTF-32 mark begins with a UTF-16 one.
@@ -50,12 +58,17 @@ class _RaggedRowError(Exception):
     """There are more ragged rows than were expected."""
 
 
-def read_csv_table(path: Path, findings: Findings) -> TextTable | None:
+def read_csv_table(path: Path, findings: Findings, *, repeated: Collection[str] = ()) -> TextTable | None:
     """Read a comma-separated UTF-8 file; a byte order mark is fine.
 
     Every cell stays text: nothing is taken for a number or a missing value. Rows without any text are left out,
     but counted in the row numbers. Rows with too few or too many cells, and bytes that are not UTF-8, are
     reported, and the rest of the file is still read so that its mistakes can be reported too.
+
+    Args:
+        path: the file.
+        findings: every mistake is added here.
+        repeated: columns in which values repeat, to be kept as `text_table.compact` makes them.
 
     Returns:
         The table, or None if nothing can be read; then `findings` says why.
@@ -75,7 +88,8 @@ def read_csv_table(path: Path, findings: Findings) -> TextTable | None:
         return None
     try:
         is_header_only = len(head) < _LONGEST_HEADER and b"\n" not in head and b"\r" not in head
-        return _read_text(path, names, findings, is_header_only=is_header_only)
+        kinds = {name: _REPEATED if name in repeated else pa.large_string() for name in names}
+        return _read_text(path, kinds, names, findings, is_header_only=is_header_only)
     except pa.ArrowInvalid as error:
         reason = str(error).splitlines()[0]
         if _has_open_quote(path.read_bytes()):
@@ -92,7 +106,9 @@ def _header(head: bytes) -> list[str] | None:
         return None
 
 
-def _read_text(path: Path, names: list[str], findings: Findings, *, is_header_only: bool) -> TextTable | None:
+def _read_text(
+    path: Path, kinds: dict[str, Any], names: list[str], findings: Findings, *, is_header_only: bool
+) -> TextTable | None:
     # Looked for beforehand, because pyarrow cannot hand over a ragged row that is not UTF-8.
     bad_offset = _first_bad_byte(path)
     source: Path | bytes = path
@@ -100,7 +116,7 @@ def _read_text(path: Path, names: list[str], findings: Findings, *, is_header_on
         # To pyarrow, a header without a line end is no file at all.
         line_end = b"\n" if is_header_only else b""
         source = path.read_bytes().decode("utf-8", errors="replace").encode() + line_end
-    data, ragged = _parse(source, names)
+    data, ragged = _parse(source, kinds)
     if data is None:
         _report_ragged(path.name, ragged, len(names), findings)
         message = f"{_MOST_RAGGED_ROWS:,} such rows: the rest of the file was not checked"
@@ -115,18 +131,20 @@ def _read_text(path: Path, names: list[str], findings: Findings, *, is_header_on
     return table
 
 
-def _parse(source: Path | bytes, names: list[str]) -> tuple[Any | None, list[_RaggedRow]]:
+def _parse(source: Path | bytes, kinds: dict[str, Any]) -> tuple[Any | None, list[_RaggedRow]]:
     ragged: list[_RaggedRow] = []
     with suppress(_RaggedRowError):
-        return _parse_once(source, names, ragged, use_threads=True), ragged
+        return _parse_once(source, kinds, ragged, use_threads=True), ragged
     # Only a single thread knows the numbers of the rows that it has to skip.
     ragged.clear()
     with suppress(_RaggedRowError):
-        return _parse_once(source, names, ragged, use_threads=False), ragged
+        return _parse_once(source, kinds, ragged, use_threads=False), ragged
     return None, ragged
 
 
-def _parse_once(source: Path | bytes, names: list[str], ragged: list[_RaggedRow], *, use_threads: bool) -> Any:
+def _parse_once(
+    source: Path | bytes, kinds: dict[str, Any], ragged: list[_RaggedRow], *, use_threads: bool
+) -> Any:
     most = 0 if use_threads else _MOST_RAGGED_ROWS
 
     def skip(row: Any) -> str:
@@ -138,16 +156,18 @@ def _parse_once(source: Path | bytes, names: list[str], ragged: list[_RaggedRow]
 
     ragged_too_often = threading.Event()
     try:
-        data = _read_csv(source, names, skip, use_threads=use_threads)
+        data = _read_csv(source, kinds, skip, use_threads=use_threads)
     except pa.ArrowInvalid as error:
         if ragged_too_often.is_set():
             raise _RaggedRowError from error
         raise
-    text_schema = pa.schema([pa.field(name, pa.large_string()) for name in data.column_names])
-    return data.cast(text_schema)
+    # A file without a record may have columns of another type.
+    return data.cast(pa.schema([pa.field(name, kinds.get(name, pa.large_string())) for name in data.column_names]))
 
 
-def _read_csv(source: Path | bytes, names: list[str], skip: Callable[[Any], str], *, use_threads: bool) -> Any:
+def _read_csv(
+    source: Path | bytes, kinds: dict[str, Any], skip: Callable[[Any], str], *, use_threads: bool
+) -> Any:
     opened = pa.BufferReader(source) if isinstance(source, bytes) else pa.OSFile(str(source))
     with opened:
         return pyarrow.csv.read_csv(
@@ -156,9 +176,7 @@ def _read_csv(source: Path | bytes, names: list[str], skip: Callable[[Any], str]
             parse_options=pyarrow.csv.ParseOptions(
                 newlines_in_values=True, ignore_empty_lines=False, invalid_row_handler=skip
             ),
-            convert_options=pyarrow.csv.ConvertOptions(
-                column_types=dict.fromkeys(names, pa.large_string()), strings_can_be_null=False
-            ),
+            convert_options=pyarrow.csv.ConvertOptions(column_types=kinds, strings_can_be_null=False),
             # Reading a million rows into fresh memory takes half as long with the system's allocator.
             memory_pool=pa.system_memory_pool(),
         )
@@ -180,11 +198,11 @@ def _without_blank_rows(
 ) -> TextTable:
     kept = None
     if data.num_rows and data.num_columns:
-        blank = pc.equal(data.column(0), "")
+        blank = pc.equal(data.column(0).cast(pa.large_string()), "")
         for column in data.columns[1:]:
             if not pc.any(blank).as_py():
                 break
-            blank = pc.and_(blank, pc.equal(column, ""))
+            blank = pc.and_(blank, pc.equal(column.cast(pa.large_string()), ""))
         if pc.any(blank).as_py():
             kept = single_array(pc.invert(blank))
     rows: NDArray[np.int64] | None = None
@@ -194,7 +212,11 @@ def _without_blank_rows(
         if kept is not None:
             rows = rows[kept.to_numpy(zero_copy_only=False)]
             data = data.filter(kept)
-    return TextTable(file, data, rows, unreadable)
+    columns = {
+        name: compact(column) if pa.types.is_dictionary(column.type) else column
+        for name, column in zip(data.column_names, data.columns, strict=True)
+    }
+    return TextTable(file, pa.table(columns), rows, unreadable)
 
 
 def _ragged_cells(ragged: list[_RaggedRow], names: list[str]) -> dict[str, frozenset[str]]:

@@ -103,6 +103,16 @@ def image_size(data: bytes) -> tuple[int, int]:
         return image.size
 
 
+def image_format(data: bytes) -> str:
+    """The format by its content, as Pillow calls it, such as PNG; without decoding.
+
+    Raises:
+        ImageError: see there for the reasons.
+    """
+    with _open(data) as image:
+        return image.format or "unknown"
+
+
 def decode_image(data: bytes, *, max_pixels: int = DEFAULT_MAX_PIXELS) -> NDArray[np.uint8]:
     """Decode a JPEG, PNG, WebP, GIF, BMP, TIFF, AVIF, JPEG 2000 or PPM file's content.
 

@@ -445,7 +445,8 @@ def read_tables(root: Path, findings: Findings, *, require_labels: bool) -> Tabl
         distinct=distinct,
         ids=ids,
     )
-    pa.default_memory_pool().release_unused()
+    for pool in (pa.default_memory_pool(), pa.system_memory_pool()):  # CSV files are read with the latter
+        pool.release_unused()
     return Tables(images, prompts, labels, attributes, ids)
 
 

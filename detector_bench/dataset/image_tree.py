@@ -24,7 +24,7 @@ TREE = "t2i_model/prompt/image"
 _SYSTEM_FOLDERS = ("__MACOSX", "Thumbs.db", "$RECYCLE.BIN")
 
 
-@dataclass(frozen=True, order=True)
+@dataclass(frozen=True, order=True, slots=True)
 class TreeImage:
     """One image file of the tree: its three names, and `path`, which is relative to the tree and has slashes."""
 

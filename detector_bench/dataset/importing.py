@@ -34,16 +34,19 @@ SEED_FOLDER = "seeds"
 _TABLES = ("prompts", "labels", "images")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class _Image:
-    """An image of the new set: its record, where its file lies now, and what label files may call it."""
+    """An image of the new set: its record, where its file lies now, and what label files may call it.
+
+    All of it is text: a million `Path`s take longer to make, and a gigabyte.
+    """
 
     image_id: str
     path: str
     t2i_model: str
     prompt_id: str
     seed_image_id: str
-    origin: Path
+    origin: str
     source_path: str
 
 
@@ -131,13 +134,13 @@ def import_folder(
         validate(tables, findings, require_labels=False, require_pairs=False)
     destination = folders.destination
     check_destination(destination, has_labels=labels is not None, overwrite=overwrite, findings=findings)
-    moved = [image for image in images if image.origin != destination / image.path]
+    moved = [image for image in images if image.origin != f"{destination}/{image.path}"]
     if not overwrite:
         _check_targets(destination, moved, findings)
     findings.raise_if_any()
     destination.mkdir(parents=True, exist_ok=True)
     for image in moved:
-        bring(image.origin, destination / image.path, link=link)
+        bring(Path(image.origin), destination / image.path, link=link)
     write_attributes((each for name, each in own.items() if name not in there), destination)
     write_tables(destination, tables)
     return ImageSet.load(destination)
@@ -200,7 +203,7 @@ def _images(
             t2i_model=image.t2i_model,
             prompt_id=prompt_ids[image.prompt],
             seed_image_id="" if seed is None else seed_ids[seed],
-            origin=folders.source / image.path,
+            origin=f"{folders.source}/{image.path}",
             source_path=image.path,
         )
         for image_id, image, seed in zip(ids, found, seed_of, strict=False)
@@ -208,7 +211,7 @@ def _images(
     if folders.seeds is not None:
         for name, image_id in seed_ids.items():
             path = folders.path_in_set(folders.seeds, name, otherwise=SEED_FOLDER)
-            origin, source_path = folders.seeds / name, f"{folders.seeds.name}/{name}"
+            origin, source_path = f"{folders.seeds}/{name}", f"{folders.seeds.name}/{name}"
             images.append(_Image(image_id, path, "", "", "", origin, source_path))
     return images
 

@@ -182,7 +182,7 @@ def read_any_table(
                 message = "this is a spreadsheet or an archive, not text"
                 findings.add(Problem(name, message, accepted="CSV: open the file and save it as CSV"))
                 return None
-        return read_csv_table(path, findings)
+        return read_csv_table(path, findings, repeated=() if only is None else only.repeated)
     except OSError as error:
         reason = error.strerror or str(error)
         findings.add(Problem(name, f"the file cannot be read ({reason})", accepted="a readable file"))

@@ -6,6 +6,7 @@ it around both, so that the threads of several networks together are never more 
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 from collections.abc import Iterator
@@ -31,6 +32,8 @@ class _Here(threading.local):
 
 
 _here = _Here()
+_own_threads: dict[str, int] = {}
+"""How many a library takes if nobody tells it: often fewer than there are cores, for a core may count twice."""
 
 
 def threads_per_call() -> int | None:
@@ -39,6 +42,12 @@ def threads_per_call() -> int | None:
         return None
     _here.allowed.asked = True
     return _here.allowed.threads
+
+
+def threads_to_open_with() -> int:
+    """The same for a session of onnxruntime; 0: as many as suit the cores, where all of them are allowed."""
+    threads = threads_per_call()
+    return 0 if threads is None or threads >= (os.cpu_count() or 1) > 1 else threads
 
 
 @contextmanager
@@ -72,7 +81,9 @@ def libraries_as_before() -> Iterator[None]:
 def _limit_libraries(threads: int) -> None:
     # Those alone that somebody has imported. PyTorch keeps a number for each thread; OpenCV has one for all, and
     # what it is asked for here (resizing small images) gains nothing from a second thread.
-    if (torch := sys.modules.get("torch")) is not None and torch.get_num_threads() != threads:
-        torch.set_num_threads(threads)
+    if (torch := sys.modules.get("torch")) is not None:
+        own = _own_threads.setdefault("torch", torch.get_num_threads())
+        if torch.get_num_threads() != min(threads, own):
+            torch.set_num_threads(min(threads, own))
     if (cv2 := sys.modules.get("cv2")) is not None and cv2.getNumThreads() != 1:
         cv2.setNumThreads(1)

@@ -17,7 +17,7 @@ from typing import Generic, NamedTuple, TypeVar
 from detector_bench.detectors.base import Detector, Prediction
 from detector_bench.interruption import stop_once
 from detector_bench.perception.cores import computing_with
-from detector_bench.perception.stage import Arrays, Batch, Frame, Stage, StageFailure, with_inputs
+from detector_bench.perception.stage import Arrays, Batch, Frame, Stage, StageFailure, StageResult, with_inputs
 from detector_bench.runner.batch_calls import each_or_failure, stage_failure
 from detector_bench.runner.lanes import Lanes
 from detector_bench.runner.loaded_stages import LoadedStages, inherit_failure
@@ -97,27 +97,29 @@ class StageExecution:
 
     def _run_stage(self, stage: Stage, frames: Sequence[Frame], sha256: Sequence[str | None]) -> None:
         function = self._stages.function(stage)
-        layout = self.lanes.layouts.get(stage)
-        step = stage.images_per_call or (layout and layout.images_per_call) or len(frames)
+        layout = self.lanes.layout(stage)
+        step = (layout and layout.images_per_call) or stage.images_per_call or len(frames)
+        threads = layout.threads_per_call if layout else self._stages.threads
         parts = [slice(start, start + step) for start in range(0, len(frames), step)]
+        at_once = min(layout.lanes, len(parts)) if layout else stage.calls_at_once
+
+        def call(part: slice) -> Sequence[StageResult]:
+            with computing_with(threads):
+                return each_or_failure(function, frames[part], failed=stage_failure)
+
         done: dict[str, Arrays] = {}
         began = time.perf_counter()
         images = 0
         try:
-            with computing_with(self._stages.threads):
-                for part, results in each_finished(
-                    lambda part: each_or_failure(function, frames[part], failed=stage_failure),
-                    parts,
-                    at_once=stage.calls_at_once,
-                ):
-                    for frame, content, result in zip(frames[part], sha256[part], results, strict=True):
-                        frame.results[stage] = result
-                        images += 1
-                        if content is not None and not isinstance(result, StageFailure):
-                            done[content] = result
-                    # A slow or paid answer is kept at once, so that not even a kill loses it.
-                    self._stages.keep(stage, done)
-                    done.clear()
+            for part, results in each_finished(call, parts, at_once=at_once):
+                for frame, content, result in zip(frames[part], sha256[part], results, strict=True):
+                    frame.results[stage] = result
+                    images += 1
+                    if content is not None and not isinstance(result, StageFailure):
+                        done[content] = result
+                # A slow or paid answer is kept at once, so that not even a kill loses it.
+                self._stages.keep(stage, done)
+                done.clear()
         finally:
             seconds = time.perf_counter() - began
             self._stages.count(stage, seconds, images=images)

@@ -78,14 +78,21 @@ class Lanes:
         self._kept = time.monotonic()
         self.layouts: dict[Stage, StageLayout] = {}
         self._settled: set[Stage] = set()
+        self._elsewhere: set[Stage] = set()
         self._looks: dict[Stage, int] = {}
 
     @property
     def images_at_once(self) -> int:
         """How many images a lane takes on together."""
-        return max(
-            (each.images_per_call or 1 for each in self.layouts.values() if self._side_by_side(each)), default=1
-        )
+        sizes = [each.images_per_call or 1 for stage, each in self.layouts.items() if self._side_by_side(stage)]
+        return max(sizes, default=1)
+
+    def layout(self, stage: Stage) -> StageLayout | None:
+        """How a stage is laid on the cores; None where the stage itself says how it wants to be called."""
+        return self._laid_out(stage) if self._may(stage) else None
+
+    def _may(self, stage: Stage) -> bool:
+        return stage.lanes and stage.calls_at_once == 1
 
     def stages_for(self, wanted: Sequence[Stage], present: Any) -> list[Stage]:
         """Those of the wanted stages, and of their inputs, that are computed in lanes; inputs first.
@@ -95,7 +102,7 @@ class Lanes:
         found: dict[Stage, None] = {}
         for stage in with_inputs(wanted, present=present):
             ready = all(needed in present or needed in found for needed in stage.inputs())
-            if ready and stage.lanes and stage.calls_at_once == 1 and self._in_lanes(stage):
+            if ready and self._may(stage) and self._laid_out(stage) and self._side_by_side(stage):
                 found[stage] = None
         return list(found)
 
@@ -106,7 +113,7 @@ class Lanes:
             for stage in with_inputs(wanted, present=present)
             if all(needed in present for needed in stage.inputs())
             and stage in self.layouts
-            and not self._side_by_side(self.layouts[stage])
+            and not self._side_by_side(stage)
             and self._stages.preparing(stage) is not None
         ]
 
@@ -177,24 +184,23 @@ class Lanes:
             waiting = todo.get(stage, [])
             present = [frame for frame in waiting if all(needed in frame.results for needed in stage.inputs())]
             ready = [frame for frame in present if not inherit_failure(stage, frame)]
-            if ready and self._side_by_side(self.layouts[stage]):
+            if ready and self._side_by_side(stage):
                 yield stage, ready
 
-    def _in_lanes(self, stage: Stage) -> bool:
+    def _laid_out(self, stage: Stage) -> StageLayout:
         with self._lock:
             if stage not in self.layouts:
                 self._stages.function(stage)
-                lanes = stage.lanes and stage.device_taken == "cpu"
-                step = stage.images_per_call
-                self.layouts[stage] = (
-                    StageLayout(self._threads, 1, 1) if lanes else StageLayout(1, self._threads, step)
-                )
-                if not lanes:
+                if stage.device_taken == "cpu":
+                    self.layouts[stage] = StageLayout(self._threads, 1, 1)
+                else:
+                    self.layouts[stage] = StageLayout(1, self._threads, stage.images_per_call)
+                    self._elsewhere.add(stage)
                     self._settled.add(stage)
-        return self._side_by_side(self.layouts[stage])
+            return self.layouts[stage]
 
-    def _side_by_side(self, layout: StageLayout) -> bool:
-        return layout.threads_per_call == 1 and layout.images_per_call is not None
+    def _side_by_side(self, stage: Stage) -> bool:
+        return stage not in self._elsewhere and self.layouts[stage].lanes == self._threads
 
     def _compute(
         self, stage: Stage, frames: Sequence[Frame], contents: dict[int, str | None], *, step: int

@@ -54,6 +54,33 @@ def prediction_files(folder: Path) -> list[Path]:
     return newest_first(paths)
 
 
+def judged_images(folder: Path, attributes: Sequence[str], fingerprint: str) -> pa.Array:
+    """Ids of the images with a verdict, and no error, on every attribute by this version of a detector.
+
+    Nothing is written, and files that cannot be read are passed over.
+
+    Args:
+        folder: of the detector; need not be there.
+        attributes: that it judges.
+        fingerprint: of the version.
+    """
+    tables = []
+    for path in prediction_files(folder):
+        try:
+            if (_read_metadata(path) or {}).get(FINGERPRINT_KEY) == fingerprint.encode():
+                columns = ["image_id", "attribute", "status"]
+                tables.append(
+                    pq.read_table(path, columns=columns, filters=pc.field("status") != Status.ERROR.value)
+                )
+        except (DetectorBenchError, OSError, ValueError, pa.ArrowException):
+            continue
+    if not tables:
+        return pa.array([], pa.string())
+    counts = pa.concat_tables(tables).group_by("image_id").aggregate([("attribute", "count_distinct")])
+    judged = counts.filter(pc.field("attribute_count_distinct") == len(attributes))["image_id"]
+    return judged.cast(pa.string()).combine_chunks()
+
+
 def without_repeats(table: pa.Table) -> pa.Table:
     """Keep the first row of each image and attribute, with verdicts before errors; the order stays.
 

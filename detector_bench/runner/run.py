@@ -9,6 +9,8 @@ from functools import cached_property
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from detector_bench.dataset import ImageSet
@@ -17,12 +19,15 @@ from detector_bench.detectors.base import Detector
 from detector_bench.errors import ConfigError, DetectorBenchError, RunInterruptedError
 from detector_bench.runner.judging import BatchJudge
 from detector_bench.runner.layout import decide_layout, join_layout
+from detector_bench.runner.loading import ImageFile
+from detector_bench.runner.prediction_store import judged_images
 from detector_bench.runner.run_record import ProgressListener, RunProgress, RunRecord, SilentListener
 from detector_bench.runner.run_settings import RunSettings
 from detector_bench.runner.shard_ledger import ShardLedger, ShardTakenError
-from detector_bench.runner.shard_run import ShardImage, ShardRun
+from detector_bench.runner.shard_run import JudgesElsewhere, ShardImage, ShardRun
 from detector_bench.runner.shards import Shard, shard_numbers
 from detector_bench.runner.stage_cache import StageCache
+from detector_bench.runner.trial_judging import TrialJudging
 from detector_bench.weights import WeightsLocator
 
 
@@ -69,6 +74,9 @@ class RunSession:
 
     Args: as of `run_detectors`.
 
+    Attributes:
+        elsewhere: judges in other processes; None: this one does.
+
     Raises:
         ConfigError: two detectors have one name.
         MissingExtraError, WeightsError: a detector's version cannot be told.
@@ -88,6 +96,7 @@ class RunSession:
             raise ConfigError(f"several detectors have the name {repeated[0]!r}: give each its own `name`")
         self.settings = settings or RunSettings()
         self.ledger = ShardLedger(folder)
+        self.elsewhere: JudgesElsewhere | None = None
         self._image_set = image_set
         self._judge = BatchJudge(detectors, weights=weights, threads=self.settings.cores)
         self._numbers: tuple[int, NDArray[np.int32]] | None = None
@@ -97,6 +106,11 @@ class RunSession:
         """Of the detectors, by name."""
         return self._judge.detector_fingerprints
 
+    @property
+    def judge(self) -> BatchJudge:
+        """The detectors, and their stages as far as they are loaded."""
+        return self._judge
+
     def described(self) -> RunRecord:
         """The versions of detectors, stages and weights, of a process that has judged nothing."""
         return self._judge.taken_record(images=0, judged=0, seconds=0.0)
@@ -105,6 +119,38 @@ class RunSession:
     def images(self) -> int:
         """How many images the image set has."""
         return len(self._image_set.images)
+
+    def trial(self) -> TrialJudging:
+        """Judge samples of images by this session's detectors, and store nothing."""
+        return TrialJudging(self._judge, self.settings)
+
+    def left_to_judge(self) -> dict[tuple[int, ...], NDArray[np.intp]]:
+        """Rows of the image table that have no verdict of the present versions, by the detectors that lack one.
+
+        The contents of images are not compared: one that was changed since counts as judged.
+        """
+        image_ids = pa.array(self._image_set.images["image_id"], pa.string())
+        lacking = np.column_stack(
+            [
+                ~pc.is_in(
+                    image_ids,
+                    value_set=judged_images(self.ledger.predictions / detector.name, detector.attributes, own),
+                ).to_numpy(zero_copy_only=False)
+                for detector, (own, _) in zip(self._judge.detectors, self._judge.versions, strict=True)
+            ]
+        )
+        patterns, which = np.unique(lacking, axis=0, return_inverse=True)
+        return {
+            tuple(np.flatnonzero(pattern).tolist()): np.flatnonzero(which == number)
+            for number, pattern in enumerate(patterns)
+            if pattern.any()
+        }
+
+    def files(self, rows: list[int], detectors: tuple[int, ...]) -> list[ImageFile]:
+        """Images by their rows of the image table, for detectors by their numbers."""
+        return [
+            ImageFile(image.image_id, image.path, image.shown_path, detectors) for image in self._images_in(rows)
+        ]
 
     def decide_layout(self) -> int:
         """How many shards there are, for who looks after all of them; see `layout.decide_layout`."""
@@ -187,6 +233,7 @@ class RunSession:
                     shard,
                     self._shard_images(shard),
                     judge=self._judge,
+                    elsewhere=self.elsewhere,
                     ledger=self.ledger,
                     cache=cache,
                     settings=self.settings,
@@ -223,7 +270,10 @@ class RunSession:
         return self._numbers[1]
 
     def _shard_images(self, shard: Shard) -> list[ShardImage]:
-        images = self._image_set.images.iloc[self._rows(shard)]
+        return self._images_in(self._rows(shard))
+
+    def _images_in(self, rows: list[int] | NDArray[np.intp]) -> list[ShardImage]:
+        images = self._image_set.images.iloc[rows]
         return [
             ShardImage(image_id, self._image_set.image_place(path), shown(path))
             for image_id, path in zip(images["image_id"].tolist(), images["path"].tolist(), strict=True)

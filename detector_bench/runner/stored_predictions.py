@@ -5,7 +5,6 @@ A table of a million images is a hundred megabytes, so that what only counts rea
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,11 +15,11 @@ import pyarrow.parquet as pq
 
 from detector_bench.errors import DataError, DetectorBenchError, Problem
 from detector_bench.runner.prediction_store import part_number, prediction_files, without_repeats
+from detector_bench.runner.shards import Shard, shard_of_file
 from detector_bench.vocabulary.columns import PREDICTIONS
 
 _NEEDED_COLUMNS = ("image_id", "detector", "attribute", "status", "label")
 _REPEATED_WORDS = ("detector", "attribute", "status", "label")
-_SHARD_NAME = re.compile(r"(shard-\d+-of-\d+)\..*")
 
 
 def read_predictions(
@@ -140,10 +139,9 @@ class StoredPredictions(Mapping[str, pa.Table]):
             problems: takes in what is wrong with the files.
         """
         pieces: list[Piece] = []
-        shards: dict[str, list[Path]] = {}
+        shards: dict[Shard, list[Path]] = {}
         for path in self._files(detector):
-            match = _SHARD_NAME.fullmatch(path.name)
-            shards.setdefault("" if match is None else match[1], []).append(path)
+            shards.setdefault(shard_of_file(path.name) or Shard(), []).append(path)
         for paths in shards.values():
             if any(part_number(path) is not None for path in paths):
                 pieces.append(Piece(detector, tuple(paths), None, 0, tuple(columns)))

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from detector_bench.errors import WeightsError
 from detector_bench.installation import require
-from detector_bench.perception.cores import threads_per_call
+from detector_bench.perception.cores import threads_to_open_with
 from detector_bench.perception.faces.dlib_cnn_pyramid import TiledPyramid, tile
 from detector_bench.perception.faces.dlib_cnn_weights import DetectorWeights, Floats
 from detector_bench.perception.networks.onnx_networks import note_providers, with_exact_numbers
@@ -104,7 +104,7 @@ class OnnxFaceNetwork:
 def _session(runtime: Any, graph: bytes, *, heavy: bool) -> Any:
     options = runtime.SessionOptions()
     options.log_severity_level = 3
-    options.intra_op_num_threads = threads_per_call() or 0
+    options.intra_op_num_threads = threads_to_open_with()
     if not heavy:
         # Else onnxruntime would keep the memory of the largest level that it ever resized, ...
         options.enable_cpu_mem_arena = False

@@ -14,7 +14,7 @@ from detector_bench.declarations import Declaration
 from detector_bench.errors import ConfigError, WeightsError, nearest_hint
 from detector_bench.installation import require
 from detector_bench.perception.boxes import Crop
-from detector_bench.perception.cores import threads_per_call
+from detector_bench.perception.cores import threads_to_open_with
 from detector_bench.perception.stage import Arrays, Frame, Stage, StageFunction
 from detector_bench.perception.torch_settings import OF_THE_FILE
 from detector_bench.weights import WeightsLocator
@@ -47,7 +47,7 @@ def open_session(path: Path, *, extra: str = "onnx", optimise: bool = True) -> A
         options.graph_optimization_level = runtime.GraphOptimizationLevel.ORT_DISABLE_ALL
     # Threads that spin while they wait take the cores from decoding and from other networks.
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-    options.intra_op_num_threads = threads_per_call() or 0
+    options.intra_op_num_threads = threads_to_open_with()
     options.log_severity_level = 3  # errors only: its warnings are about graphs that users did not write
     wanted = ["CUDAExecutionProvider", "CPUExecutionProvider"] if optimise else ["CPUExecutionProvider"]
     providers = with_exact_numbers([name for name in wanted if name in runtime.get_available_providers()])

@@ -1,0 +1,115 @@
+"""What `run --dry-run` prints."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from detector_bench.cli.console import output
+from detector_bench.runner.forecast import EVENING, Forecast, Range
+
+if TYPE_CHECKING:
+    from detector_bench.study_configuration import StudyConfiguration
+    from detector_bench.study_session import RunOrder
+
+
+def print_forecast(study: StudyConfiguration, out: Path, order: RunOrder) -> None:
+    """Measure a sample, and say how long the run will take."""
+    import pandas as pd
+
+    from detector_bench.runner.run_settings import available_cores
+    from detector_bench.study_forecast import forecast_study
+
+    found = forecast_study(study, out, order)
+    sampled = found.sampled
+    if not sampled.left:
+        output.say("All images are judged already; the run would only evaluate them.")
+        return
+    cores = max(1, available_cores() // order.processes)
+    rows = _rows(found)
+    output.rows("kinds", rows)
+    shown = pd.DataFrame(rows)
+    shown["images"] = [f"{number:,.0f}" for number in shown["images"]]
+    shown["ms per image"] = [f"{1000 * row['seconds_per_image']:,.2f}" for row in rows]
+    shown["plus or minus"] = [f"{1000 * row['half_width']:,.2f}" for row in rows]
+    output.grid(shown.drop(columns=["seconds_per_image", "half_width"]))
+    seconds = found.seconds
+    each = "1 core" if cores == 1 else f"{cores} cores"
+    who = f"one process with {each}" if order.processes == 1 else f"{order.processes} workers with {each} each"
+    output.row(
+        f"{sampled.left:,} images take {who} {duration(seconds.middle)} ({_range(seconds)}), "
+        f"{duration(sampled.loading)} of it loading.",
+        table="forecast",
+        images=sampled.left,
+        workers=order.processes,
+        seconds=seconds.middle,
+        seconds_low=seconds.low,
+        seconds_high=seconds.high,
+        loading_seconds=sampled.loading,
+        memory_mib=found.memory_mib,
+        prediction_bytes=sampled.left * sampled.prediction_bytes,
+        stage_result_bytes=sampled.left * sampled.cache_bytes,
+        processes_for_an_evening=found.processes_for(EVENING),
+    )
+    stages = f", {size(sampled.left * sampled.cache_bytes)} for stage results" if sampled.cache_bytes else ""
+    memory = f"{found.memory_mib:,.0f} MiB of memory"
+    if order.processes > 1:
+        memory += f" ({sampled.memory_mib:,.0f} each)"
+    predictions = f"{size(sampled.left * sampled.prediction_bytes)} for predictions"
+    output.say(f"It needs about {memory}, and on disk {predictions}{stages}.")
+    output.say(_evening(found, each))
+    judged = sum(pace.images for pace in sampled.paces.values())
+    output.say(
+        f"The range is a 95 % interval from {judged:,} images that were judged for this, with the machine as busy "
+        "as now and the images just read; workers are taken not to slow each other down. Not counted: the "
+        "evaluation, and stage results of earlier runs, which make it shorter."
+    )
+
+
+def _rows(found: Forecast) -> list[dict[str, float | int | str]]:
+    rows: list[dict[str, float | int | str]] = []
+    for kind, number in sorted(found.images.items(), key=lambda each: -each[1]):
+        pace = found.sampled.paces[kind]
+        rows.append(
+            {
+                "kind": str(kind),
+                "images": number,
+                "measured": pace.images,
+                "seconds_per_image": pace.mean,
+                "half_width": pace.half_width,
+            }
+        )
+    return rows
+
+
+def _evening(found: Forecast, each: str) -> str:
+    middle, most = found.processes_for(EVENING), found.processes_for(EVENING, judging=found.judging.high)
+    if middle is None:
+        return "Loading alone takes longer than an evening (4 hours)."
+    if middle == 1:
+        return "One such process is done within an evening (4 hours)."
+    upper = "" if most is None or most == middle else f" ({most:,} by the upper end of the range)"
+    return (
+        f"In an evening (4 hours) it is done by {middle:,} such processes{upper}, each with {each} of its own, on "
+        "this machine or on several (--workers, --slurm-script)."
+    )
+
+
+def _range(seconds: Range) -> str:
+    return f"{duration(seconds.low)} to {duration(seconds.high)}"
+
+
+def duration(seconds: float) -> str:
+    """Seconds in the unit that people would take: `4.2 s`, `12 min`, `3.5 hours`, `2.1 days`."""
+    for limit, unit, name in ((90, 1, "s"), (90 * 60, 60, "min"), (48 * 3600, 3600, "hours")):
+        if seconds < limit:
+            return f"{seconds / unit:,.{1 if seconds / unit < 10 else 0}f} {name}"
+    return f"{seconds / 86_400:,.1f} days"
+
+
+def size(content: float) -> str:
+    """Bytes in the unit that people would take."""
+    for limit, unit, name in ((1e6, 1e3, "KB"), (1e9, 1e6, "MB")):
+        if content < limit:
+            return f"{content / unit:,.{1 if content / unit < 10 else 0}f} {name}"
+    return f"{content / 1e9:,.1f} GB"

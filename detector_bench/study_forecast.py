@@ -1,0 +1,113 @@
+"""How long a study's run will take here, how much memory and disk: by judging a sample of what is left."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from detector_bench.dataset.decoding import ImageError, image_format, image_size
+from detector_bench.dataset.image_sources import read_image, readers_for
+from detector_bench.errors import ConfigError
+from detector_bench.perception.answers.service_requests import ServiceSettings, is_on_this_machine
+from detector_bench.perception.stage import Stage, with_inputs
+from detector_bench.runner.forecast import UNREADABLE, Forecast, ImageKind, Sampled, forecast, kind_of
+from detector_bench.runner.loading import ImageFile
+from detector_bench.runner.run import RunSession
+from detector_bench.runner.run_record import peak_memory_mib
+from detector_bench.runner.run_settings import available_cores
+from detector_bench.study_configuration import StudyConfiguration
+from detector_bench.study_session import RunOrder, session_of
+
+IMAGES_LOOKED_AT = 1_000
+"""Of larger sets so many images are opened to learn of which kinds they are."""
+
+SEED = 20
+
+
+def forecast_study(study: StudyConfiguration, out: Path, order: RunOrder) -> Forecast:
+    """Measure a sample of the images that are left to judge, and extrapolate; nothing is stored.
+
+    Args:
+        study: what is judged by whom.
+        out: the result folder; what is judged there already is not counted.
+        order: its workers get equal shares of the cores, one of which is measured. Stage results of earlier runs
+            are not used.
+
+    Raises:
+        ConfigError: a detector asks a service, which may cost money.
+        DetectorBenchError: as a run.
+    """
+    _refuse_services(study)
+    threads = order.threads or max(1, available_cores() // order.processes)
+    _, session = session_of(study, out, order.model_copy(update={"threads": threads}))
+    left = session.left_to_judge()
+    count = sum(len(rows) for rows in left.values())
+    if not count:
+        return forecast(Sampled(left=0, looked_at={}, paces={}), workers=order.processes)
+    trial = session.trial()
+    looked_at, samples = _samples(session, left, count, most=trial.most_per_kind)
+    trial.measure(samples)
+    sampled = Sampled(
+        left=count,
+        looked_at=looked_at,
+        paces=trial.paces,
+        loading=trial.loading,
+        memory_mib=peak_memory_mib(),
+        prediction_bytes=trial.prediction_bytes,
+        cache_bytes=trial.cache_bytes,
+    )
+    return forecast(sampled, workers=order.processes)
+
+
+def _samples(
+    session: RunSession, left: Mapping[tuple[int, ...], NDArray[np.intp]], count: int, *, most: int
+) -> tuple[Counter[ImageKind], dict[ImageKind, list[ImageFile]]]:
+    """How many images of each kind there are among those looked at, and some of each, in random order."""
+    randomness = np.random.default_rng(SEED)
+    pairs = np.concatenate(
+        [np.column_stack([np.full(len(rows), number), rows]) for number, rows in enumerate(left.values())]
+    )
+    detectors = list(left)
+    files = [
+        session.files([row], detectors[number])[0]
+        for number, row in pairs[randomness.permutation(count)[:IMAGES_LOOKED_AT]].tolist()
+    ]
+    looked_at: Counter[ImageKind] = Counter()
+    samples: dict[ImageKind, list[ImageFile]] = {}
+    with ThreadPoolExecutor(readers_for([file.path for file in files], cores=available_cores())) as pool:
+        for file, kind in zip(files, pool.map(_kind, files), strict=True):
+            looked_at[kind] += 1
+            found = samples.setdefault(kind, [])
+            if len(found) < most:
+                found.append(file)
+    # The first one is what networks are loaded by.
+    return looked_at, dict(sorted(samples.items(), key=lambda each: each[0] == UNREADABLE))
+
+
+def _kind(file: ImageFile) -> ImageKind:
+    try:
+        data = read_image(file.path)
+        return kind_of(image_format(data), *image_size(data))
+    except ImageError:
+        return UNREADABLE
+
+
+def _refuse_services(study: StudyConfiguration) -> None:
+    for detector in study.build_detectors():
+        if any(_may_cost_money(stage) for stage in with_inputs(detector.stages)):
+            raise ConfigError(
+                f"--dry-run: {detector.name!r} asks a service, which may cost money for every image: measure the "
+                f"others with --without {detector.name}"
+            )
+
+
+def _may_cost_money(stage: Stage) -> bool:
+    as_service: object = stage
+    if isinstance(as_service, ServiceSettings):
+        return not is_on_this_machine(getattr(as_service, "base_url", ""))
+    return type(stage).spending is not Stage.spending
