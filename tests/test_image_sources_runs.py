@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pyarrow as pa
@@ -125,6 +126,28 @@ def test_what_cannot_be_read_is_an_error_of_its_own_image_and_is_tried_again(
     server.files[f"/{refused}"] = kept
     small_run(elsewhere, out, "test-colour")
     assert (verdicts(tmp_path / "out")["status"] == "error").tolist() == [True, True, *[False] * (COUNT - 2)]
+
+
+def test_an_image_that_changes_while_it_is_read_is_an_error_until_the_next_run(
+    local: Path, server: FileServer, tmp_path: Path
+) -> None:
+    paths = [f"{server.address}/{number}.png" for number in range(COUNT)]
+    for number, file in enumerate(sorted((local / "images").iterdir())):
+        server.files[f"/{number}.png"] = file.read_bytes()
+
+    def changes(handler: Any) -> None:
+        server.files[handler.path] += b"one byte more"
+        handler.send_file(with_body=True)
+
+    server.script = [changes]
+    elsewhere = moved(local, tmp_path / "set", paths)
+    out = tmp_path / "out" / "predictions"
+    small_run(elsewhere, out, "test-colour")
+    found = verdicts(tmp_path / "out")
+    assert (found["status"] == "error").sum() == 1
+    assert "it changed after it was listed" in found["reason"][found["status"] == "error"].item()
+    small_run(elsewhere, out, "test-colour")
+    assert not (verdicts(tmp_path / "out")["status"] == "error").any()
 
 
 def test_check_says_where_images_cannot_be_read(local: Path, server: FileServer, tmp_path: Path) -> None:
