@@ -187,6 +187,20 @@ def test_the_labelling_desk_shows_images_from_anywhere(local: Path, server: File
         assert server.asked("GET") == [], "an unchanged image is not read again"
 
 
+def test_an_archive_behind_a_link_out_of_the_folder_is_shown_to_nobody(local: Path, tmp_path: Path) -> None:
+    write_tar(tmp_path / "private.tar", {"a.png": b"secret"})
+    elsewhere = moved(local, tmp_path / "set", ["a.tar#a.png", *["b.tar#a.png"] * (COUNT - 1)])
+    write_tar(elsewhere / "b.tar", {"a.png": b"public"})
+    (elsewhere / "a.tar").symlink_to(tmp_path / "private.tar")
+    first = ImageSet.load(elsewhere).images["image_id"].iloc[0]
+    with opened_store(elsewhere) as store:
+        for read in (store.image_content, store.image_sha256):
+            with pytest.raises(RefusedAnswerError, match="leaves the folder through a link"):
+                read(first)
+    (shown, *_) = make_pictures(elsewhere.resolve(), ["a.tar#a.png"], tmp_path / "report").pictures
+    assert "leaves the folder through a link" in shown.problem
+
+
 def test_a_server_that_stumbles_costs_no_image(local: Path, server: FileServer, tmp_path: Path) -> None:
     elsewhere = moved(local, tmp_path / "set", everywhere(local, tmp_path / "set", server))
     server.script = [answers(503), answers(503)]
