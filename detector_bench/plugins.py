@@ -7,6 +7,7 @@ from elsewhere counts with its source: somebody who tries out a threshold in a f
 from __future__ import annotations
 
 import ast
+import atexit
 import hashlib
 import inspect
 import sys
@@ -18,6 +19,8 @@ from hashlib import sha256
 from importlib.machinery import SourceFileLoader
 from importlib.util import module_from_spec, spec_from_loader
 from pathlib import Path
+from shutil import rmtree
+from tempfile import mkdtemp
 from types import ModuleType
 
 from detector_bench.errors import ConfigError, DetectorBenchError
@@ -75,6 +78,56 @@ def load_plugins(files: Sequence[Path]) -> None:
 def plugin_paths() -> tuple[Path, ...]:
     """Where the plugin files lie that this process has loaded, for another process that does the same work."""
     return tuple(_LOADED)
+
+
+@dataclass(frozen=True, slots=True)
+class PluginSource:
+    """A plugin file with what it imports from its own folder, to be loaded on another machine.
+
+    Attributes:
+        path: where it lies on this machine.
+        sha256: of its source, as `PluginFile` has it.
+        files: content by path as seen from its folder.
+    """
+
+    path: Path
+    sha256: str
+    files: Mapping[str, bytes]
+
+
+def plugin_sources() -> tuple[PluginSource, ...]:
+    """The plugin files that this process has loaded, in order, as they lie there now.
+
+    Raises:
+        ConfigError: one has changed since it was loaded, so that another machine would judge by other code.
+    """
+    found = []
+    for path, loaded in _LOADED.items():
+        files = _with_imports_beside(path)
+        if _source_of_files(files) != loaded.sha256:
+            raise ConfigError(f"--plugin {path}: the file has changed since this run began; run the command again")
+        content = {shown or path.name: file.read_bytes() for shown, file in files.items()}
+        found.append(PluginSource(path, loaded.sha256, content))
+    return tuple(found)
+
+
+def placed_plugins(sources: Sequence[PluginSource]) -> list[Path]:
+    """Where to load these plugin files from on this machine: their own place if they lie there as they are, else
+    copies in a folder that stays as long as the process."""
+    found = []
+    for source in sources:
+        if source.path.is_file() and _source_of_files(_with_imports_beside(source.path)) == source.sha256:
+            found.append(source.path)
+            continue
+        folder = Path(mkdtemp(prefix="detector-bench-plugin-"))
+        atexit.register(rmtree, folder, ignore_errors=True)
+        for shown, content in source.files.items():
+            (folder / shown).parent.mkdir(parents=True, exist_ok=True)
+            (folder / shown).write_bytes(content)
+        found.append(folder / source.path.name)
+        if len(source.files) > 1:
+            sys.path.append(str(folder))
+    return found
 
 
 def _added(

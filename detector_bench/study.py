@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from detector_bench.audit import (
     AttributeAudit,
@@ -73,8 +73,10 @@ class Study(StudyConfiguration):
         weights_dir: Path | str | None = None,
         cache_dir: Path | str | None = None,
         use_cache: bool = True,
-        workers: int = 1,
+        workers: int | None = None,
         shards: int | None = None,
+        engine: Literal["processes", "ray"] = "processes",
+        address: str | None = None,
         progress: ProgressListener | None = None,
         tables_with_intervals: bool = False,
     ) -> Results:
@@ -88,16 +90,27 @@ class Study(StudyConfiguration):
             weights_dir: a folder with weights files.
             cache_dir: where stage results are kept, by default in the user's cache folder; studies share them.
             use_cache: False keeps no stage results.
-            workers: how many processes here share the work: one per GPU, or each with its share of cores.
+            workers: how many share the work: one per GPU, or each with its share of cores. None: one process; with
+                Ray one per GPU or node of the cluster.
             shards: into how many shards the image set is cut; None leaves a folder as it is, and cuts a new one by
                 the number of images and workers.
+            engine: who shares the work: processes on this machine, or actors on Ray.
+            address: of a Ray cluster: `auto`, `ray://host:10001`; None: one is started here, for this run.
             progress: is told after every batch; the command line passes a progress bar.
             tables_with_intervals: show confidence intervals in the tables, too.
 
         Raises:
             DetectorBenchError: anything the user can mend; the message says how.
         """
-        order = _order(weights_dir, cache_dir, use_cache=use_cache, workers=workers, shards=shards)
+        order = _order(
+            weights_dir,
+            cache_dir,
+            use_cache=use_cache,
+            workers=workers,
+            shards=shards,
+            engine=engine,
+            address=address,
+        )
         tables = run_study(self, Path(out), order, progress=progress, tables_with_intervals=tables_with_intervals)
         return Results(ResultFolder.open(out, image_set=self.image_set), self, tables)
 
@@ -212,15 +225,13 @@ def _order(
     cache_dir: Path | str | None,
     *,
     use_cache: bool,
-    workers: int = 1,
-    shards: int | None = None,
+    **about_workers: Any,
 ) -> RunOrder:
     return RunOrder(
         weights_dir=None if weights_dir is None else Path(weights_dir),
         cache_dir=None if cache_dir is None else Path(cache_dir),
         use_cache=use_cache,
-        workers=workers,
-        shards=shards,
+        **about_workers,
     )
 
 

@@ -43,12 +43,12 @@ def forecast_study(study: StudyConfiguration, out: Path, order: RunOrder) -> For
         DetectorBenchError: as a run.
     """
     _refuse_services(study)
-    threads = order.threads or max(1, available_cores() // order.workers)
+    threads = order.threads or max(1, available_cores() // order.processes)
     _, session = session_of(study, out, order.model_copy(update={"threads": threads}))
     left = session.left_to_judge()
     count = sum(len(rows) for rows in left.values())
     if not count:
-        return forecast(Sampled(left=0, looked_at={}, paces={}), workers=order.workers)
+        return forecast(Sampled(left=0, looked_at={}, paces={}), workers=order.processes)
     trial = session.trial()
     looked_at, samples = _samples(session, left, count, most=trial.most_per_kind)
     trial.measure(samples)
@@ -61,7 +61,7 @@ def forecast_study(study: StudyConfiguration, out: Path, order: RunOrder) -> For
         prediction_bytes=trial.prediction_bytes,
         cache_bytes=trial.cache_bytes,
     )
-    return forecast(sampled, workers=order.workers)
+    return forecast(sampled, workers=order.processes)
 
 
 def _samples(

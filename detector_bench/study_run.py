@@ -56,6 +56,7 @@ from detector_bench.runner.stored_predictions import (
     read_predictions,
 )
 from detector_bench.study_configuration import StudyConfiguration, path_from
+from detector_bench.study_ray import run_with_ray
 from detector_bench.study_session import RunOrder, session_of
 from detector_bench.study_workers import run_with_workers
 from detector_bench.tables import Table, in_style_of, remove_tables, study_tables, write_tables
@@ -77,7 +78,9 @@ def run_study(
     """
     began = datetime.now(UTC)
     image_set, session = session_of(study, out, order)
-    if order.workers > 1:
+    if order.engine == "ray":
+        record = run_with_ray(study, order, session=session, progress=progress)
+    elif order.processes > 1:
         record = run_with_workers(study, out, order, session=session, progress=progress)
     else:
         record = session.run_all(progress)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
@@ -23,8 +24,10 @@ class RunOrder(BaseModel):
         cache_dir: where stage results are kept; None: in the user's cache folder.
         use_cache: False keeps no stage results.
         shards: into how many shards the image set is cut; None: as the folder is, or by its size.
-        workers: how many processes share the work.
+        workers: how many share the work; None: one process, or with Ray one per GPU or node.
         threads: how many cores one process may use; None: all, or its share of them.
+        engine: who shares the work: processes on this machine, or a Ray cluster.
+        address: of the Ray cluster; None: one is started on this machine.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -33,8 +36,15 @@ class RunOrder(BaseModel):
     cache_dir: Path | None = None
     use_cache: bool = True
     shards: int | None = None
-    workers: int = 1
+    workers: int | None = None
     threads: int | None = None
+    engine: Literal["processes", "ray"] = "processes"
+    address: str | None = None
+
+    @property
+    def processes(self) -> int:
+        """How many processes on this machine judge, each with shards of its own."""
+        return self.workers or 1 if self.engine == "processes" else 1
 
 
 def cut_for_tasks(study: StudyConfiguration, out: Path, order: RunOrder) -> tuple[int, int]:
@@ -68,7 +78,7 @@ def session_of(study: StudyConfiguration, out: Path, order: RunOrder) -> tuple[I
         max_pixels=study.max_pixels,
         cache_folder=(order.cache_dir or default_cache_folder()) if order.use_cache else None,
         shards=order.shards,
-        workers=order.workers,
+        workers=order.processes,
         threads=order.threads,
     )
     weights = study.locator(weights_dir=order.weights_dir)

@@ -50,7 +50,7 @@ def run_with_workers(
     session: RunSession,
     progress: ProgressListener | None = None,
 ) -> RunRecord:
-    """Judge what is missing in all shards by `order.workers` processes.
+    """Judge what is missing in all shards by `order.processes` processes.
 
     Args:
         study: is handed to the workers as a file; plugin files are loaded there again.
@@ -68,7 +68,7 @@ def run_with_workers(
     """
     shards = Shard.all(session.decide_layout())
     state = RunProgress(total=session.images, shards=len(shards))
-    threads = order.threads or max(1, available_cores() // order.workers)
+    threads = order.threads or max(1, available_cores() // order.processes)
     with tempfile.TemporaryDirectory(prefix="detector-bench-") as folder:
         study.write(Path(folder))
         crew = _Crew(
@@ -80,7 +80,7 @@ def run_with_workers(
         listener = progress or SilentListener()
         listener.update(state)
         try:
-            crew.work(order.workers, state, listener)
+            crew.work(order.processes, state, listener)
         except KeyboardInterrupt:
             raise RunInterruptedError(
                 f"stopped after {state.done:,} of {state.total - state.reused:,} images; nothing is lost: "

@@ -25,7 +25,7 @@ def print_forecast(study: StudyConfiguration, out: Path, order: RunOrder) -> Non
     if not sampled.left:
         output.say("All images are judged already; the run would only evaluate them.")
         return
-    cores = max(1, available_cores() // order.workers)
+    cores = max(1, available_cores() // order.processes)
     rows = _rows(found)
     output.rows("kinds", rows)
     shown = pd.DataFrame(rows)
@@ -35,13 +35,13 @@ def print_forecast(study: StudyConfiguration, out: Path, order: RunOrder) -> Non
     output.grid(shown.drop(columns=["seconds_per_image", "half_width"]))
     seconds = found.seconds
     each = "1 core" if cores == 1 else f"{cores} cores"
-    who = f"one process with {each}" if order.workers == 1 else f"{order.workers} workers with {each} each"
+    who = f"one process with {each}" if order.processes == 1 else f"{order.processes} workers with {each} each"
     output.row(
         f"{sampled.left:,} images take {who} {duration(seconds.middle)} ({_range(seconds)}), "
         f"{duration(sampled.loading)} of it loading.",
         table="forecast",
         images=sampled.left,
-        workers=order.workers,
+        workers=order.processes,
         seconds=seconds.middle,
         seconds_low=seconds.low,
         seconds_high=seconds.high,
@@ -53,7 +53,7 @@ def print_forecast(study: StudyConfiguration, out: Path, order: RunOrder) -> Non
     )
     stages = f", {size(sampled.left * sampled.cache_bytes)} for stage results" if sampled.cache_bytes else ""
     memory = f"{found.memory_mib:,.0f} MiB of memory"
-    if order.workers > 1:
+    if order.processes > 1:
         memory += f" ({sampled.memory_mib:,.0f} each)"
     predictions = f"{size(sampled.left * sampled.prediction_bytes)} for predictions"
     output.say(f"It needs about {memory}, and on disk {predictions}{stages}.")

@@ -201,12 +201,28 @@ CacheDir = Annotated[
     typer.Option("--cache-dir", metavar="DIR", help="Folder for stage results (or DETECTOR_BENCH_CACHE)."),
 ]
 Workers = Annotated[
-    int,
+    int | None,
     typer.Option(
         "--workers",
         metavar="N",
         min=1,
-        help="Processes that share the work: one per GPU, or each with its share of cores.",
+        help="How many share the work: one per GPU, or each with its share of cores.",
+    ),
+]
+Engine = Annotated[
+    str,
+    typer.Option(
+        "--engine",
+        metavar="ENGINE",
+        help="Who shares the work: `processes` on this machine, or `ray`, a Ray cluster.",
+    ),
+]
+Address = Annotated[
+    str | None,
+    typer.Option(
+        "--address",
+        metavar="ADDRESS",
+        help="The Ray cluster: auto, or ray://HOST:PORT; by default one is started on this machine.",
     ),
 ]
 Shards = Annotated[

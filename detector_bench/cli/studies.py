@@ -21,6 +21,8 @@ from detector_bench.runner.shards import ranges
 if TYPE_CHECKING:
     from detector_bench.study import Results, Study
 
+ENGINES = ("processes", "ray")
+
 _LONG_TABLES = ("prompt_bias_scores", "confusion", "label_doubt")
 """They have many rows, and stand in files only."""
 
@@ -34,7 +36,9 @@ def run(
     weights_dir: options.WeightsDir = None,
     cache_dir: options.CacheDir = None,
     no_cache: options.NoCache = False,
-    workers: options.Workers = 1,
+    workers: options.Workers = None,
+    engine: options.Engine = "processes",
+    address: options.Address = None,
     shards: options.Shards = None,
     shard: options.ShardOption = None,
     slurm_script: options.SlurmScript = None,
@@ -57,14 +61,22 @@ def run(
     `detector-bench run my_study.yaml --out results/large --workers 4`,
     `detector-bench run my_study.yaml --out results/large --shard 3/16`,
     `detector-bench run my_study.yaml --out results/large --slurm-script large.sbatch`,
+    `detector-bench run my_study.yaml --out results/large --engine ray --address auto`,
     `detector-bench run my_study.yaml --out results/large --dry-run`
     """
-    if shard is not None and (workers > 1 or shards is not None):
-        raise ConfigError("--shard is for one process among many: leave out --workers and --shards")
-    if slurm_script is not None and (workers > 1 or shard is not None):
-        raise ConfigError("--slurm-script writes a task for each shard: leave out --workers and --shard")
+    if engine not in ENGINES:
+        raise ConfigError(f"--engine {engine!r}: expected {' or '.join(ENGINES)}")
+    if address is not None and engine != "ray":
+        raise ConfigError("--address names a Ray cluster: add --engine ray")
+    shared = (workers or 1) > 1 or engine != "processes"
+    if shard is not None and (shared or shards is not None):
+        raise ConfigError("--shard is for one process among many: leave out --workers, --engine and --shards")
+    if slurm_script is not None and (shared or shard is not None):
+        raise ConfigError("--slurm-script writes a task for each shard: leave out --workers, --engine and --shard")
     if dry_run and (slurm_script is not None or shard is not None):
         raise ConfigError("--dry-run is about all that is left: leave out --shard and --slurm-script")
+    if dry_run and engine != "processes":
+        raise ConfigError("--dry-run measures this machine: leave out --engine")
     load_plugins(plugin or [])
     study = restricted(
         loaded(study_file, image_set=image_set),
@@ -115,7 +127,7 @@ def run(
             cache_dir=cache_dir,
             use_cache=not no_cache,
             tables_with_intervals=intervals,
-            **({} if shard else {"workers": workers, "shards": shards}),
+            **({} if shard else {"workers": workers, "shards": shards, "engine": engine, "address": address}),
         )
 
 

@@ -197,6 +197,10 @@ class Stage(Declaration, ABC):
         """What the stage needs from the environment or the machine and does not find there, a line each."""
         return ()
 
+    def environment_variables(self) -> tuple[str, ...]:
+        """The variables that hold its keys, for a process on another machine that computes it."""
+        return ()
+
     @property
     def calls_at_once(self) -> int:
         """How many calls of the function may run at the same time, in threads: for what waits on a network."""

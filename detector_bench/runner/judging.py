@@ -11,9 +11,10 @@ from detector_bench.detectors.base import Detector, Prediction
 from detector_bench.errors import MissingExtraError, WeightsError
 from detector_bench.perception.stage import Stage, fingerprint, with_inputs
 from detector_bench.runner.execution import StageExecution, errors_for, judge
-from detector_bench.runner.loading import ImageFile, LoadedImage
+from detector_bench.runner.loading import ImageFile, LoadedImage, LoadingRules
 from detector_bench.runner.readiness import require_ready
 from detector_bench.runner.run_record import RunRecord
+from detector_bench.runner.run_settings import RunSettings
 from detector_bench.runner.stage_cache import StageCache
 from detector_bench.weights import WeightsFile, WeightsLocator, described
 
@@ -39,6 +40,8 @@ class BatchJudge:
         fingerprints: of every stage that is needed.
         versions: of every detector, in their order.
         execution: the loaded stages; `execution.cache` is set for each shard.
+        devices: where stages ran, by label, of those that ran in other processes.
+        layouts: how their work was laid on the cores there.
 
     Raises:
         MissingExtraError, WeightsError: a detector's version cannot be told.
@@ -60,6 +63,8 @@ class BatchJudge:
         self.execution = StageExecution(
             fingerprints=self.fingerprints, weights=weights, cache=StageCache(None), threads=threads
         )
+        self.devices: dict[str, str] = {}
+        self.layouts: dict[str, dict[str, int | bool | None]] = {}
         self._wanted: dict[tuple[int, ...], list[Stage]] = {}
 
     @property
@@ -76,6 +81,10 @@ class BatchJudge:
         numbers = {number for file in files for number in file.detectors}
         stages = with_inputs([stage for number in sorted(numbers) for stage in self.detectors[number].stages])
         require_ready(stages, weights=self.weights)
+
+    def require_all_ready(self) -> None:
+        """As `require_ready`, for images that all detectors are asked about."""
+        require_ready(list(self.fingerprints), weights=self.weights)
 
     def judge(self, batch: Sequence[LoadedImage]) -> list[list[Prediction]]:
         """Each detector's predictions on those images of a batch that it is asked about; errors are among them."""
@@ -109,13 +118,25 @@ class BatchJudge:
             return True
         return any(stage.needs_pixels for stage in with_inputs(self.stages_for(image.file), present=image.cached))
 
+    def loading_rules(self, settings: RunSettings) -> LoadingRules:
+        """What the loader must know of these detectors."""
+        return LoadingRules(
+            wanted=lambda file: with_inputs(self.stages_for(file)),
+            needs_decoding=self.needs_decoding,
+            fingerprints=self.fingerprints,
+            batch_size=settings.batch_size,
+            max_pixels=settings.max_pixels,
+            threads=settings.cores,
+            execution=self.execution,
+        )
+
     def taken_record(self, *, images: int, judged: int, seconds: float) -> RunRecord:
         """What was done since the last record was taken."""
         execution = self.execution
         record = RunRecord(images=images, images_judged=judged, seconds=seconds)
         record.seconds_per_stage = dict(sorted(execution.seconds.items()))
         record.images_per_stage = dict(sorted(execution.images.items()))
-        record.layout_per_stage = execution.layouts()
+        record.layout_per_stage = {**self.layouts, **execution.layouts()}
         record.waited_for = execution.spent.waited_for(seconds)
         for detector, version in zip(self.detectors, self.versions, strict=True):
             record.fingerprints[detector.name] = version.fingerprint
@@ -125,7 +146,7 @@ class BatchJudge:
             record.stage_fingerprints[label] = own
             record.precision_per_stage[label] = stage.precision_taken
             if label in execution.images:
-                record.device_per_stage[label] = stage.device_taken
+                record.device_per_stage[label] = self.devices.get(label, stage.device_taken)
             self._add_weights(record, stage)
         execution.seconds.clear()
         execution.images.clear()

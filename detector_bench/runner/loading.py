@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import time
 from collections import deque
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
@@ -115,10 +115,27 @@ class LoadedBatches(Iterator[list[LoadedImage]]):
 
     With `rules.execution`, the thread that decoded an image also computes those of its stages that run in lanes.
     Then its pixels go if nobody else needs them. The results stand in `LoadedImage.cached`.
+
+    Args:
+        parts: the images, in parts that are read together; some may be read already. No batch mixes them.
+        left: how many images there are.
+        cache: where stage results are found.
+        rules: what the loader must know.
+        readers: how many threads read what is not read yet.
     """
 
-    def __init__(self, files: Sequence[ImageFile], *, cache: StageCache, rules: LoadingRules) -> None:
-        self._files = files
+    def __init__(
+        self,
+        parts: Iterable[list[LoadedImage]],
+        *,
+        left: int,
+        cache: StageCache,
+        rules: LoadingRules,
+        readers: int = _FEWEST_READERS,
+    ) -> None:
+        self._parts = parts
+        self._left = left
+        self._readers = readers
         self._cache = cache
         self._rules = rules
         self._stopped = Event()
@@ -139,18 +156,17 @@ class LoadedBatches(Iterator[list[LoadedImage]]):
 
     def _made(self) -> Generator[list[LoadedImage], None, None]:
         rules = self._rules
-        at_once = readers_for((file.path for file in self._files), cores=max(rules.threads, _FEWEST_READERS))
         with (
             libraries_as_before(),
-            ThreadPoolExecutor(at_once, thread_name_prefix="read") as readers,
+            ThreadPoolExecutor(self._readers, thread_name_prefix="read") as readers,
             ThreadPoolExecutor(rules.threads, thread_name_prefix="decode") as pool,
         ):
             begun: deque[tuple[list[LoadedImage], list[Future[None]]]] = deque()
             try:
                 # Nothing here may hold on to a batch that was handed over: its pixels are what takes the memory.
-                left = len(self._files)
-                for part in _readings(self._files, most=rules.batch_size):
-                    images = _measured(part, cache=self._cache, rules=rules, pool=readers)
+                left = self._left
+                for images in self._parts:
+                    _measure_all(images, cache=self._cache, rules=rules, pool=readers)
                     wait(
                         [future for _, futures in begun for future in futures] if self._tries(images, left) else []
                     )
@@ -268,7 +284,11 @@ class LoadedBatches(Iterator[list[LoadedImage]]):
 
 def loaded_batches(files: Sequence[ImageFile], *, cache: StageCache, rules: LoadingRules) -> LoadedBatches:
     """The images in their order, in batches; see `LoadedBatches`."""
-    return LoadedBatches(files, cache=cache, rules=rules)
+    parts = (
+        [LoadedImage(file, mark=mark) for file, mark in part] for part in readings(files, most=rules.batch_size)
+    )
+    readers = readers_for((file.path for file in files), cores=max(rules.threads, _FEWEST_READERS))
+    return LoadedBatches(parts, left=len(files), cache=cache, rules=rules, readers=readers)
 
 
 def _open(images: Sequence[LoadedImage]) -> list[LoadedImage]:
@@ -300,20 +320,18 @@ class _Room:
                 self._changed.notify_all()
 
 
-def _measured(
-    part: Sequence[MarkedFile], *, cache: StageCache, rules: LoadingRules, pool: ThreadPoolExecutor
-) -> list[LoadedImage]:
-    images = [LoadedImage(file, mark=mark) for file, mark in part]
+def _measure_all(
+    images: Sequence[LoadedImage], *, cache: StageCache, rules: LoadingRules, pool: ThreadPoolExecutor
+) -> None:
     began = time.perf_counter()
-    _identify(images, cache=cache, pool=pool)
-    _look_up(images, cache=cache, rules=rules)
+    _identify([image for image in images if image.sha256 is None and image.error is None], cache=cache, pool=pool)
+    look_up(images, cache=cache, rules=rules)
     for image in images:
         image.needs_decoding = image.error is None and rules.needs_decoding(image)
     waiting = [image for image in images if image.needs_decoding]
     list(pool.map(lambda image: _measure(image, max_pixels=rules.max_pixels), waiting))
     if rules.execution is not None:
         rules.execution.spent.add(READING, time.perf_counter() - began, beside=True)
-    return images
 
 
 def hash_files(paths: Sequence[ImagePlace], *, cache: StageCache, threads: int) -> list[str | None]:
@@ -420,7 +438,7 @@ def _identify(images: Sequence[LoadedImage], *, cache: StageCache, pool: ThreadP
     for image, sha256 in zip(images, known, strict=True):
         image.sha256 = sha256
     unknown = [image for image in images if image.sha256 is None]
-    list(pool.map(_read_and_hash, unknown))
+    list(pool.map(read_and_hash, unknown))
     cache.remember_sha256(
         (image.file.path, image.mark, image.sha256)
         for image in unknown
@@ -428,7 +446,8 @@ def _identify(images: Sequence[LoadedImage], *, cache: StageCache, pool: ThreadP
     )
 
 
-def _look_up(images: Sequence[LoadedImage], *, cache: StageCache, rules: LoadingRules) -> None:
+def look_up(images: Sequence[LoadedImage], *, cache: StageCache, rules: LoadingRules) -> None:
+    """Fill in the stage results that are kept already, of images whose content is known."""
     by_stage: dict[Stage, list[LoadedImage]] = {}
     for image in images:
         if image.error is None:
@@ -444,7 +463,7 @@ def _look_up(images: Sequence[LoadedImage], *, cache: StageCache, rules: Loading
                 image.cached[stage] = found[image.sha256]
 
 
-def _readings(files: Sequence[ImageFile], *, most: int) -> Iterator[list[MarkedFile]]:
+def readings(files: Sequence[ImageFile], *, most: int) -> Iterator[list[MarkedFile]]:
     """The images that are read at once: at most so many, and no more bytes than `BYTES_PER_READING`."""
     part: list[MarkedFile] = []
     size = 0
@@ -474,7 +493,8 @@ def _split(images: Sequence[LoadedImage]) -> Iterator[list[LoadedImage]]:
         yield batch
 
 
-def _read_and_hash(image: LoadedImage) -> None:
+def read_and_hash(image: LoadedImage) -> None:
+    """Fill in an image's data and their sha256, or the error."""
     if _read(image) and image.data is not None:
         image.sha256 = hashlib.sha256(image.data).hexdigest()
 

@@ -24,7 +24,7 @@ from detector_bench.runner.prediction_store import judged_images
 from detector_bench.runner.run_record import ProgressListener, RunProgress, RunRecord, SilentListener
 from detector_bench.runner.run_settings import RunSettings
 from detector_bench.runner.shard_ledger import ShardLedger, ShardTakenError
-from detector_bench.runner.shard_run import ShardImage, ShardRun
+from detector_bench.runner.shard_run import JudgesElsewhere, ShardImage, ShardRun
 from detector_bench.runner.shards import Shard, shard_numbers
 from detector_bench.runner.stage_cache import StageCache
 from detector_bench.runner.trial_judging import TrialJudging
@@ -74,6 +74,9 @@ class RunSession:
 
     Args: as of `run_detectors`.
 
+    Attributes:
+        elsewhere: judges in other processes; None: this one does.
+
     Raises:
         ConfigError: two detectors have one name.
         MissingExtraError, WeightsError: a detector's version cannot be told.
@@ -93,6 +96,7 @@ class RunSession:
             raise ConfigError(f"several detectors have the name {repeated[0]!r}: give each its own `name`")
         self.settings = settings or RunSettings()
         self.ledger = ShardLedger(folder)
+        self.elsewhere: JudgesElsewhere | None = None
         self._image_set = image_set
         self._judge = BatchJudge(detectors, weights=weights, threads=self.settings.cores)
         self._numbers: tuple[int, NDArray[np.int32]] | None = None
@@ -101,6 +105,11 @@ class RunSession:
     def fingerprints(self) -> dict[str, str]:
         """Of the detectors, by name."""
         return self._judge.detector_fingerprints
+
+    @property
+    def judge(self) -> BatchJudge:
+        """The detectors, and their stages as far as they are loaded."""
+        return self._judge
 
     def described(self) -> RunRecord:
         """The versions of detectors, stages and weights, of a process that has judged nothing."""
@@ -224,6 +233,7 @@ class RunSession:
                     shard,
                     self._shard_images(shard),
                     judge=self._judge,
+                    elsewhere=self.elsewhere,
                     ledger=self.ledger,
                     cache=cache,
                     settings=self.settings,

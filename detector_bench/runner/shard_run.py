@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import closing
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import pyarrow as pa
 
 from detector_bench.dataset.image_sources import ImagePlace
-from detector_bench.detectors.base import Detector
-from detector_bench.perception.stage import Stage, with_inputs
+from detector_bench.detectors.base import Detector, Prediction
+from detector_bench.perception.stage import Stage
 from detector_bench.runner.judging import BatchJudge
-from detector_bench.runner.loading import ImageFile, LoadedImage, LoadingRules, ahead, hash_files, loaded_batches
+from detector_bench.runner.loading import ImageFile, ahead, hash_files, loaded_batches
 from detector_bench.runner.prediction_store import PredictionStore
 from detector_bench.runner.run_record import ProgressListener, RunProgress, RunRecord
 from detector_bench.runner.run_settings import RunSettings
@@ -35,18 +36,44 @@ class ShardImage(NamedTuple):
     shown_path: str
 
 
+@dataclass(frozen=True)
+class JudgedBatch:
+    """What came out for some images.
+
+    Attributes:
+        contents: by image id, the sha256 of what was judged; None where it could not be read.
+        predictions: of each detector, in their order.
+        from_cache: how many of the images no stage had to look at.
+    """
+
+    contents: Mapping[str, str | None]
+    predictions: Sequence[Sequence[Prediction]]
+    from_cache: int = 0
+
+
+class JudgesElsewhere(Protocol):
+    """Judges a shard's images in other processes, and keeps their stage results in the shard's cache."""
+
+    def require_ready(self, files: Sequence[ImageFile]) -> None:
+        """Check, before anything is done, that all that these images need can run."""
+
+    def judged(self, files: Sequence[ImageFile], cache: StageCache) -> Generator[JudgedBatch, None, None]:
+        """Judge all of the images, and yield what came out, in any order."""
+
+
 class ShardRun:
     """The state of a run while it works on one shard, whose lock it holds.
 
     Args:
         shard: which one.
         images: its images, in the image set's order.
-        judge: detectors and loaded stages.
+        judge: detectors and their stages, loaded when they are first needed.
         ledger: of the result folder.
         cache: where this shard's stage results are kept.
         settings: batch size and the like.
         state: is moved on while images are judged.
         progress: is told after every batch.
+        elsewhere: judges in other processes; None: `judge` does it here.
     """
 
     def __init__(
@@ -55,6 +82,7 @@ class ShardRun:
         images: Sequence[ShardImage],
         *,
         judge: BatchJudge,
+        elsewhere: JudgesElsewhere | None = None,
         ledger: ShardLedger,
         cache: StageCache,
         settings: RunSettings,
@@ -64,6 +92,7 @@ class ShardRun:
         self._shard = shard
         self._images = images
         self._judge = judge
+        self._elsewhere = elsewhere
         self._ledger = ledger
         self._cache = cache
         self._settings = settings
@@ -90,7 +119,7 @@ class ShardRun:
         files, contents = self._plan()
         earlier = self._ledger.manifest(self._shard)
         if files:
-            self._judge.require_ready(files)
+            (self._elsewhere or self._judge).require_ready(files)
             self._ledger.begin(self._shard)
         for store in self._stores:
             store.discard_other_versions()
@@ -144,31 +173,31 @@ class ShardRun:
         return files, contents
 
     def _judge_all(self, files: Sequence[ImageFile], contents: dict[str, str | None]) -> None:
-        rules = LoadingRules(
-            wanted=lambda file: with_inputs(self._judge.stages_for(file)),
-            needs_decoding=self._judge.needs_decoding,
-            fingerprints=self._judge.fingerprints,
-            batch_size=self._settings.batch_size,
-            max_pixels=self._settings.max_pixels,
-            threads=self._settings.cores,
-            execution=self._judge.execution,
-        )
         self._flushed = time.perf_counter()
-        loading = loaded_batches(files, cache=self._cache, rules=rules)
-        with closing(ahead(loading, depth=2, spent=self._judge.execution.spent)) as batches:
+        found = self._judged_here(files) if self._elsewhere is None else self._elsewhere.judged(files, self._cache)
+        with closing(found) as batches:
             for batch in batches:
-                self._judge_batch(batch, contents)
-                self._done += len(batch)
-                self._state.done += len(batch)
-                self._state.from_cache += sum(image.error is None and not image.needs_decoding for image in batch)
+                self._take(batch, contents)
+                self._done += len(batch.contents)
+                self._state.done += len(batch.contents)
+                self._state.from_cache += batch.from_cache
                 self._progress.update(self._state)
                 self._flush()
         self._flush(force=True)
 
-    def _judge_batch(self, batch: Sequence[LoadedImage], contents: dict[str, str | None]) -> None:
-        for image in batch:
-            contents[image.file.image_id] = image.sha256
-        for store, predictions in zip(self._stores, self._judge.judge(batch), strict=True):
+    def _judged_here(self, files: Sequence[ImageFile]) -> Generator[JudgedBatch, None, None]:
+        loading = loaded_batches(files, cache=self._cache, rules=self._judge.loading_rules(self._settings))
+        with closing(ahead(loading, depth=2, spent=self._judge.execution.spent)) as batches:
+            for batch in batches:
+                yield JudgedBatch(
+                    contents={image.file.image_id: image.sha256 for image in batch},
+                    predictions=self._judge.judge(batch),
+                    from_cache=sum(image.error is None and not image.needs_decoding for image in batch),
+                )
+
+    def _take(self, batch: JudgedBatch, contents: dict[str, str | None]) -> None:
+        contents.update(batch.contents)
+        for store, predictions in zip(self._stores, batch.predictions, strict=True):
             store.add(predictions, sha256=contents)
             self._state.counts.setdefault(store.detector, Counter()).update(each.status for each in predictions)
 

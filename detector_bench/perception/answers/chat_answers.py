@@ -129,6 +129,10 @@ class ChatAnswers(ChatEndpoint, Stage):
         """How many images may be asked about at the same time: the function is made for several threads."""
         return self.concurrency
 
+    def environment_variables(self) -> tuple[str, ...]:
+        """The one with the key."""
+        return () if self.key_variable is None else (self.key_variable,)
+
     def missing_settings(self) -> tuple[str, ...]:
         """The key, where one is needed and not set."""
         if self.key_variable is None or self._key() is not None or is_on_this_machine(self.base_url):

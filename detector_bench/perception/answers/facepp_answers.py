@@ -11,7 +11,13 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, Field, FiniteFloat, ValidationError, field_validator
 
 from detector_bench.installation import require
-from detector_bench.perception.answers.facepp_client import Credentials, FaceppClient, missing_credentials
+from detector_bench.perception.answers.facepp_client import (
+    KEY_VARIABLE,
+    SECRET_VARIABLE,
+    Credentials,
+    FaceppClient,
+    missing_credentials,
+)
 from detector_bench.perception.answers.service_requests import (
     ImageFormat,
     RequestFailure,
@@ -149,6 +155,10 @@ class FaceppAnswers(ServiceSettings, Stage):
     def _carries_no_secret(cls, endpoint: str) -> str:
         require_safe_address(endpoint)
         return endpoint
+
+    def environment_variables(self) -> tuple[str, ...]:
+        """Those with key and secret."""
+        return (KEY_VARIABLE, SECRET_VARIABLE)
 
     def missing_settings(self) -> tuple[str, ...]:
         """Key and secret, where they are not set."""
