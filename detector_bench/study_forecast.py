@@ -57,6 +57,7 @@ def forecast_study(study: StudyConfiguration, out: Path, order: RunOrder) -> For
         looked_at=looked_at,
         paces=trial.paces,
         loading=trial.loading,
+        storing=trial.storing,
         memory_mib=peak_memory_mib(),
         prediction_bytes=trial.prediction_bytes,
         cache_bytes=trial.cache_bytes,
