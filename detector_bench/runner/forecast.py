@@ -156,9 +156,9 @@ class Forecast:
 def forecast(sampled: Sampled, *, workers: int = 1) -> Forecast:
     """Extrapolate from what was measured to all images that are left.
 
-    The time is the sum over kinds of images x mean, and that of storing. Its interval takes in the means' intervals
-    and, where only a sample was looked at for kinds, the error of their shares (multinomial, with finite population
-    correction).
+    The time is the sum over kinds of images x mean, and that of storing. Its interval takes in the means'
+    intervals and, where only a sample was looked at for kinds, the error of their shares (multinomial, with finite
+    population correction).
     """
     looked_at = sum(sampled.looked_at.values())
     if not sampled.left or not looked_at:

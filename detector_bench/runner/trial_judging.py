@@ -54,16 +54,11 @@ class TrialJudging:
         self.prediction_bytes = self.cache_bytes = 0.0
         self._verdicts: dict[int, list[tuple[Prediction, str | None]]] = defaultdict(list)
 
-    @property
-    def most_per_kind(self) -> int:
-        """How many images of a kind may be wanted."""
-        return max(IMAGES_PER_KIND, (_BATCHES + 4) * self._settings.batch_size)
-
     def measure(self, samples: Mapping[ImageKind, Sequence[ImageFile]]) -> None:
         """Judge at least 20 images of each kind, where it has so many, and more of those that are quick.
 
         Args:
-            samples: images of each kind in random order, at most `most_per_kind`; at least one kind.
+            samples: images of each kind in random order; at least one kind.
         """
         self._judge.require_ready([file for files in samples.values() for file in files])
         with TemporaryDirectory(prefix="detector-bench-") as folder:
@@ -139,7 +134,7 @@ class TrialJudging:
         return total
 
     def _timed_storing(self, folder: Path) -> float:
-        """Seconds for an image, by storing the verdicts again and again: for few of them beginnings would count."""
+        """Seconds for an image, by storing the verdicts again and again: of few the beginning would count."""
         image_ids = [f"{number}" for number in range(_IMAGES_STORED)]
         contents: dict[str, str | None] = dict.fromkeys(image_ids, "0" * 64)
         began = time.perf_counter()
