@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from detector_bench.dataset.decoding import ImageError, image_format, image_size
-from detector_bench.dataset.image_sources import read_image
+from detector_bench.dataset.image_sources import read_image, readers_for
 from detector_bench.errors import ConfigError
 from detector_bench.perception.answers.service_requests import ServiceSettings, is_on_this_machine
 from detector_bench.perception.stage import Stage, with_inputs
@@ -71,18 +72,19 @@ def _samples(
     pairs = np.concatenate(
         [np.column_stack([np.full(len(rows), number), rows]) for number, rows in enumerate(left.values())]
     )
-    chosen = randomness.permutation(count)
     detectors = list(left)
+    files = [
+        session.files([row], detectors[number])[0]
+        for number, row in pairs[randomness.permutation(count)[:IMAGES_LOOKED_AT]].tolist()
+    ]
     looked_at: Counter[ImageKind] = Counter()
     samples: dict[ImageKind, list[ImageFile]] = {}
-    for place in chosen[:IMAGES_LOOKED_AT]:
-        number, row = pairs[place].tolist()
-        [file] = session.files([row], detectors[number])
-        kind = _kind(file)
-        looked_at[kind] += 1
-        found = samples.setdefault(kind, [])
-        if len(found) < most:
-            found.append(file)
+    with ThreadPoolExecutor(readers_for([file.path for file in files], cores=available_cores())) as pool:
+        for file, kind in zip(files, pool.map(_kind, files), strict=True):
+            looked_at[kind] += 1
+            found = samples.setdefault(kind, [])
+            if len(found) < most:
+                found.append(file)
     # The first one is what networks are loaded by.
     return looked_at, dict(sorted(samples.items(), key=lambda each: each[0] == UNREADABLE))
 

@@ -156,7 +156,7 @@ def rank(part: FinishedStudy, by: Sequence[str] | None, *, asked: Intervals | No
         rows = part.rows("ranks")
         rows = rows[rows["t2i_model"] == ALL]
     else:
-        stored = part.results.predictions(CONTEST_COLUMNS)
+        stored = part.results.coded_predictions(CONTEST_COLUMNS)
         contest = DetectorContest.of(part.image_set, stored, attribute=part.attribute)
         family = contest.family(settings, n_clear=part.results.settings.n_clear, metrics=by or COMPARED_METRICS)
         rows = pd.DataFrame(contest.rank_rows(family), columns=list(RANK_COLUMNS))
@@ -307,7 +307,7 @@ def _contest_rows(
             if name not in part.detectors:
                 raise ConfigError(f"{name} does not judge {part.attribute}: nothing to compare")
         return comparisons, part.rows("images_judged_rightly"), ()
-    stored = part.results.predictions(CONTEST_COLUMNS)
+    stored = part.results.coded_predictions(CONTEST_COLUMNS)
     contest = DetectorContest.of(part.image_set, stored, attribute=part.attribute, pair=(first, second))
     family = contest.family(asked or part.intervals, n_clear=part.results.settings.n_clear)
     return (

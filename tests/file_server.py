@@ -108,7 +108,9 @@ class _FileHandler(BaseHTTPRequestHandler):
             part = data
             self.send_response(200)
         if self.server.has_tags:
-            self.send_header("ETag", f'"{hashlib.md5(data).hexdigest()}"')  # noqa: S324 - a name, no secret
+            # As servers do that pack what they send: the packed file is another one.
+            packed = "" if self.headers.get("Accept-Encoding") == "identity" else "-packed"
+            self.send_header("ETag", f'"{hashlib.md5(data).hexdigest()}{packed}"')  # noqa: S324 - a name, no secret
         self.send_header("Content-Length", str(len(part)))
         self.end_headers()
         if with_body:

@@ -11,10 +11,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import typer
 from small_parts import image_name, write_image_set
 from stand_in_sbatch import options_of, tasks_of
 
+from detector_bench.cli.app import app
 from detector_bench.runner.array_job import ArrayJob, sensible_tasks
+from detector_bench.runner.run_settings import available_cores
 from detector_bench.runner.shard_ledger import ShardLedger
 from detector_bench.runner.shards import Shard, shard_numbers
 
@@ -99,11 +102,44 @@ def test_the_job_says_what_is_run_and_keeps_no_secret(
     assert "'my job.sh' exists" in errors
 
 
+def test_every_option_of_a_run_is_handed_on_to_its_tasks(folder: Path, command: Call) -> None:
+    (folder / "mine.py").write_text("")
+    run = typer.main.get_command(app).get_command(None, "run")  # type: ignore[attr-defined,arg-type]
+    flags = {option.opts[0] for option in run.params if option.param_type_name == "option"}
+    of_one_process = {"--workers", "--shards", "--shard", "--slurm-script", "--dry-run"}
+    flags -= {*of_one_process, "--json", "--quiet", "--log", "--help"}
+    values = {
+        "--out": "out",
+        "--image-set": "images",
+        "--weights-dir": "images",
+        "--cache-dir": "cache",
+        "--n-clear": "human",
+        "--attribute": "gender",
+        "--only": "test-colour",
+        "--without": "test-age-and-gender",
+        "--estimated-labels": "none",
+        "--plugin": "mine.py",
+    }
+    given = [word for flag in sorted(flags) for word in (flag, *([values[flag]] if flag in values else []))]
+    status, _, errors = command("run", "study.yaml", *given, "--slurm-script", "job.sbatch")
+    assert status == 0, errors
+    text = (folder / "job.sbatch").read_text()
+    assert [flag for flag in sorted(flags) if f" {flag}" not in text] == []
+
+
 def test_without_a_number_tasks_are_of_middling_length() -> None:
     assert [sensible_tasks(images) for images in (1, 2_000, 2_001, 1_000_000, 9_000_000)] == [1, 1, 2, 500, 1_000]
     job = ArrayJob(words=("run", "s.yaml"), out=Path("out"), script=Path("j"), images=9, shards=1, environment={})
     assert "#SBATCH --array=1-1%1\n" in job.text()
     assert "in 1 task," in job.text()
+
+
+def test_a_task_takes_no_more_cores_than_it_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SLURM_CPUS_PER_TASK", raising=False)
+    cores = available_cores()
+    for asked, expected in (("1", 1), ("9999", cores), ("", cores), ("many", cores)):
+        monkeypatch.setenv("SLURM_CPUS_PER_TASK", asked)
+        assert available_cores() == expected
 
 
 def test_the_tasks_give_the_numbers_of_one_process(folder: Path) -> None:

@@ -188,6 +188,34 @@ def test_many_mistakes_in_many_pieces_are_listed_twenty_times_then_counted(
     assert "... and 20 more of this kind" in message
 
 
+def with_contents(table: pa.Table, contents: list[str | None]) -> pa.Table:
+    column = table.schema.get_field_index("image_sha256")
+    return table.set_column(column, "image_sha256", pa.array(contents, pa.string()))
+
+
+@pytest.mark.parametrize("write", [in_one_file, in_shards, shuffled])
+def test_detectors_that_judged_other_files_are_told_apart(
+    images: ImageSet, tmp_path: Path, write: Callable[[Path, pa.Table], None]
+) -> None:
+    table, known = TABLES["net0"], [f"{number:064x}" for number in range(NUMBER)]
+    contents = {
+        "one": known,
+        "unread": [None, *known[1:]],
+        "changed": [*known[:-1], known[0]],
+    }
+    tables = {
+        name: with_contents(pa.Table.from_pylist([row | {"detector": name} for row in table.to_pylist()],
+                                                 schema=PREDICTIONS), held)
+        for name, held in contents.items()
+    }  # fmt: skip
+    stored = StoredPredictions(store(tmp_path, tables | {"net1": TABLES["net1"]}, write), also=["image_sha256"])
+    predictions = CodedPredictions(
+        ImageIndex.of(images), stored, detectors=["one", "unread", "changed", "net1"], attributes=["gender"]
+    )
+    same = {name: predictions.evidently_same_images("one", name, "gender") for name in predictions}
+    assert same == {"one": True, "unread": True, "changed": False, "net1": False}
+
+
 def test_a_repetition_in_another_file_is_noticed(images: ImageSet, tmp_path: Path) -> None:
     folder = store(tmp_path, TABLES)
     shutil.copy(folder / "net0" / "predictions.parquet", folder / "net0" / "once-more.parquet")

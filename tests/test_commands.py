@@ -117,6 +117,7 @@ def _said(label: str, score: float) -> Any:
 CALLS: dict[str, Callable[[Path, Path], Sequence[object]]] = {
     "audit": lambda folder, out: [folder / "study.yaml", "--out", out, "--no-cache"],
     "run": lambda folder, out: [folder / "study.yaml", "--out", out, "--no-cache"],
+    "shards": lambda folder, _: [folder / "results", "--verify"],
     "evaluate": lambda folder, out: [folder / "results", "--out", out, "--allow-incomplete"],
     "compare": lambda folder, _: [folder / "results", "right", "wrong"],
     "rank": lambda folder, _: [folder / "results", "--by", "accuracy"],
@@ -240,8 +241,9 @@ def test_one_option_has_one_text() -> None:
     several = {flag for flag, helps in texts.items() if len(helps) > 1}
     assert None not in {text for helps in texts.values() for text in helps}
     # One word for different things: formats, pictures, annotators, categories, concerns, T2I models of each; a
-    # file of labels, and how many.
+    # file of labels, and how many; what each would do.
     own = {"--format", "--images", "--annotator", "--category", "--concern", "--t2i-model", "--labels", "--sample"}
+    own.add("--dry-run")
     assert several == own
 
 

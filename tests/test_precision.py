@@ -331,3 +331,19 @@ def test_the_papers_persons_are_ultralytics_own() -> None:
         pytest.skip("ultralytics is not installed")
     defaults = yaml.safe_load((Path(spec.origin).parent / "cfg" / "default.yaml").read_text(encoding="utf-8"))
     assert (persons.overlap_threshold, persons.image_size) == (defaults["iou"], defaults["imgsz"])
+
+
+@pytest.mark.parametrize("quicker", [True, False])
+def test_float32_on_a_cpu_is_the_same_through_either_library(
+    torch: Any, quicker: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    torch.manual_seed(0)
+    network = torch.nn.Sequential(torch.nn.Linear(64, 128), torch.nn.GELU(), torch.nn.Linear(128, 8, bias=False))
+    images = torch.randn(5, 64)
+    with torch.inference_mode():
+        expected = network.eval()(images)
+        seconds = iter((0.5, 1.0) if quicker else (0.9, 1.0))
+        monkeypatch.setattr(torch_settings, "_seconds", lambda layer, rows: next(seconds))
+        torch_settings.quicken_products(torch, network, device="cpu", dtype=torch.float32)
+        assert (network[0].weight is None) is quicker
+        torch.testing.assert_close(network(images), expected, rtol=0, atol=1e-5)

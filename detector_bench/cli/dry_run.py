@@ -61,8 +61,8 @@ def print_forecast(study: StudyConfiguration, out: Path, order: RunOrder) -> Non
     judged = sum(pace.images for pace in sampled.paces.values())
     output.say(
         f"The range is a 95 % interval from {judged:,} images that were judged for this, with the machine as busy "
-        "as now; workers are taken not to slow each other down. Not counted: the evaluation, and stage results of "
-        "earlier runs, which make it shorter."
+        "as now and the images just read; workers are taken not to slow each other down. Not counted: the "
+        "evaluation, and stage results of earlier runs, which make it shorter."
     )
 
 

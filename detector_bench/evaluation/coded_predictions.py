@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from detector_bench.dataset.image_ids import one_array
+from detector_bench.dataset.image_ids import Hashes, hash_texts, one_array
 from detector_bench.errors import DataError, Problem
 from detector_bench.evaluation.image_index import NULL, ImageIndex, codes, words_in_order
 from detector_bench.runner.stored_predictions import Piece, StoredPredictions
@@ -32,6 +32,8 @@ _LISTED_PER_KIND = 20
 """Mistakes of one kind in one detector's predictions; more are only counted."""
 
 _ONE_ROW = "one row per image and attribute; an interrupted run leaves more, run `detector-bench run` again"
+
+_UNKNOWN_CONTENT = np.uint64(1)
 
 _KEPT_ROWS = 5_000_000
 """Rows of all tables together up to which a table stays in memory once it is asked for."""
@@ -206,6 +208,7 @@ class CodedPredictions(Mapping[str, pa.Table]):
         self._detectors = tuple(detectors)
         self._attributes = tuple(attributes)
         self._tables: dict[str, pa.Table] = {}
+        self._compared: dict[tuple[str, str], Hashes] = {}
         self._positions: dict[tuple[str, int], NDArray[np.int32]] = {}
         """Of the images of each piece, by the file's name and the first row: detectors judged the same images."""
 
@@ -287,6 +290,39 @@ class CodedPredictions(Mapping[str, pa.Table]):
         if problems:
             raise DataError(problems)
         return numbers
+
+    def evidently_same_images(self, first: str, second: str, attribute: str) -> bool:
+        """Whether two detectors judged the same images, and no file had changed between them.
+
+        False where it is not evident: the tables say what is different, if anything is.
+
+        Raises:
+            DataError: files that cannot be read any more.
+        """
+        one, other = self._contents(first, attribute), self._contents(second, attribute)
+        known = (one > _UNKNOWN_CONTENT) & (other > _UNKNOWN_CONTENT)
+        return bool(((one == 0) == (other == 0)).all() and not (known & (one != other)).any())
+
+    def _contents(self, detector: str, attribute: str) -> Hashes:
+        """`[image]`: the hash of what the file held; `_UNKNOWN_CONTENT` where nobody knows, 0 where the detector
+        did not judge it."""
+        if (detector, attribute) in self._compared:
+            return self._compared[detector, attribute]
+        problems: list[Problem] = []
+        contents = np.zeros(len(self.index.cells), dtype=np.uint64)
+        for piece in self._stored.pieces(detector, ("image_id", "attribute", "image_sha256"), problems):
+            table = piece.read(problems)
+            own = np.flatnonzero(np.equal(codes(table["attribute"], [attribute]), 0))
+            position = self._positions_of(piece, one_array(table["image_id"]))[own]
+            held = one_array(table["image_sha256"]).take(pa.array(own))
+            hashes = np.maximum(hash_texts(held), _UNKNOWN_CONTENT + 1)
+            hashes[held.is_null().to_numpy(zero_copy_only=False)] = _UNKNOWN_CONTENT
+            contents[position[position != NULL]] = hashes[position != NULL]
+        if problems:
+            raise DataError(problems)
+        if not self._compared:  # all others are compared with the first one
+            self._compared[detector, attribute] = contents
+        return contents
 
     @cached_property
     def _read(self) -> _Read:

@@ -12,6 +12,7 @@ import pandas as pd
 import pyarrow as pa
 
 from detector_bench.errors import ConfigError, DetectorBenchError
+from detector_bench.evaluation.coded_predictions import CodedPredictions
 from detector_bench.evaluation.comparison import (
     COMPARED_METRICS,
     ComparisonFamily,
@@ -86,7 +87,9 @@ class DetectorContest:
             DetectorBenchError: detectors were judged on different images.
         """
         left_out = _judged_on_other_images(predictions, attribute=attribute, pair=pair)
-        kept = {name: table for name, table in predictions.items() if name not in left_out}
+        kept = predictions
+        if left_out:
+            kept = {name: table for name, table in predictions.items() if name not in left_out}
         counts = count_verdicts(image_set, kept, attribute=attribute, allow_incomplete=True)
         return cls(attribute, Contest(counts.joint, counts.detectors), left_out)
 
@@ -135,15 +138,14 @@ def _judged_on_other_images(
     predictions: Mapping[str, pa.Table], *, attribute: str, pair: tuple[str, str] | None = None
 ) -> tuple[str, ...]:
     """The detectors that cannot be compared with the pair; without a pair that is an error, as `of` says."""
-    rows = {name: rows_of_attribute(table, attribute) for name, table in predictions.items()}
-    judging = [name for name, table in rows.items() if table.num_rows]
-    silent = [name for name in (pair or rows) if name not in judging]
+    judging = [name for name in predictions if _judges(predictions, name, attribute)]
+    silent = [name for name in (pair or predictions) if name not in judging]
     if silent and (pair or len(judging) < 2):
         raise ConfigError(f"{', '.join(silent)} does not judge {attribute}: nothing to compare")
     left_out = []
     for name in sorted(judging, key=lambda each: each not in (pair or ())):
         try:
-            _check_same_images(pair[0] if pair else judging[0], name, rows, attribute=attribute)
+            _check_same_images(pair[0] if pair else judging[0], name, predictions, attribute=attribute)
         except DetectorBenchError:
             if pair is None or name in pair:
                 raise
@@ -151,11 +153,24 @@ def _judged_on_other_images(
     return tuple(left_out)
 
 
-def _check_same_images(first: str, second: str, rows: dict[str, pa.Table], *, attribute: str) -> None:
-    """As `check_same_images`; at once where the tables evidently agree."""
-    one, other = (rows[name].select(["image_id", "image_sha256"]) for name in (first, second))
-    if not one.equals(other):
-        check_same_images(first, second, rows, attribute=attribute)
+def _judges(predictions: Mapping[str, pa.Table], detector: str, attribute: str) -> bool:
+    if isinstance(predictions, CodedPredictions):
+        return attribute in predictions.status_counts[detector]
+    return len(rows_of_attribute(predictions[detector], attribute)) > 0
+
+
+def _check_same_images(first: str, second: str, predictions: Mapping[str, pa.Table], *, attribute: str) -> None:
+    """As `check_same_images`; at once where the predictions evidently agree."""
+    if isinstance(predictions, CodedPredictions):
+        if predictions.evidently_same_images(first, second, attribute):
+            return
+    else:
+        columns = ["image_id", "image_sha256"]
+        one, other = (rows_of_attribute(predictions[name], attribute).select(columns) for name in (first, second))
+        if one.equals(other):
+            return
+    tables = {name: predictions[name] for name in (first, second)}
+    check_same_images(first, second, tables, attribute=attribute)
 
 
 class ContestTables(NamedTuple):

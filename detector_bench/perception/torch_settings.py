@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache
@@ -131,6 +132,47 @@ def shorten_products(torch: Any, module: Any, dtype: Any) -> Callable[[], Abstra
             layer.to(dtype)
     device = next(module.parameters()).device.type
     return lambda: torch.autocast(device, dtype=dtype)
+
+
+def quicken_products(torch: Any, module: Any, *, device: str, dtype: Any) -> None:
+    """Let a float32 network on a CPU multiply matrices through oneDNN, where that is quicker than PyTorch's way.
+
+    PyTorch takes Intel's library for it, which is half as fast on some processors of others. Which one is quicker
+    here is tried on the largest layer. Results differ by rounding only.
+    """
+    layers = [layer for layer in module.modules() if type(layer) is torch.nn.Linear]
+    multiply = getattr(torch._C._nn, "mkldnn_linear", None)
+    if device != "cpu" or dtype != torch.float32 or not layers or multiply is None:
+        return
+
+    def through_onednn(layer: Any) -> Any:
+        # A bias of zeros, as the function wants one.
+        bias = torch.zeros(layer.out_features) if layer.bias is None else layer.bias
+        weight, bias = layer.weight.detach().to_mkldnn(), bias.detach().to_mkldnn()
+        return lambda rows: multiply(rows.to_mkldnn(), weight, bias).to_dense()
+
+    largest = max(layers, key=lambda layer: layer.weight.numel())
+    rows = torch.ones((_ROWS_OF_TRIAL, largest.in_features))
+    with torch.inference_mode():
+        if _seconds(through_onednn(largest), rows) < _CLEARLY_QUICKER * _seconds(largest, rows):
+            for layer in layers:
+                layer.forward = through_onednn(layer)
+                layer.weight, layer.bias = None, None  # else the numbers would be held twice
+
+
+_ROWS_OF_TRIAL = 128
+_CLEARLY_QUICKER = 0.85
+
+
+def _seconds(layer: Any, rows: Any) -> float:
+    """The quickest of a few calls, by this thread's own time, which others disturb less."""
+    layer(rows)
+    found = []
+    for _ in range(3):
+        began = time.thread_time()
+        layer(rows)
+        found.append(time.thread_time() - began)
+    return min(found)
 
 
 class _Exactness:

@@ -17,7 +17,9 @@ from detector_bench.dataset import ImageSet
 from detector_bench.declarations import read_mapping
 from detector_bench.errors import ConfigError, DetectorBenchError, nearest_hint
 from detector_bench.evaluation.causes import PREDICTION_COLUMNS
+from detector_bench.evaluation.coded_predictions import CodedPredictions
 from detector_bench.evaluation.counting import Counts, count_verdicts
+from detector_bench.evaluation.image_index import ImageIndex
 from detector_bench.evaluation.intervals import Intervals
 from detector_bench.results.long_tables import (
     COLUMNS_NEEDED,
@@ -40,7 +42,7 @@ from detector_bench.results.metric_lookup import (
     of_labelled_images,
     rows_of_attribute,
 )
-from detector_bench.runner.stored_predictions import read_predictions
+from detector_bench.runner.stored_predictions import StoredPredictions, read_predictions
 from detector_bench.vocabulary import ALL, GROUND_TRUTH, attributes_of
 from detector_bench.vocabulary.columns import DETECTOR_ONLY
 
@@ -176,6 +178,27 @@ class ResultFolder:
         stored = read_predictions(self.path / self.manifest.predictions, also=columns, of_images=of_images)
         return {name: stored[name] for name in self.settings.detectors if name in stored}
 
+    def coded_predictions(
+        self, columns: Sequence[str] = (), *, detectors: Sequence[str] | None = None
+    ) -> CodedPredictions:
+        """The same as numbers, for what counts: little memory, also of millions of images.
+
+        Args:
+            columns: as in `predictions`, of the tables that are read when they are asked for.
+            detectors: some of the study's; None: all.
+
+        Raises:
+            DetectorBenchError: they are not there, or the image set is not.
+        """
+        stored = StoredPredictions(self.path / self.manifest.predictions, also=columns)
+        wanted = self.settings.detectors if detectors is None else detectors
+        return CodedPredictions(
+            ImageIndex.of(self.image_set),
+            stored,
+            detectors=[name for name in wanted if name in stored],
+            attributes=self.settings.attributes,
+        )
+
     @cached_property
     def score_files(self) -> dict[str, pd.DataFrame]:
         """The further tables of score systems by the names of their CSV files, such as `imagebite_verdicts.csv`.
@@ -191,7 +214,7 @@ class ResultFolder:
         if not files:
             if name not in FURTHER_TABLES or self.has_further_tables:
                 return {name: no_rows(name)}
-            predictions = self.predictions(COLUMNS_NEEDED)
+            predictions = self.coded_predictions(COLUMNS_NEEDED)
             return further_tables(self.image_set, predictions, self.settings, names=[name])[0]
         return {name: self._rows_of(files[0])}
 
@@ -418,7 +441,9 @@ class FinishedStudy:
         Raises:
             DetectorBenchError: the image set or the predictions are not there, or do not fit each other.
         """
-        return count_verdicts(self.image_set, self.predictions, attribute=self.attribute, allow_incomplete=True)
+        names = [name for name in self.results.settings.detectors if name in self.detectors]
+        predictions = self.results.coded_predictions(detectors=names)
+        return count_verdicts(self.image_set, predictions, attribute=self.attribute, allow_incomplete=True)
 
     @cached_property
     def predictions(self) -> dict[str, pa.Table]:

@@ -29,6 +29,9 @@ AT_ONCE = 16
 _LONGEST_TRANSFER = 600.0  # seconds: a server that sends a byte now and then would hold a run forever
 _LOGGERS = ("httpx", *(f"httpcore.{part}" for part in ("connection", "http11", "http2", "proxy", "socks")))
 _OF_WHOLE = re.compile(r"bytes \d+-\d+/(\d+)")
+_AS_IT_IS = {"Accept-Encoding": "identity"}
+"""Packed for the way, a file would have another size, other parts and often another ETag."""
+
 _PASSING = (408, 425, 429, 500, 502, 503, 504)
 _NOT_THERE = (404, 410)
 _FORBIDDEN = (401, 403, 407)
@@ -52,7 +55,7 @@ class WebFiles:
 
         def attempt() -> ContentMark:
             with _errors(address):
-                response = self._client().head(address)
+                response = self._client().head(address, headers=_AS_IT_IS)
                 if response.status_code in (405, 501):  # no HEAD here: every image has to be read
                     return ContentMark(None, None)
                 _require_success(address, response)
@@ -82,7 +85,7 @@ class WebFiles:
         mark: ContentMark | None = None,
     ) -> bytes:
         """Download a file, or a part of it; see `FilePlace.read`."""
-        headers = {"Accept-Encoding": "identity"}  # sizes and parts are those of the file itself
+        headers = dict(_AS_IT_IS)
         if start is not None:
             require_size(shown(address), None if end is None else end - start, max_bytes)
             headers["Range"] = f"bytes={start}-{'' if end is None else end - 1}"
@@ -187,21 +190,23 @@ def _require_success(address: str, response: httpx.Response) -> None:
 def _mark_of(headers: Mapping[str, str], *, size: int | None) -> ContentMark:
     tag, modified = headers.get("ETag"), headers.get("Last-Modified")
     if tag:
-        return ContentMark(f"{tag}:{size}", size)
+        return ContentMark(tag.removeprefix("W/"), size)
     if modified is None:
         return ContentMark(None, size)
     try:
         changed_at = int(parsedate_to_datetime(modified).timestamp() * 1e9)
     except (TypeError, ValueError):
         return ContentMark(None, size)
-    return ContentMark(f"{modified}:{size}", size, changed_at)
+    return ContentMark(modified, size, changed_at)
 
 
 def _is_same(mark: ContentMark | None, now: ContentMark) -> bool:
-    if mark is None or mark.text is None or now.text is None:
-        sizes = {each.size for each in (mark, now) if each is not None and each.size is not None}
-        return len(sizes) < 2
-    return mark.text == now.text
+    """Whether an answer is about the file that was marked, as far as both tell; not every server tells all."""
+    if mark is None:
+        return True
+    has_other_text = None not in (mark.text, now.text) and mark.text != now.text
+    has_other_size = None not in (mark.size, now.size) and mark.size != now.size
+    return not has_other_text and not has_other_size
 
 
 def _length(headers: Mapping[str, str]) -> int | None:

@@ -28,6 +28,7 @@ from detector_bench.perception.torch_settings import (
     chosen_precision,
     exact_convolutions,
     on_device,
+    quicken_products,
     shorten_products,
 )
 from detector_bench.weights import Weights, WeightsLocator
@@ -94,6 +95,7 @@ class OpenClip(TorchSettings):
             if hasattr(model, part):
                 setattr(model, part, None)
         model = model.to(device)
+        quicken_products(torch, model, device=device, dtype=dtype)
         computing = shorten_products(torch, model, dtype)
         settings = transforms.PreprocessCfg(**model.visual.preprocess_cfg)
         transform = transforms.image_transform_v2(settings, is_train=False)

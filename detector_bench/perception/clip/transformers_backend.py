@@ -26,6 +26,7 @@ from detector_bench.perception.torch_settings import (
     exact_convolutions,
     from_folder,
     on_device,
+    quicken_products,
     shorten_products,
     silenced,
 )
@@ -70,6 +71,7 @@ class TransformersClip(TorchSettings):
         device = chosen_device(torch, self.device)
         dtype = chosen_precision(torch, self.precision, device=device)
         model = _load_tower(transformers, "vision", folder).to(device)
+        quicken_products(torch, model, device=device, dtype=dtype)
         computing = shorten_products(torch, model, dtype)
         processor = from_folder(transformers.CLIPImageProcessorPil, folder)
         factor, mean, std = (torch.tensor(value, device=device) for value in _arithmetic(processor))
