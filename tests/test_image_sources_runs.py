@@ -17,7 +17,9 @@ from small_parts import forget_calls, small_run, write_image_set
 from test_image_sources import write_tar
 
 from detector_bench.dataset import ImageSet, check
+from detector_bench.errors import ConfigError
 from detector_bench.labelling import RefusedAnswerError
+from detector_bench.labelling.label_studio import label_studio_tasks
 from detector_bench.site.thumbnails import make_pictures
 
 COUNT = 10
@@ -185,6 +187,21 @@ def test_the_labelling_desk_shows_images_from_anywhere(local: Path, server: File
         server.requests.clear()
         assert store.image_sha256(ids[6]) == hashes[6]
         assert server.asked("GET") == [], "an unchanged image is not read again"
+
+
+def test_label_studio_gets_addresses_and_no_members(local: Path, server: FileServer, tmp_path: Path) -> None:
+    paths = everywhere(local, tmp_path / "set", server)
+    with (
+        opened_store(moved(local, tmp_path / "set", paths)) as store,
+        pytest.raises(ConfigError, match="Label Studio cannot show what lies in a file") as caught,
+    ):
+        label_studio_tasks(store)
+    assert "0123456789" not in str(caught.value)
+    for number, file in enumerate(sorted((local / "images").iterdir())):
+        server.files[f"/{number}.png"] = file.read_bytes()
+    addresses = [f"{server.address}/{number}.png" for number in range(COUNT)]
+    with opened_store(moved(local, tmp_path / "other", addresses)) as store:
+        assert sorted(task["data"]["image"] for task in label_studio_tasks(store)) == sorted(addresses)
 
 
 def test_an_archive_behind_a_link_out_of_the_folder_is_shown_to_nobody(local: Path, tmp_path: Path) -> None:
