@@ -120,7 +120,7 @@ def memory(folder: Path) -> None:
     """The process that stores, at two sizes."""
     peaks = []
     for images in TINY:
-        image_set = write_image_set(folder / str(images), images)
+        image_set = write_image_set(folder / f"tiny-{images}", images)
         told = in_fresh_process("ray_workers.py", "--engine", "ray", "--tiny", "--set", str(image_set))
         peaks.append(told["mebibytes"])
         print(f"{images:7,} tiny images: {told['mebibytes']:.0f} MiB, {told['rate']:,.0f} images/s", flush=True)
