@@ -44,6 +44,16 @@ class Portion:
     data: list[Any] = field(default_factory=list)
     places: dict[str, int] = field(default_factory=dict)
 
+    def halves(self) -> list[Portion]:
+        """The portion in two, to be read again; one image stays as it is."""
+        half = len(self.images) // 2
+        if not half:
+            return [self]
+        return [
+            Portion(self.images[:half], self.left, self.cache, tries=self.tries),
+            Portion(self.images[half:], self.left - half, self.cache, tries=self.tries),
+        ]
+
 
 class PortionReader:
     """Reads portions ahead of who judges them, each of them once in memory: where it is read, or on its way.
