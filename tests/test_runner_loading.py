@@ -109,7 +109,7 @@ def test_files_are_read_in_bounded_portions(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setattr(image_reading, "BYTES_PER_READING", 3 * largest)
     held: set[str] = set()
     most = 0
-    real = loading.read_image
+    real = image_reading.read_image
 
     def reading(path: Path, **given: Any) -> bytes:
         nonlocal most
@@ -257,7 +257,7 @@ def test_items_come_in_order_and_no_more_than_depth_are_made_ahead(depth: int) -
 
 def test_decoding_goes_on_while_a_batch_is_in_hand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     decoded: list[str] = []
-    real = loading.decode_image
+    real = image_reading.decode_image
 
     def noting(data: bytes, *, max_pixels: int) -> Any:
         decoded.append(threading.current_thread().name)

@@ -264,7 +264,7 @@ def test_a_cached_stage_means_that_no_image_is_decoded(tmp_path: Path, monkeypat
     forget_calls()
     small_run(image_set, tmp_path / "one", "test-colour")
     decoded: list[bytes] = []
-    real = sys.modules["detector_bench.runner.loading"].decode_image
+    real = sys.modules["detector_bench.runner.image_reading"].decode_image
 
     def counting(data: bytes, *, max_pixels: int) -> object:
         decoded.append(data)
