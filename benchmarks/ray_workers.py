@@ -1,8 +1,8 @@
 """Two workers on a Ray of this machine against two local processes, and the memory of the process that stores.
 
-Each run is a whole study in a process of its own, without a stage cache, in turn. Throughput is counted between
-the first images that are judged and the last; what comes before (starting Ray and its workers, loading networks)
-and after (evaluation) is told apart.
+Each run is a whole study in a process of its own, without a stage cache, in turn. Throughput is counted over the
+last two thirds of the images, when all workers are there; what comes before the first ones (starting Ray and its
+workers, loading networks) and after the last (evaluation) is told apart.
 
     python benchmarks/ray_workers.py [--part throughput|memory] [--images N] [--rounds N]
 """
@@ -24,24 +24,27 @@ WORKERS = 2
 
 
 class _Clock:
-    """Notes when the first and the last images were judged."""
+    """Notes when the first images were judged, a third of them, and the last."""
 
     def __init__(self) -> None:
         self.began = time.perf_counter()
-        self.first: tuple[float, int] | None = None
+        self.first = 0.0
+        self.third: tuple[float, int] | None = None
         self.last = (0.0, 0)
 
     def update(self, progress) -> None:
         if progress.done and progress.done != self.last[1]:
             self.last = time.perf_counter() - self.began, progress.done
-            self.first = self.first or self.last
+            self.first = self.first or self.last[0]
+            if 3 * progress.done >= progress.total:
+                self.third = self.third or self.last
 
     def told(self) -> dict[str, float]:
-        """Seconds before the first images, images per second after them, and seconds of all."""
-        assert self.first is not None
-        seconds, images = (last - first for last, first in zip(self.last, self.first, strict=True))
+        """Seconds before the first images, images per second of the last two thirds, and seconds of all."""
+        assert self.third is not None
+        seconds, images = (last - third for last, third in zip(self.last, self.third, strict=True))
         return {
-            "start": self.first[0],
+            "start": self.first,
             "rate": images / seconds,
             "whole": time.perf_counter() - self.began,
         }
@@ -117,7 +120,7 @@ def memory(folder: Path) -> None:
     """The process that stores, at two sizes."""
     peaks = []
     for images in TINY:
-        image_set = write_image_set(folder / str(images), images)
+        image_set = write_image_set(folder / f"tiny-{images}", images)
         told = in_fresh_process("ray_workers.py", "--engine", "ray", "--tiny", "--set", str(image_set))
         peaks.append(told["mebibytes"])
         print(f"{images:7,} tiny images: {told['mebibytes']:.0f} MiB, {told['rate']:,.0f} images/s", flush=True)

@@ -16,7 +16,7 @@ from detector_bench.errors import ConfigError
 from detector_bench.perception.answers.service_requests import ServiceSettings, is_on_this_machine
 from detector_bench.perception.stage import Stage, with_inputs
 from detector_bench.runner.forecast import UNREADABLE, Forecast, ImageKind, Sampled, forecast, kind_of
-from detector_bench.runner.loading import ImageFile
+from detector_bench.runner.image_reading import ImageFile
 from detector_bench.runner.run import RunSession
 from detector_bench.runner.run_record import peak_memory_mib
 from detector_bench.runner.run_settings import available_cores

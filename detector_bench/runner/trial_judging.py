@@ -15,9 +15,11 @@ import pyarrow.parquet as pq
 
 from detector_bench.detectors.base import Prediction
 from detector_bench.perception.stage import with_inputs
+from detector_bench.runner.ahead import ahead
 from detector_bench.runner.forecast import ImageKind, MeasuredPace
+from detector_bench.runner.image_reading import ImageFile, LoadedImage, LoadingRules
 from detector_bench.runner.judging import BatchJudge
-from detector_bench.runner.loading import ImageFile, LoadedImage, LoadingRules, ahead, loaded_batches
+from detector_bench.runner.loading import loaded_batches
 from detector_bench.runner.prediction_store import PredictionStore
 from detector_bench.runner.run_settings import RunSettings
 from detector_bench.runner.stage_cache import StageCache

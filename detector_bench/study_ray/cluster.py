@@ -66,7 +66,9 @@ class RayCluster:
         Raises:
             ConfigError: nobody answers at the address, or Ray cannot start here; one line.
         """
-        if self.ray.is_initialized() and self._address is None:
+        if self.ray.is_initialized():
+            if self._address is not None:
+                raise ConfigError("this process is connected to a Ray cluster already: leave out the address")
             return
         self._set("RAY_USAGE_STATS_ENABLED", "0")
         logging.getLogger("ray").setLevel(logging.ERROR)
@@ -77,16 +79,16 @@ class RayCluster:
             "object_store_memory": _OBJECT_STORE,
         }
         try:
+            if self._address is not None:
+                _require_answer(self._address)
+            self._opened = True  # also of what an interruption leaves half started
             with _signals_as_before():
-                if self._address is not None:
-                    _require_answer(self._address)
                 # Without an address RAY_ADDRESS would name another cluster.
                 self.ray.init(self._address or "local", **quiet, **(own if self.is_own else {}))
         except Exception as error:  # it raises what its parts raise
-            self._reset()
+            self.close()
             what = "Ray cannot be started here" if self.is_own else f"--address {self._address}: no Ray cluster"
             raise ConfigError(f"{what}: {_first_line(error)}") from error
-        self._opened = True
 
     def close(self) -> None:
         """End the connection, and the cluster if it was started here."""

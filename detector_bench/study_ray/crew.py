@@ -15,8 +15,8 @@ from typing import Any
 
 from detector_bench.errors import ConfigError, DetectorBenchError
 from detector_bench.runner.chunks import Chunk, JudgedChunk, StageResults, predictions_in
+from detector_bench.runner.image_reading import ImageFile, LoadedImage, readings
 from detector_bench.runner.judging import BatchJudge
-from detector_bench.runner.loading import ImageFile, LoadedImage, readings
 from detector_bench.runner.run_settings import RunSettings
 from detector_bench.runner.shard_run import JudgedBatch
 from detector_bench.runner.stage_cache import StageCache
@@ -27,10 +27,10 @@ from detector_bench.study_ray.reading import Portion, PortionReader, pixels_need
 _PORTIONS_OF_A_WORKER = 3
 """One that is judged, one that is decoded, one on its way."""
 
-_MOST_TRIES = 3
+_MOST_TRIES = 5
 """A portion at which so many workers have died is given up: it is not by chance."""
 
-_MOST_EARLY_DEATHS = 3
+_MOST_EARLY_DEATHS = 5
 _SECONDS_OF_A_GLANCE = 0.5
 _SECONDS_BETWEEN_QUESTIONS = 2.0
 _SECONDS_TO_SAVE = 5.0
@@ -254,12 +254,11 @@ class RayCrew:
         worker.portions.clear()
         if portions:
             portions[0].tries += 1  # the others were only waiting
-            self._again.extendleft(reversed(portions))
             if portions[0].tries >= _MOST_TRIES:
                 self._ask_for_worker()
-                raise ShardGivenUpError(
-                    _hopeless(portions[0], "workers died; is there memory enough for so many?")
-                )
+                raise ShardGivenUpError(_hopeless(portions[0], "workers died, perhaps for want of memory"))
+            # Halves need less memory, and tell whose fault it is.
+            self._again.extendleft(reversed([*portions[0].halves(), *portions[1:]]))
         else:
             self._early_deaths += 1
             if "No module named 'detector_bench'" in str(error):

@@ -12,8 +12,8 @@ import numpy as np
 
 from detector_bench.dataset.image_sources import marks_of, size_of
 from detector_bench.runner.chunks import Encoded
+from detector_bench.runner.image_reading import LoadedImage, LoadingRules, look_up, read_and_hash
 from detector_bench.runner.judging import BatchJudge
-from detector_bench.runner.loading import LoadedImage, LoadingRules, look_up, read_and_hash
 from detector_bench.runner.stage_cache import StageCache
 from detector_bench.study_ray.cluster import RayCluster
 from detector_bench.study_ray.nodes import ReadImage, read_files
@@ -43,6 +43,16 @@ class Portion:
     wanted: list[LoadedImage] = field(default_factory=list)
     data: list[Any] = field(default_factory=list)
     places: dict[str, int] = field(default_factory=dict)
+
+    def halves(self) -> list[Portion]:
+        """The portion in two, to be read again; one image stays as it is."""
+        half = len(self.images) // 2
+        if not half:
+            return [self]
+        return [
+            Portion(self.images[:half], self.left, self.cache, tries=self.tries),
+            Portion(self.images[half:], self.left - half, self.cache, tries=self.tries),
+        ]
 
 
 class PortionReader:
