@@ -52,6 +52,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--tiny", type=int, default=20_000, help="tiny images")
     parser.add_argument("--workers", type=int, default=1)
+    parser.add_argument("--only", choices=("network", "tiny"))
     options = parser.parse_args()
     print(machine())
     plugin = ("--plugin", str(Path(__file__).parent / "trivial_detector.py"))
@@ -66,6 +67,8 @@ def main() -> None:
             (f"{options.tiny:,} tiny images, next to no work", tiny, plugin),
         )
         for title, folder, more in jobs:
+            if options.only not in (None, folder.name):
+                continue
             rounds = range(options.rounds)
             found = [compared(folder, f"out{number}", *more, workers=options.workers) for number in rounds]
             ratios, held = [ratio for ratio, _ in found], sum(within for _, within in found)

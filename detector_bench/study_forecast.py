@@ -16,15 +16,15 @@ from detector_bench.errors import ConfigError
 from detector_bench.perception.answers.service_requests import ServiceSettings, is_on_this_machine
 from detector_bench.perception.stage import Stage, with_inputs
 from detector_bench.runner.forecast import UNREADABLE, Forecast, ImageKind, Sampled, forecast, kind_of
-from detector_bench.runner.loading import ImageFile
+from detector_bench.runner.image_reading import ImageFile
 from detector_bench.runner.run import RunSession
 from detector_bench.runner.run_record import peak_memory_mib
 from detector_bench.runner.run_settings import available_cores
 from detector_bench.study_configuration import StudyConfiguration
 from detector_bench.study_session import RunOrder, session_of
 
-IMAGES_LOOKED_AT = 1_000
-"""Of larger sets so many images are opened to learn of which kinds they are."""
+IMAGES_LOOKED_AT = 2_000
+"""Of larger sets so many images are opened to learn of which kinds they are; some of them are judged."""
 
 SEED = 20
 
@@ -50,13 +50,14 @@ def forecast_study(study: StudyConfiguration, out: Path, order: RunOrder) -> For
     if not count:
         return forecast(Sampled(left=0, looked_at={}, paces={}), workers=order.processes)
     trial = session.trial()
-    looked_at, samples = _samples(session, left, count, most=trial.most_per_kind)
+    looked_at, samples = _samples(session, left, count)
     trial.measure(samples)
     sampled = Sampled(
         left=count,
         looked_at=looked_at,
         paces=trial.paces,
         loading=trial.loading,
+        storing=trial.storing,
         memory_mib=peak_memory_mib(),
         prediction_bytes=trial.prediction_bytes,
         cache_bytes=trial.cache_bytes,
@@ -65,7 +66,7 @@ def forecast_study(study: StudyConfiguration, out: Path, order: RunOrder) -> For
 
 
 def _samples(
-    session: RunSession, left: Mapping[tuple[int, ...], NDArray[np.intp]], count: int, *, most: int
+    session: RunSession, left: Mapping[tuple[int, ...], NDArray[np.intp]], count: int
 ) -> tuple[Counter[ImageKind], dict[ImageKind, list[ImageFile]]]:
     """How many images of each kind there are among those looked at, and some of each, in random order."""
     randomness = np.random.default_rng(SEED)
@@ -82,9 +83,7 @@ def _samples(
     with ThreadPoolExecutor(readers_for([file.path for file in files], cores=available_cores())) as pool:
         for file, kind in zip(files, pool.map(_kind, files), strict=True):
             looked_at[kind] += 1
-            found = samples.setdefault(kind, [])
-            if len(found) < most:
-                found.append(file)
+            samples.setdefault(kind, []).append(file)
     # The first one is what networks are loaded by.
     return looked_at, dict(sorted(samples.items(), key=lambda each: each[0] == UNREADABLE))
 

@@ -7,6 +7,7 @@ import json
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import lru_cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import urlsplit
@@ -110,7 +111,7 @@ class _FileHandler(BaseHTTPRequestHandler):
         if self.server.has_tags:
             # As servers do that pack what they send: the packed file is another one.
             packed = "" if self.headers.get("Accept-Encoding") == "identity" else "-packed"
-            self.send_header("ETag", f'"{hashlib.md5(data).hexdigest()}{packed}"')  # noqa: S324 - a name, no secret
+            self.send_header("ETag", f'"{_tag(data)}{packed}"')
         self.send_header("Content-Length", str(len(part)))
         self.end_headers()
         if with_body:
@@ -120,6 +121,11 @@ class _FileHandler(BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
         """Keep quiet."""
+
+
+@lru_cache
+def _tag(data: bytes) -> str:
+    return hashlib.md5(data).hexdigest()  # noqa: S324 - a name, no secret
 
 
 Behaviour = Callable[[Any], None]

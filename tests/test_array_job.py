@@ -106,8 +106,8 @@ def test_every_option_of_a_run_is_handed_on_to_its_tasks(folder: Path, command: 
     (folder / "mine.py").write_text("")
     run = typer.main.get_command(app).get_command(None, "run")  # type: ignore[attr-defined,arg-type]
     flags = {option.opts[0] for option in run.params if option.param_type_name == "option"}
-    of_one_process = {"--workers", "--shards", "--shard", "--slurm-script", "--dry-run"}
-    flags -= {*of_one_process, "--json", "--quiet", "--log", "--help"}
+    of_one_run = {"--workers", "--engine", "--address", "--shards", "--shard", "--slurm-script", "--dry-run"}
+    flags -= {*of_one_run, "--json", "--quiet", "--log", "--help"}
     values = {
         "--out": "out",
         "--image-set": "images",

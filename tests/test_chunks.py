@@ -17,8 +17,8 @@ from detector_bench.errors import ConfigError
 from detector_bench.plugins import load_plugins, placed_plugins, plugin_sources
 from detector_bench.runner.chunk_judge import ChunkJudge
 from detector_bench.runner.chunks import Chunk, ChunkImage, predictions_in, predictions_table
+from detector_bench.runner.image_reading import ImageFile, LoadedImage, read_and_hash
 from detector_bench.runner.judging import BatchJudge
-from detector_bench.runner.loading import ImageFile, LoadedImage, read_and_hash
 from detector_bench.runner.run_settings import RunSettings
 from detector_bench.vocabulary import Status
 from detector_bench.weights import WeightsLocator

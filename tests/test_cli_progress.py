@@ -143,6 +143,9 @@ def test_a_run_says_what_it_waited_for_and_what_would_help() -> None:
     assert what_it_waited_for({"clip-00000000": 90.0, "decoding": 10.0}, devices).endswith(
         "; a faster GPU, or several of them, would help."
     )
+    assert what_it_waited_for({"onnx-11111111": 6.0, "onnx-22222222": 3.0, "decoding": 1.0}, {}) == (
+        "Of 10 s: 60% onnx-11111111, 30% onnx-22222222, 10% decoding."
+    )
     # A service answers as fast as it answers.
     assert what_it_waited_for({"chat_answers-12345678": 10.0}, {}) == "Of 10 s: 100% chat_answers."
     assert what_it_waited_for({"decoding": 0.5}, {}) == "", "not worth a sentence"

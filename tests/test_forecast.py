@@ -73,6 +73,13 @@ def test_ranges_hold_the_truth_about_as_often_as_they_say() -> None:
     assert 900 <= held <= 980
 
 
+def test_a_machine_that_is_slow_for_a_while_widens_the_range() -> None:
+    steady = [0.1, 0.2] * 30
+    in_turns = [0.1] * 30 + [0.2] * 30
+    assert MeasuredPace(240, in_turns).mean == pytest.approx(MeasuredPace(240, steady).mean)
+    assert MeasuredPace(240, in_turns).half_width > 5 * MeasuredPace(240, steady).half_width
+
+
 def test_one_batch_says_little_and_no_images_need_no_time() -> None:
     assert MeasuredPace(3, [0.5]).half_width == 0.5
     nothing = forecast(Sampled(left=0, looked_at={}, paces={}, loading=9.0))

@@ -73,6 +73,7 @@ class TestTarFiles:
         with ThreadPoolExecutor(8) as pool:
             assert list(pool.map(sources.read, paths)) == list(PICTURES.values())
         assert len(opened) == 1
+        assert copy.deepcopy(sources) is copy.deepcopy(sources), "connections would be made anew for each task"
         assert [copy.deepcopy(sources).read(path) for path in paths] == list(PICTURES.values())
         assert len(opened) == 1, "the index was not kept"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pyarrow as pa
@@ -16,7 +17,9 @@ from small_parts import forget_calls, small_run, write_image_set
 from test_image_sources import write_tar
 
 from detector_bench.dataset import ImageSet, check
+from detector_bench.errors import ConfigError
 from detector_bench.labelling import RefusedAnswerError
+from detector_bench.labelling.label_studio import label_studio_tasks
 from detector_bench.site.thumbnails import make_pictures
 
 COUNT = 10
@@ -127,6 +130,28 @@ def test_what_cannot_be_read_is_an_error_of_its_own_image_and_is_tried_again(
     assert (verdicts(tmp_path / "out")["status"] == "error").tolist() == [True, True, *[False] * (COUNT - 2)]
 
 
+def test_an_image_that_changes_while_it_is_read_is_an_error_until_the_next_run(
+    local: Path, server: FileServer, tmp_path: Path
+) -> None:
+    paths = [f"{server.address}/{number}.png" for number in range(COUNT)]
+    for number, file in enumerate(sorted((local / "images").iterdir())):
+        server.files[f"/{number}.png"] = file.read_bytes()
+
+    def changes(handler: Any) -> None:
+        server.files[handler.path] += b"one byte more"
+        handler.send_file(with_body=True)
+
+    server.script = [changes]
+    elsewhere = moved(local, tmp_path / "set", paths)
+    out = tmp_path / "out" / "predictions"
+    small_run(elsewhere, out, "test-colour")
+    found = verdicts(tmp_path / "out")
+    assert (found["status"] == "error").sum() == 1
+    assert "it changed after it was listed" in found["reason"][found["status"] == "error"].item()
+    small_run(elsewhere, out, "test-colour")
+    assert not (verdicts(tmp_path / "out")["status"] == "error").any()
+
+
 def test_check_says_where_images_cannot_be_read(local: Path, server: FileServer, tmp_path: Path) -> None:
     paths = everywhere(local, tmp_path / "set", server)
     server.files.pop("/" + paths[2].rpartition("/")[2].partition("?")[0])
@@ -162,6 +187,35 @@ def test_the_labelling_desk_shows_images_from_anywhere(local: Path, server: File
         server.requests.clear()
         assert store.image_sha256(ids[6]) == hashes[6]
         assert server.asked("GET") == [], "an unchanged image is not read again"
+
+
+def test_label_studio_gets_addresses_and_no_members(local: Path, server: FileServer, tmp_path: Path) -> None:
+    paths = everywhere(local, tmp_path / "set", server)
+    with (
+        opened_store(moved(local, tmp_path / "set", paths)) as store,
+        pytest.raises(ConfigError, match="Label Studio cannot show what lies in a file") as caught,
+    ):
+        label_studio_tasks(store)
+    assert "0123456789" not in str(caught.value)
+    for number, file in enumerate(sorted((local / "images").iterdir())):
+        server.files[f"/{number}.png"] = file.read_bytes()
+    addresses = [f"{server.address}/{number}.png" for number in range(COUNT)]
+    with opened_store(moved(local, tmp_path / "other", addresses)) as store:
+        assert sorted(task["data"]["image"] for task in label_studio_tasks(store)) == sorted(addresses)
+
+
+def test_an_archive_behind_a_link_out_of_the_folder_is_shown_to_nobody(local: Path, tmp_path: Path) -> None:
+    write_tar(tmp_path / "private.tar", {"a.png": b"secret"})
+    elsewhere = moved(local, tmp_path / "set", ["a.tar#a.png", *["b.tar#a.png"] * (COUNT - 1)])
+    write_tar(elsewhere / "b.tar", {"a.png": b"public"})
+    (elsewhere / "a.tar").symlink_to(tmp_path / "private.tar")
+    first = ImageSet.load(elsewhere).images["image_id"].iloc[0]
+    with opened_store(elsewhere) as store:
+        for read in (store.image_content, store.image_sha256):
+            with pytest.raises(RefusedAnswerError, match="leaves the folder through a link"):
+                read(first)
+    (shown, *_) = make_pictures(elsewhere.resolve(), ["a.tar#a.png"], tmp_path / "report").pictures
+    assert "leaves the folder through a link" in shown.problem
 
 
 def test_a_server_that_stumbles_costs_no_image(local: Path, server: FileServer, tmp_path: Path) -> None:

@@ -156,7 +156,7 @@ def test_verdicts_and_stage_results_are_those_of_one_process(study: Path, undist
     assert not stage_calls
     assert_same_results(study / "again", undisturbed)
 
-    # And what is in the cache is not computed by them. There is room for two; the others would come with more nodes.
+    # And what is in the cache is not computed by them. There is room for two; others would come with more nodes.
     loaded.run(study / "cached", cache_dir=study / "actors-cache", engine="ray", workers=5, shards=1)
     session = json.loads((study / "cached" / "run.json").read_text())["sessions"][-1]
     assert session["images_per_stage"] == {}

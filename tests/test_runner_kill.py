@@ -79,7 +79,8 @@ def wait_for_a_part(process: subprocess.Popen[str], out: Path) -> None:
 
 def whole_files(out: Path) -> list[Path]:
     """Every file that a reader would take for a result."""
-    return [path for path in out.rglob("*") if path.is_file() and not path.name.startswith(".")]
+    files = [path for path in out.rglob("*") if path.is_file() and path.suffix != ".lock"]
+    return [path for path in files if not path.name.startswith(".")]
 
 
 def run_with_kills(study: Path, out: str, *, kills: int, seed: int) -> int:
@@ -111,7 +112,7 @@ def run_with_kills(study: Path, out: str, *, kills: int, seed: int) -> int:
 
 
 def stored(out: Path) -> dict[str, list[dict[str, object]]]:
-    folders = sorted((out / "predictions").glob("*/"))
+    folders = sorted(path for path in (out / "predictions").glob("*/") if path.name != "shards")
     assert [sorted(path.name for path in folder.iterdir()) for folder in folders] == [["predictions.parquet"]] * 3
     return {folder.name: pq.read_table(folder / "predictions.parquet").to_pylist() for folder in folders}
 

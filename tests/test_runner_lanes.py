@@ -23,9 +23,11 @@ from detector_bench.perception.networks.onnx_networks import OnnxInput, OnnxOutp
 from detector_bench.perception.stage import Arrays, Batch, Frame, Stage, StageFunction, with_inputs
 from detector_bench.runner import lanes as lanes_module
 from detector_bench.runner import loading
+from detector_bench.runner.ahead import ahead
 from detector_bench.runner.execution import StageExecution
+from detector_bench.runner.image_reading import ImageFile, LoadingRules
 from detector_bench.runner.lanes import StageLayout
-from detector_bench.runner.loading import ImageFile, LoadingRules, ahead, loaded_batches
+from detector_bench.runner.loading import loaded_batches
 from detector_bench.runner.stage_cache import StageCache
 from detector_bench.runner.time_spent import REST, waited_for
 from detector_bench.weights import WeightsFile, WeightsLocator

@@ -19,8 +19,10 @@ import pytest
 from PIL import Image
 from small_parts import MeanColour, picture, write_image_set
 
-from detector_bench.runner import loading
-from detector_bench.runner.loading import ImageFile, LoadedImage, LoadingRules, ahead, loaded_batches
+from detector_bench.runner import image_reading, loading
+from detector_bench.runner.ahead import ahead
+from detector_bench.runner.image_reading import ImageFile, LoadedImage, LoadingRules
+from detector_bench.runner.loading import loaded_batches
 from detector_bench.runner.stage_cache import StageCache
 
 STAGE = MeanColour()
@@ -104,10 +106,10 @@ def test_cached_and_too_large_images_take_no_room_in_a_batch(
 def test_files_are_read_in_bounded_portions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     files = save(tmp_path, 8)
     largest = max(file.path.stat().st_size for file in files)
-    monkeypatch.setattr(loading, "BYTES_PER_READING", 3 * largest)
+    monkeypatch.setattr(image_reading, "BYTES_PER_READING", 3 * largest)
     held: set[str] = set()
     most = 0
-    real = loading.read_image
+    real = image_reading.read_image
 
     def reading(path: Path, **given: Any) -> bytes:
         nonlocal most
@@ -116,7 +118,7 @@ def test_files_are_read_in_bounded_portions(tmp_path: Path, monkeypatch: pytest.
         most = max(most, len(held))
         return data
 
-    monkeypatch.setattr(loading, "read_image", reading)
+    monkeypatch.setattr(image_reading, "read_image", reading)
     names = []
     for batch in loaded_batches(files, cache=StageCache(None), rules=rules(batch_size=8)):
         names += [image.file.image_id for image in batch]
@@ -255,13 +257,13 @@ def test_items_come_in_order_and_no_more_than_depth_are_made_ahead(depth: int) -
 
 def test_decoding_goes_on_while_a_batch_is_in_hand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     decoded: list[str] = []
-    real = loading.decode_image
+    real = image_reading.decode_image
 
     def noting(data: bytes, *, max_pixels: int) -> Any:
         decoded.append(threading.current_thread().name)
         return real(data, max_pixels=max_pixels)
 
-    monkeypatch.setattr(loading, "decode_image", noting)
+    monkeypatch.setattr(image_reading, "decode_image", noting)
     files = save(tmp_path, 12)
     with closing(ahead(loaded_batches(files, cache=StageCache(None), rules=rules()), depth=1)) as batches:
         next(batches)
@@ -311,7 +313,7 @@ def test_an_exception_in_the_loader_ends_all_threads(tmp_path: Path, monkeypatch
     def broken(*_: Any, **__: Any) -> Any:
         raise ZeroDivisionError
 
-    monkeypatch.setattr(loading, "decode_image", broken)
+    monkeypatch.setattr(image_reading, "decode_image", broken)
     with pytest.raises(ZeroDivisionError):
         list(ahead(loaded_batches(save(tmp_path, 9), cache=StageCache(None), rules=rules())))
     assert threads_named("ahead") == []

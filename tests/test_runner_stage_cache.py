@@ -20,7 +20,7 @@ from small_parts import forget_calls, images_of, small_run, write_image_set
 from detector_bench.dataset.image_sources import marks_of
 from detector_bench.dataset.image_sources.local_files import mark_of_file
 from detector_bench.errors import DetectorBenchError
-from detector_bench.runner.loading import hash_files
+from detector_bench.runner.image_reading import hash_files
 from detector_bench.runner.stage_cache import CACHE_VARIABLE, StageCache, default_cache_folder
 
 ARRAYS = {
@@ -264,13 +264,13 @@ def test_a_cached_stage_means_that_no_image_is_decoded(tmp_path: Path, monkeypat
     forget_calls()
     small_run(image_set, tmp_path / "one", "test-colour")
     decoded: list[bytes] = []
-    real = sys.modules["detector_bench.runner.loading"].decode_image
+    real = sys.modules["detector_bench.runner.image_reading"].decode_image
 
     def counting(data: bytes, *, max_pixels: int) -> object:
         decoded.append(data)
         return real(data, max_pixels=max_pixels)
 
-    monkeypatch.setattr("detector_bench.runner.loading.decode_image", counting)
+    monkeypatch.setattr("detector_bench.runner.image_reading.decode_image", counting)
     small_run(image_set, tmp_path / "two", "test-colour", "test-brightness")
     assert decoded == [], "brightness needs the mean colour only"
     assert images_of("test_brightness") == [f"image_00{number}" for number in range(6)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import TracebackType
@@ -161,7 +162,13 @@ def what_it_waited_for(waited_for: Mapping[str, float], devices: Mapping[str, st
         return ""
     ordered = sorted(waited_for.items(), key=lambda item: -item[1])
     shares = [(what, spent / seconds) for what, spent in ordered]
-    told = [f"{share:.0%} {_stage_name(what)}" for what, share in shares if share >= _SMALLEST_SHARE_TOLD]
+    names = Counter(_stage_name(what) for what in waited_for)
+    told = [
+        # Two networks of one kind are told apart by the labels that `run.json` has for them.
+        f"{share:.0%} {_stage_name(what) if names[_stage_name(what)] == 1 else what}"
+        for what, share in shares
+        if share >= _SMALLEST_SHARE_TOLD
+    ]
     advice = _advice(shares, devices)
     return f"Of {seconds:,.0f} s: {', '.join(told)}{advice and f'; {advice}'}."
 

@@ -20,7 +20,7 @@ from detector_bench.detectors.base import Detector, Prediction
 from detector_bench.errors import ConfigError, RunInterruptedError
 from detector_bench.perception.stage import fingerprint, with_inputs
 from detector_bench.quickstart import RECIPES, SamplePictures
-from detector_bench.runner.loading import hash_files
+from detector_bench.runner.image_reading import hash_files
 from detector_bench.runner.run import run_detectors
 from detector_bench.runner.run_record import RunProgress, RunRecord
 from detector_bench.runner.run_settings import RunSettings

@@ -233,8 +233,9 @@ def _look(root: Path, path: str, inspector: FileInspector) -> Look:
 
 def _distant_look(path: str, mark: ContentMark | None, inspector: FileInspector) -> Look:
     """Of an image elsewhere, a number that its content mark becomes stands for the time of the last change."""
-    if mark is None:
-        return Look(None, None, inspector.fault(path) or "image that is not there, or cannot be asked for")
+    fault = inspector.fault(path)
+    if fault is not None or mark is None:
+        return Look(None, None, fault or "image that is not there, or cannot be asked for")
     if mark.text is None:
         return Look(mark.size, None)
     return Look(mark.size, int.from_bytes(hashlib.sha256(mark.text.encode()).digest()[:6], "big"))

@@ -12,9 +12,11 @@ from typing import NamedTuple
 
 from detector_bench.detectors.base import Prediction
 from detector_bench.perception.stage import Arrays, Stage
+from detector_bench.runner.ahead import ahead
 from detector_bench.runner.chunks import Chunk, Encoded, JudgedChunk, StageResults, predictions_table
+from detector_bench.runner.image_reading import LoadedImage
 from detector_bench.runner.judging import BatchJudge
-from detector_bench.runner.loading import LoadedBatches, LoadedImage, ahead
+from detector_bench.runner.loading import LoadedBatches
 from detector_bench.runner.run_settings import RunSettings
 from detector_bench.runner.stage_cache import StageCache
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from detector_bench.detectors.base import Prediction
 from detector_bench.perception.stage import Arrays, Stage, StageFailure
-from detector_bench.runner.loading import ImageFile, LoadedImage
+from detector_bench.runner.image_reading import ImageFile, LoadedImage
 from detector_bench.vocabulary import Status
 
 StageResults = dict[str, dict[str, Arrays]]

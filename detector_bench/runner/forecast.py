@@ -14,10 +14,13 @@ from dataclasses import dataclass, field
 from statistics import fmean, stdev
 from typing import NamedTuple
 
+import numpy as np
+
 EVENING = 4 * 3600.0
 """Seconds from seven to eleven."""
 
 _LEVEL = 0.975
+_BLOCKS = 6
 _MEGAPIXELS = (0.1, 0.25, 1.0, 4.0, 16.0)
 
 
@@ -64,13 +67,17 @@ class MeasuredPace:
 
     @property
     def half_width(self) -> float:
-        """Of the mean's 95 % interval, by Student's t over the batches; of a single batch the mean itself."""
-        batches = len(self.seconds)
-        if batches < 2:
+        """Of the mean's 95 % interval, by Student's t over the batches; of a single batch the mean itself.
+
+        Many batches are put together to a few longer ones first (the method of batch means): what slows a machine
+        down lasts longer than a batch, and batches that follow each other are no independent witnesses.
+        """
+        if len(self.seconds) < 2:
             return self.mean
+        means = [float(np.mean(part)) for part in np.array_split(self.seconds, min(_BLOCKS, len(self.seconds)))]
         from scipy.special import stdtrit
 
-        return float(stdtrit(batches - 1, _LEVEL)) * stdev(self.seconds) / math.sqrt(batches)
+        return float(stdtrit(len(means) - 1, _LEVEL)) * stdev(means) / math.sqrt(len(means))
 
 
 class Range(NamedTuple):
@@ -90,6 +97,7 @@ class Sampled:
         looked_at: how many of them were looked at for their kind, by kind; all of them, or a random sample.
         paces: of every kind that was looked at.
         loading: seconds until the first image was judged, most of it for loading networks.
+        storing: seconds to store the predictions on one image and to put them in order.
         memory_mib: the largest memory of the process.
         prediction_bytes: of the predictions on one image.
         cache_bytes: of the stage results on one image; 0 where none are kept.
@@ -99,6 +107,7 @@ class Sampled:
     looked_at: Mapping[ImageKind, int]
     paces: Mapping[ImageKind, MeasuredPace]
     loading: float = 0.0
+    storing: float = 0.0
     memory_mib: float = 0.0
     prediction_bytes: float = 0.0
     cache_bytes: float = 0.0
@@ -154,8 +163,9 @@ class Forecast:
 def forecast(sampled: Sampled, *, workers: int = 1) -> Forecast:
     """Extrapolate from what was measured to all images that are left.
 
-    The time is the sum over kinds of images x mean. Its interval takes in the means' intervals and, where only a
-    sample was looked at for kinds, the error of their shares (multinomial, with finite population correction).
+    The time is the sum over kinds of images x mean, and that of storing. Its interval takes in the means'
+    intervals and, where only a sample was looked at for kinds, the error of their shares (multinomial, with finite
+    population correction).
     """
     looked_at = sum(sampled.looked_at.values())
     if not sampled.left or not looked_at:
@@ -168,4 +178,5 @@ def forecast(sampled: Sampled, *, workers: int = 1) -> Forecast:
     unseen = 1 - looked_at / sampled.left
     share_error = 1.96 * sampled.left * math.sqrt(spread * unseen) / looked_at
     half_width = math.sqrt(sum(squares) + share_error**2)
+    middle += sampled.left * sampled.storing
     return Forecast(sampled, Range(middle, max(0.0, middle - half_width), middle + half_width), workers, images)

@@ -17,9 +17,9 @@ from detector_bench.dataset import ImageSet
 from detector_bench.dataset.image_paths import shown
 from detector_bench.detectors.base import Detector
 from detector_bench.errors import ConfigError, DetectorBenchError, RunInterruptedError
+from detector_bench.runner.image_reading import ImageFile
 from detector_bench.runner.judging import BatchJudge
 from detector_bench.runner.layout import decide_layout, join_layout
-from detector_bench.runner.loading import ImageFile
 from detector_bench.runner.prediction_store import judged_images
 from detector_bench.runner.run_record import ProgressListener, RunProgress, RunRecord, SilentListener
 from detector_bench.runner.run_settings import RunSettings

@@ -15,8 +15,10 @@ import pyarrow as pa
 from detector_bench.dataset.image_sources import ImagePlace
 from detector_bench.detectors.base import Detector, Prediction
 from detector_bench.perception.stage import Stage
+from detector_bench.runner.ahead import ahead
+from detector_bench.runner.image_reading import ImageFile, hash_files
 from detector_bench.runner.judging import BatchJudge
-from detector_bench.runner.loading import ImageFile, ahead, hash_files, loaded_batches
+from detector_bench.runner.loading import loaded_batches
 from detector_bench.runner.prediction_store import PredictionStore
 from detector_bench.runner.run_record import ProgressListener, RunProgress, RunRecord
 from detector_bench.runner.run_settings import RunSettings

@@ -6,16 +6,20 @@ import time
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from detector_bench.detectors.base import Prediction
 from detector_bench.perception.stage import with_inputs
+from detector_bench.runner.ahead import ahead
 from detector_bench.runner.forecast import ImageKind, MeasuredPace
+from detector_bench.runner.image_reading import ImageFile, LoadedImage, LoadingRules
 from detector_bench.runner.judging import BatchJudge
-from detector_bench.runner.loading import ImageFile, LoadedImage, LoadingRules, ahead, loaded_batches
+from detector_bench.runner.loading import loaded_batches
 from detector_bench.runner.prediction_store import PredictionStore
 from detector_bench.runner.run_settings import RunSettings
 from detector_bench.runner.stage_cache import StageCache
@@ -27,6 +31,8 @@ _BATCHES = 5
 _SECONDS_PER_KIND = 8.0
 """A kind whose images are quick is measured for about so long, on more of them."""
 
+_IMAGES_STORED = 5_000
+
 
 class TrialJudging:
     """Detectors that judge samples of images, one kind after another.
@@ -37,6 +43,7 @@ class TrialJudging:
 
     Attributes:
         loading: seconds that the first image took above the later ones.
+        storing: seconds to store the predictions on one image and to put them in order.
         paces: by kind.
         prediction_bytes, cache_bytes: that an image takes on disk.
     """
@@ -44,21 +51,16 @@ class TrialJudging:
     def __init__(self, judge: BatchJudge, settings: RunSettings) -> None:
         self._judge = judge
         self._settings = settings
-        self.loading = 0.0
+        self.loading = self.storing = 0.0
         self.paces: dict[ImageKind, MeasuredPace] = {}
         self.prediction_bytes = self.cache_bytes = 0.0
         self._verdicts: dict[int, list[tuple[Prediction, str | None]]] = defaultdict(list)
-
-    @property
-    def most_per_kind(self) -> int:
-        """How many images of a kind may be wanted."""
-        return max(IMAGES_PER_KIND, (_BATCHES + 4) * self._settings.batch_size)
 
     def measure(self, samples: Mapping[ImageKind, Sequence[ImageFile]]) -> None:
         """Judge at least 20 images of each kind, where it has so many, and more of those that are quick.
 
         Args:
-            samples: images of each kind in random order, at most `most_per_kind`; at least one kind.
+            samples: images of each kind in random order; at least one kind.
         """
         self._judge.require_ready([file for files in samples.values() for file in files])
         with TemporaryDirectory(prefix="detector-bench-") as folder:
@@ -71,7 +73,8 @@ class TrialJudging:
             self._judge.execution.cache = StageCache(None)
             self.loading = max(0.0, loading - self.paces[next(iter(samples))].mean)
             images = sum(pace.images for pace in self.paces.values())
-            self.prediction_bytes = self._weighed_predictions(Path(folder)) / images
+            self.prediction_bytes = self._weighed_predictions(Path(folder) / "weighed") / images
+            self.storing = self._timed_storing(Path(folder) / "timed")
             if stages is not None:
                 self.cache_bytes = sum(path.stat().st_size for path in stages.iterdir()) / images
 
@@ -118,15 +121,7 @@ class TrialJudging:
     def _weighed_predictions(self, folder: Path) -> int:
         """Bytes of all columns of what was judged; what every file begins and ends with is small in a long run."""
         total = 0
-        for number, (detector, version) in enumerate(
-            zip(self._judge.detectors, self._judge.versions, strict=True)
-        ):
-            store = PredictionStore(
-                folder / f"{number}",
-                detector=detector.name,
-                fingerprint=version.fingerprint,
-                identity=version.identity,
-            )
+        for number, store in enumerate(self._stores(folder)):
             for prediction, content in self._verdicts[number]:
                 store.add([prediction], sha256={prediction.image_id: content})
             store.flush()
@@ -139,3 +134,29 @@ class TrialJudging:
                 )
                 total += sum(column.total_compressed_size for column in columns)
         return total
+
+    def _timed_storing(self, folder: Path) -> float:
+        """Seconds for an image, by storing the verdicts again and again: of few the beginning would count."""
+        image_ids = [f"{number}" for number in range(_IMAGES_STORED)]
+        contents: dict[str, str | None] = dict.fromkeys(image_ids, "0" * 64)
+        began = time.perf_counter()
+        for number, store in enumerate(self._stores(folder)):
+            verdicts = [prediction for prediction, _ in self._verdicts[number]]
+            for row in range(_IMAGES_STORED * len(self._judge.detectors[number].attributes) if verdicts else 0):
+                image_id = image_ids[row % _IMAGES_STORED]
+                store.add([replace(verdicts[row % len(verdicts)], image_id=image_id)], sha256=contents)
+            store.join(pa.array(image_ids, pa.string()), sha256=contents)
+        return (time.perf_counter() - began) / _IMAGES_STORED
+
+    def _stores(self, folder: Path) -> list[PredictionStore]:
+        return [
+            PredictionStore(
+                folder / f"{number}",
+                detector=detector.name,
+                fingerprint=version.fingerprint,
+                identity=version.identity,
+            )
+            for number, (detector, version) in enumerate(
+                zip(self._judge.detectors, self._judge.versions, strict=True)
+            )
+        ]

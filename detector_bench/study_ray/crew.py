@@ -15,8 +15,8 @@ from typing import Any
 
 from detector_bench.errors import ConfigError, DetectorBenchError
 from detector_bench.runner.chunks import Chunk, JudgedChunk, StageResults, predictions_in
+from detector_bench.runner.image_reading import ImageFile, LoadedImage, readings
 from detector_bench.runner.judging import BatchJudge
-from detector_bench.runner.loading import ImageFile, LoadedImage, readings
 from detector_bench.runner.run_settings import RunSettings
 from detector_bench.runner.shard_run import JudgedBatch
 from detector_bench.runner.stage_cache import StageCache

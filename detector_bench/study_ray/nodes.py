@@ -20,8 +20,8 @@ from detector_bench.errors import ConfigError, DetectorBenchError
 from detector_bench.plugins import PluginSource, load_plugins, placed_plugins
 from detector_bench.runner.chunk_judge import ChunkJudge
 from detector_bench.runner.chunks import Chunk, Encoded, JudgedChunk, StageResults
+from detector_bench.runner.image_reading import LoadedImage, MarkedFile, read_and_hash
 from detector_bench.runner.judging import BatchJudge, Version
-from detector_bench.runner.loading import LoadedImage, MarkedFile, read_and_hash
 from detector_bench.runner.run_settings import RunSettings
 from detector_bench.study_configuration import StudyConfiguration
 

@@ -12,8 +12,8 @@ import numpy as np
 
 from detector_bench.dataset.image_sources import marks_of, size_of
 from detector_bench.runner.chunks import Encoded
+from detector_bench.runner.image_reading import LoadedImage, LoadingRules, look_up, read_and_hash
 from detector_bench.runner.judging import BatchJudge
-from detector_bench.runner.loading import LoadedImage, LoadingRules, look_up, read_and_hash
 from detector_bench.runner.stage_cache import StageCache
 from detector_bench.study_ray.cluster import RayCluster
 from detector_bench.study_ray.nodes import ReadImage, read_files

@@ -19,6 +19,7 @@ from detector_bench.dataset.decoding import ImageError
 from detector_bench.dataset.image_paths import sentence
 from detector_bench.dataset.image_sources.patience import NotNowError, Patience, PatientCalls
 from detector_bench.dataset.image_sources.places import ContentMark, changed, require_size
+from detector_bench.errors import DetectorBenchError
 from detector_bench.installation import require
 
 AT_ONCE = 32
@@ -179,7 +180,7 @@ def _errors(address: str) -> Iterator[None]:
     try:
         yield
         return
-    except ImageError:
+    except (ImageError, DetectorBenchError):
         raise
     except Exception as error:  # noqa: BLE001 - four libraries below one another, each with errors of its own
         failure = _failure(address, error)

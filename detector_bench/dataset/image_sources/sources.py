@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections import deque
-from collections.abc import Callable, Generator, Iterable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Sequence
+from functools import lru_cache
 from pathlib import Path
 from threading import Lock
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from platformdirs import user_cache_path
 
@@ -56,7 +55,7 @@ class ImageSources:
 
     def __init__(self, root: Path, *, folder: Path | None = None, copies: int | None = None) -> None:
         self.root = root
-        self._settings = {"folder": folder, "copies": copies}
+        self._given = (root, folder, copies)
         self._folder = folder or default_folder()
         size = size_from_environment() if copies is None else copies
         self._copies = LocalCopies(self._folder / "copies", size)
@@ -66,8 +65,8 @@ class ImageSources:
         self._tars = TarArchives(self.place_of, folder=self._folder / "indexes")
         self._tables = ParquetImages(self.place_of)
 
-    def __reduce__(self) -> tuple[Callable[..., ImageSources], tuple[Path, dict[str, Any]]]:
-        return _again, (self.root, self._settings)
+    def __reduce__(self) -> tuple[Callable[..., ImageSources], tuple[Path, Path | None, int | None]]:
+        return _again, self._given
 
     def read(self, path: str, *, mark: ContentMark | None = None, max_bytes: int = DEFAULT_MAX_BYTES) -> bytes:
         """The content of an image file.
@@ -145,24 +144,7 @@ class ImageSources:
             return self._places[scheme]
 
 
-def _again(root: Path, settings: dict[str, Any]) -> ImageSources:
-    return ImageSources(root, **settings)
-
-
-def in_order(
-    items: Iterable[T], call: Callable[[T], R], *, at_once: int, pool: ThreadPoolExecutor
-) -> Generator[tuple[T, R], None, None]:
-    """Each item with the result of a call, in their order; at most `at_once` calls are ahead of who takes them."""
-    waiting: deque[tuple[T, Future[R]]] = deque()
-    try:
-        for item in items:
-            waiting.append((item, pool.submit(call, item)))
-            if len(waiting) >= at_once:
-                first, future = waiting.popleft()
-                yield first, future.result()
-        while waiting:
-            first, future = waiting.popleft()
-            yield first, future.result()
-    finally:
-        for _, future in waiting:
-            future.cancel()
+@lru_cache(maxsize=8)
+def _again(root: Path, folder: Path | None, copies: int | None) -> ImageSources:
+    """The sources of another process here; the same each time, for connections and indexes are worth keeping."""
+    return ImageSources(root, folder=folder, copies=copies)

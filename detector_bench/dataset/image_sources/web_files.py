@@ -23,7 +23,7 @@ from detector_bench.dataset.image_sources.places import ContentMark, changed, re
 if TYPE_CHECKING:
     import httpx
 
-AT_ONCE = 16
+AT_ONCE = 32
 """Requests that are under way at the same time."""
 
 _LONGEST_TRANSFER = 600.0  # seconds: a server that sends a byte now and then would hold a run forever
@@ -130,7 +130,7 @@ class WebFiles:
                     NetrcParseError,
                 ):  # there is none, or a mistake in it that concerns other programs
                     auth = None
-                limits = httpx.Limits(max_connections=4 * AT_ONCE, max_keepalive_connections=AT_ONCE)
+                limits = httpx.Limits(max_connections=2 * AT_ONCE, max_keepalive_connections=AT_ONCE)
                 self._opened = httpx.Client(
                     timeout=self._patience.timeout, follow_redirects=True, auth=auth, limits=limits
                 )
