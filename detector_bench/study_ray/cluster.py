@@ -66,6 +66,11 @@ class RayCluster:
         Raises:
             ConfigError: nobody answers at the address, or Ray cannot start here; one line.
         """
+        try:
+            if self._address is not None:
+                _require_answer(self._address)
+        except (OSError, ValueError) as error:
+            raise ConfigError(f"--address {self._address}: no Ray cluster: {_first_line(error)}") from error
         if self.ray.is_initialized():
             if self._address is not None:
                 raise ConfigError("this process is connected to a Ray cluster already: leave out the address")
@@ -79,8 +84,6 @@ class RayCluster:
             "object_store_memory": _OBJECT_STORE,
         }
         try:
-            if self._address is not None:
-                _require_answer(self._address)
             self._opened = True  # also of what an interruption leaves half started
             with _signals_as_before():
                 # Without an address RAY_ADDRESS would name another cluster.
