@@ -1,8 +1,8 @@
 """How long a run will take, how much memory and disk: computed from a sample of its images; pure functions.
 
 Images are told apart by kind: their format and the class of their size. Where not every image was looked at, the
-share of each kind is estimated, too. A range is a 95 % confidence interval of the time under the machine's present
-load; what else may change until the run is over, no sample knows.
+share of each kind is estimated, too. A range is a nominal 95 % interval of the time under the load of the seconds
+that were measured. A machine that others use drifts for longer than that: there it holds less often.
 """
 
 from __future__ import annotations
