@@ -61,9 +61,9 @@ def print_forecast(study: StudyConfiguration, out: Path, order: RunOrder) -> Non
     judged = sum(pace.images for pace in sampled.paces.values())
     output.say(
         f"The range is how sure {judged:,} images make it that were judged for this, with the machine as busy as "
-        "now and the images just read; where others use the machine, a run may well end outside of it. Workers are "
-        "taken not to slow each other down. Not counted: the evaluation, and stage results of earlier runs, which "
-        "make it shorter."
+        "now and the images just read; where others use the machine, a run may well end outside of it. Workers "
+        "are taken not to slow each other down. Not counted: the evaluation, and stage results of earlier runs, "
+        "which make it shorter."
     )
 
 
