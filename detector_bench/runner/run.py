@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from functools import cached_property
 from pathlib import Path
@@ -118,7 +118,7 @@ class RunSession:
     @cached_property
     def images(self) -> int:
         """How many images the image set has."""
-        return len(self._image_set.images)
+        return len(self._image_set.table("images"))
 
     def trial(self) -> TrialJudging:
         """Judge samples of images by this session's detectors, and store nothing."""
@@ -129,7 +129,7 @@ class RunSession:
 
         The contents of images are not compared: one that was changed since counts as judged.
         """
-        image_ids = pa.array(self._image_set.images["image_id"], pa.string())
+        image_ids = self._image_set.table("images").column("image_id").cast(pa.string())
         lacking = np.column_stack(
             [
                 ~pc.is_in(
@@ -266,15 +266,20 @@ class RunSession:
 
     def _shard_numbers(self, count: int) -> NDArray[np.int32]:
         if self._numbers is None or self._numbers[0] != count:
-            self._numbers = count, shard_numbers(self._image_set.images["image_id"], count)
+            self._numbers = count, shard_numbers(self._image_ids(), count)
         return self._numbers[1]
+
+    def _image_ids(self) -> Iterator[str]:
+        for part in self._image_set.table("images").data.select(["image_id"]).to_batches(max_chunksize=100_000):
+            yield from part.column(0).to_pylist()
 
     def _shard_images(self, shard: Shard) -> list[ShardImage]:
         return self._images_in(self._rows(shard))
 
     def _images_in(self, rows: list[int] | NDArray[np.intp]) -> list[ShardImage]:
-        images = self._image_set.images.iloc[rows]
+        # Of the compact table: the frame of millions of images is made anew each time that it is asked for.
+        images = self._image_set.table("images").data.select(["image_id", "path"]).take(pa.array(rows, pa.int64()))
         return [
             ShardImage(image_id, self._image_set.image_place(path), shown(path))
-            for image_id, path in zip(images["image_id"].tolist(), images["path"].tolist(), strict=True)
+            for image_id, path in zip(images["image_id"].to_pylist(), images["path"].to_pylist(), strict=True)
         ]
