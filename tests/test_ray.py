@@ -75,7 +75,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         patch.setenv("PYTHONPATH", os.pathsep.join([str(PLUGIN.parents[1]), str(PLUGIN.parent)]))
         # It is imported here, and a plugin there: in one process its detectors cannot be registered twice.
         source = plugins._source_of_files(plugins._with_imports_beside(PLUGIN))
-        patch.setitem(plugins._LOADED, PLUGIN, PluginFile(PLUGIN.name, source, {}))
+        patch.setattr(plugins, "_LOADED", {PLUGIN: PluginFile(PLUGIN.name, source, {})})
         ray.init(
             "local",
             num_cpus=2,

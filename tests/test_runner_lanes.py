@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
+from types import ModuleType
 from typing import Any, ClassVar
 
 import numpy as np
@@ -17,7 +19,7 @@ from small_parts import image_name, small_run, write_image_set
 from detector_bench.detectors import Prediction, detector
 from detector_bench.errors import ConfigError
 from detector_bench.perception.boxes import Crop
-from detector_bench.perception.cores import computing_with, threads_per_call
+from detector_bench.perception.cores import computing_with, libraries_as_before, threads_per_call
 from detector_bench.perception.faces.small_networks import YuNetFaces
 from detector_bench.perception.networks.onnx_networks import OnnxInput, OnnxOutputs
 from detector_bench.perception.stage import Arrays, Batch, Frame, Stage, StageFunction, with_inputs
@@ -357,3 +359,10 @@ def _batches(image_set: Path, stage: Stage, execution: StageExecution | None = N
     )
 
     return loaded_batches(files, cache=StageCache(None), rules=rules)
+
+
+def test_a_library_that_another_thread_is_importing_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("cv2", "torch"):
+        monkeypatch.setitem(sys.modules, name, ModuleType(name))
+    with libraries_as_before(), computing_with(1):
+        assert threads_per_call() == 1

@@ -111,6 +111,8 @@ def _print_how_to_go_on(
     states: Sequence[ShardStatus],
     damaged: Mapping[Shard, Sequence[Path]],
 ) -> None:
+    from detector_bench.results.manifest import NAME
+
     again = [each._replace(state=ShardState.OPEN) if each.shard in damaged else each for each in states]
     left = repeat_line(again)
     call = remembered_call(ledger)
@@ -122,7 +124,7 @@ def _print_how_to_go_on(
         running = sum(each.state is ShardState.RUNNING for each in states)
         if running:
             output.say("Nothing need be repeated: who ends last writes the results.")
-        elif (folder / "metrics.csv").is_file():
+        elif (folder / NAME).is_file():  # the last that is written
             output.say(f"All is judged; the numbers stand in {folder}.")
         else:
             output.say(f"All is judged; this writes the results: {call.line()}")

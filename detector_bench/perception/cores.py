@@ -12,6 +12,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 
 @dataclass
@@ -66,7 +67,7 @@ def computing_with(threads: int) -> Iterator[ThreadsPerCall]:
 @contextmanager
 def libraries_as_before() -> Iterator[None]:
     """Give PyTorch and OpenCV back the numbers of threads that they had in this thread."""
-    torch, cv2 = sys.modules.get("torch"), sys.modules.get("cv2")
+    torch, cv2 = _imported("torch"), _imported("cv2")
     of_torch = None if torch is None else torch.get_num_threads()
     of_cv2 = None if cv2 is None else cv2.getNumThreads()
     try:
@@ -81,9 +82,20 @@ def libraries_as_before() -> Iterator[None]:
 def _limit_libraries(threads: int) -> None:
     # Those alone that somebody has imported. PyTorch keeps a number for each thread; OpenCV has one for all, and
     # what it is asked for here (resizing small images) gains nothing from a second thread.
-    if (torch := sys.modules.get("torch")) is not None:
+    if (torch := _imported("torch")) is not None:
         own = _own_threads.setdefault("torch", torch.get_num_threads())
         if torch.get_num_threads() != min(threads, own):
             torch.set_num_threads(min(threads, own))
-    if (cv2 := sys.modules.get("cv2")) is not None and cv2.getNumThreads() != 1:
+    if (cv2 := _imported("cv2")) is not None and cv2.getNumThreads() != 1:
         cv2.setNumThreads(1)
+
+
+_LAST_THINGS = {"torch": "set_num_threads", "cv2": "setNumThreads"}
+
+
+def _imported(name: str) -> Any:
+    """A library that is there; None for one that another thread is importing at this moment."""
+    library = sys.modules.get(name)
+    spec = getattr(library, "__spec__", None)
+    is_whole = hasattr(library, _LAST_THINGS[name]) and not getattr(spec, "_initializing", False)
+    return library if is_whole else None
