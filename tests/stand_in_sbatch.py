@@ -95,7 +95,7 @@ def main() -> None:
             running[task] = start(script, options, job=os.getpid(), task=task)
             if kills:
                 kills -= 1
-                due[task] = time.monotonic() + randomness.uniform(0.3, 3.0)
+                due[task] = time.monotonic() + randomness.uniform(0.3, 2.5)
         for task, process in list(running.items()):
             if process.poll() is None and time.monotonic() > due.get(task, float("inf")):
                 process.send_signal(signal.SIGTERM if len(due) % 2 else signal.SIGKILL)

@@ -22,7 +22,7 @@ STUDY = """\
 image_set: images
 batch_size: 4
 detectors:
-  - {kind: test-colour, seconds: 0.05}
+  - {kind: test-colour, seconds: 0.15}
   - test-brightness
   - test-age-and-gender
 """
@@ -73,7 +73,10 @@ def test_tasks_of_an_array_job_are_killed_and_submitted_again(folder: Path, expe
         kills = max(0, 12 - killed)
         ended = run(folder, "bash", "-c", line, STAND_IN_KILLS=str(kills), STAND_IN_SEED=str(seed))
         found = [int(status) for status in re.findall(r"^task \d+ ended with (.+)$", ended, re.MULTILINE)]
-        assert set(found) <= {0, 130, -signal.SIGKILL, -signal.SIGTERM}, (found, logs(folder / "tasks"))
+        assert set(found) <= {0, 130, -signal.SIGINT, -signal.SIGKILL, -signal.SIGTERM}, (
+            found,
+            logs(folder / "tasks"),
+        )
         killed += sum(status != 0 for status in found)
         told = run(folder, sys.executable, "-m", "detector_bench", "shards", "tasks")
         if "the numbers stand in" in told:
