@@ -136,10 +136,14 @@ def _write_record(out: Path, session: RunSession, *, record: RunRecord, began: d
 
     Raises:
         DetectorBenchError: one is not.
-        ShardTakenError: one is not, and another process works on it; it ends later, and writes the results.
+        ShardTakenError: another process works on one again; it ends later, and writes the results.
     """
     ledger = session.ledger
     shards = Shard.all((ledger.layout() or ShardLayout()).shards)
+    if begun := session.unfinished(len(shards)):
+        raise ShardTakenError(
+            f"another run has begun shard {begun[0]} of {str(ledger.predictions)!r} again: it writes the results"
+        )
     for shard in shards:
         if damaged := ledger.discard_damaged(shard):
             reason = f"{str(damaged[0])!r} is not as it was written"

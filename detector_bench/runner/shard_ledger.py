@@ -243,15 +243,6 @@ class ShardLedger:
                 self.begin(shard)
         return damaged
 
-    def digest(self, shards: int) -> str:
-        """Sha256 over all manifests' files: what an evaluation rests on."""
-        digest = hashlib.sha256()
-        for shard in Shard.all(shards):
-            manifest = self.manifest(shard)
-            files = {} if manifest is None else {name: each.sha256 for name, each in manifest.detectors.items()}
-            digest.update(json.dumps([shard.name, files], sort_keys=True).encode())
-        return digest.hexdigest()
-
     def forget(self, shards: int) -> None:
         """Remove the manifests and failures of a layout that the folder no longer has."""
         for shard in Shard.all(shards):

@@ -122,7 +122,8 @@ class ShardRun:
         earlier = self._ledger.manifest(self._shard)
         if files:
             (self._elsewhere or self._judge).require_ready(files)
-            self._ledger.begin(self._shard)
+            with self._ledger.completing():  # files do not change while somebody makes results of them
+                self._ledger.begin(self._shard)
         for store in self._stores:
             store.discard_other_versions()
         self._state.reused += len(self._images) - len(files)

@@ -181,7 +181,9 @@ def _read_files(
     also: Sequence[str],
     of_images: pa.Array | None = None,
 ) -> pa.Table:
-    tables = [_read_file(detector, path, problems, also=also) for path in paths]
+    found = [_read_file(detector, path, problems, also=also) for path in paths]
+    # Words of a file that cannot be read are no dictionary, which would not go together with the others'.
+    tables = [table for table in found if table.num_rows] or found[:1]
     if of_images is not None:
         tables = [table.filter(pc.is_in(table["image_id"], of_images)) for table in tables]
     rows = pa.concat_tables(tables).unify_dictionaries()
