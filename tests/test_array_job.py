@@ -142,6 +142,7 @@ def test_a_task_takes_no_more_cores_than_it_asked_for(monkeypatch: pytest.Monkey
         assert available_cores() == expected
 
 
+@pytest.mark.slow
 def test_the_tasks_give_the_numbers_of_one_process(folder: Path) -> None:
     detector_bench("run", "study.yaml", "--out", "whole", "--plugin", str(PLUGIN))
     write_job("--shards", "2")

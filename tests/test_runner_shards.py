@@ -235,6 +235,7 @@ def test_who_ends_last_writes_the_results(image_set: Path, tmp_path: Path) -> No
     assert sum(each["images_judged"] for each in sessions) == COUNT
 
 
+@pytest.mark.slow
 def test_workers_share_the_shards_and_give_the_same_numbers(image_set: Path, tmp_path: Path) -> None:
     write_study(tmp_path, "{kind: test-colour, seconds: 0.01}", "test-brightness")
     (image_set / "images" / f"{image_name(4)}.png").write_bytes(b"no image")
@@ -249,6 +250,7 @@ def test_workers_share_the_shards_and_give_the_same_numbers(image_set: Path, tmp
     assert sum(each["images_judged"] for each in sessions) == COUNT
 
 
+@pytest.mark.slow
 def test_what_a_worker_meets_is_one_message(image_set: Path, tmp_path: Path) -> None:
     write_study(tmp_path, "{kind: test-weighted, factor: factor.txt}")
     (tmp_path / "factor.txt").write_text("one")

@@ -92,6 +92,7 @@ def test_labels_of_the_images_are_not_read() -> None:
         assert np.array_equal(one, other)
 
 
+@pytest.mark.slow
 def test_intervals_hold_the_truth_where_errors_differ_between_prompts_only_with_what_prompts_differ_by() -> None:
     random = np.random.default_rng(3)
     held = []
