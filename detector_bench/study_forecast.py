@@ -43,8 +43,7 @@ def forecast_study(study: StudyConfiguration, out: Path, order: RunOrder) -> For
         DetectorBenchError: as a run.
     """
     _refuse_services(study)
-    threads = order.threads or max(1, available_cores() // order.processes)
-    _, session = session_of(study, out, order.model_copy(update={"threads": threads}))
+    _, session = session_of(study, out, order.model_copy(update={"threads": order.cores_each}))
     left = session.left_to_judge()
     count = sum(len(rows) for rows in left.values())
     if not count:

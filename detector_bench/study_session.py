@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict
 from detector_bench.dataset import ImageSet
 from detector_bench.runner.array_job import sensible_tasks
 from detector_bench.runner.run import RunSession
-from detector_bench.runner.run_settings import RunSettings
+from detector_bench.runner.run_settings import RunSettings, available_cores
 from detector_bench.runner.stage_cache import default_cache_folder
 from detector_bench.study_configuration import StudyConfiguration
 
@@ -45,6 +45,11 @@ class RunOrder(BaseModel):
     def processes(self) -> int:
         """How many processes on this machine judge, each with shards of its own."""
         return self.workers or 1 if self.engine == "processes" else 1
+
+    @property
+    def cores_each(self) -> int:
+        """How many cores each of these processes may use: what is asked for, or its share."""
+        return self.threads or max(1, available_cores() // self.processes)
 
 
 def cut_for_tasks(study: StudyConfiguration, out: Path, order: RunOrder) -> tuple[int, int]:

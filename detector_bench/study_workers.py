@@ -28,7 +28,6 @@ from detector_bench.interruption import listen_for_stop
 from detector_bench.plugins import load_plugins, plugin_paths
 from detector_bench.runner.run import RunSession
 from detector_bench.runner.run_record import ProgressListener, RunProgress, RunRecord, SilentListener
-from detector_bench.runner.run_settings import available_cores
 from detector_bench.runner.shard_ledger import ShardTakenError
 from detector_bench.runner.shards import Shard
 from detector_bench.study_configuration import StudyConfiguration
@@ -68,13 +67,12 @@ def run_with_workers(
     """
     shards = Shard.all(session.decide_layout())
     state = RunProgress(total=session.images, shards=len(shards))
-    threads = order.threads or max(1, available_cores() // order.processes)
     with tempfile.TemporaryDirectory(prefix="detector-bench-") as folder:
         study.write(Path(folder))
         crew = _Crew(
             study_file=Path(folder) / "study.yaml",
             out=out,
-            order=order.model_copy(update={"workers": 1, "threads": threads}),
+            order=order.model_copy(update={"workers": 1, "threads": order.cores_each}),
             shards=deque(shards),
         )
         listener = progress or SilentListener()

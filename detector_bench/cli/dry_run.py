@@ -17,7 +17,6 @@ def print_forecast(study: StudyConfiguration, out: Path, order: RunOrder) -> Non
     """Measure a sample, and say how long the run will take."""
     import pandas as pd
 
-    from detector_bench.runner.run_settings import available_cores
     from detector_bench.study_forecast import forecast_study
 
     found = forecast_study(study, out, order)
@@ -25,7 +24,7 @@ def print_forecast(study: StudyConfiguration, out: Path, order: RunOrder) -> Non
     if not sampled.left:
         output.say("All images are judged already; the run would only evaluate them.")
         return
-    cores = max(1, available_cores() // order.processes)
+    cores = order.cores_each
     rows = _rows(found)
     output.rows("kinds", rows)
     shown = pd.DataFrame(rows)

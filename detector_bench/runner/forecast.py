@@ -137,11 +137,6 @@ class Forecast:
         return Range(middle, low, high)
 
     @property
-    def disk_bytes(self) -> float:
-        """Of predictions and stage results together."""
-        return self.sampled.left * (self.sampled.prediction_bytes + self.sampled.cache_bytes)
-
-    @property
     def memory_mib(self) -> float:
         """Of all workers together."""
         return self.workers * self.sampled.memory_mib
