@@ -35,6 +35,17 @@ def write_sealed(path: Path, content: Mapping[str, Any]) -> None:
     write_text(path, json.dumps({**plain, SEAL: seal_of(plain)}, indent=2, ensure_ascii=False) + "\n")
 
 
+def sealed_digest(path: Path) -> str | None:
+    """The seal of a file that `write_sealed` wrote, if its content fits it; None of one that was never sealed.
+
+    Raises:
+        OSError, DamagedRecordError: as `read_sealed`.
+    """
+    read_sealed(path)
+    found = json.loads(path.read_bytes()).get(SEAL)
+    return None if found is None else str(found)
+
+
 def read_sealed(path: Path) -> dict[str, Any]:
     """Read a JSON file that `write_sealed` wrote, without its seal; one that was never sealed is taken as it is.
 

@@ -38,6 +38,7 @@ ORDER = (
     ("study_estimates", "study_plan"),
     ("site", "study_numbers"),
     ("study",),
+    ("verification",),
     ("cli",),
     ("__init__", "__main__"),
 )

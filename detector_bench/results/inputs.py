@@ -60,7 +60,7 @@ def inputs_of(image_set: ImageSet, score_files: Iterable[Path]) -> dict[str, str
 def refuse_changed_inputs(folder: Path, inputs: Mapping[str, str], image_set: ImageSet) -> None:
     """Refuse to make numbers for a folder that has some, of inputs that are not those of before.
 
-    Rows that come along are none of this: an image set grows, and its labels become more.
+    What comes along is none of this: an image set grows, its labels become more, a sample is drawn.
 
     Args:
         folder: with or without results.
@@ -74,8 +74,8 @@ def refuse_changed_inputs(folder: Path, inputs: Mapping[str, str], image_set: Im
     if earlier is None:
         return
     changed = changed_inputs(earlier, inputs)
-    if IMAGE_SET in changed and _has_only_grown(folder, earlier, image_set):
-        changed.remove(IMAGE_SET)
+    if {IMAGE_SET, SAMPLE_FILE} & set(changed) and _has_only_grown(folder, earlier, image_set):
+        changed = [name for name in changed if name not in (IMAGE_SET, SAMPLE_FILE)]
     if changed:
         raise ChangedInputsError(_refusal(folder, changed))
 
@@ -90,8 +90,8 @@ def refuse_other_image_set(folder: Path, manifest: Manifest, image_set: ImageSet
     if then is None or then == image_set.fingerprint() or _has_only_grown(folder, manifest, image_set):
         return
     raise ChangedInputsError(
-        f"{IMAGE_SET} is not the one that the numbers in {str(folder)!r} were made of: put back what was there, or "
-        f"make them anew with `detector-bench evaluate {folder} --changed-inputs`"
+        f"{IMAGE_SET} is not the one that the numbers in {str(folder)!r} were made of: put back what was there, "
+        f"or make them anew with `detector-bench evaluate {folder} --changed-inputs`"
     )
 
 
@@ -108,9 +108,8 @@ def refuse_changed_study(folder: Path) -> None:
 
 
 def changed_inputs(earlier: Manifest, inputs: Mapping[str, str]) -> list[str]:
-    """Names of what was read by an earlier evaluation and is not that any more, was not there, or is gone."""
-    then = earlier.proof.inputs
-    return [name for name in dict.fromkeys([*then, *inputs]) if then.get(name) != inputs.get(name)]
+    """Names of what was read by an earlier evaluation and is gone, or is something else now."""
+    return [name for name, sha256 in earlier.proof.inputs.items() if inputs.get(name) != sha256]
 
 
 def _refusal(folder: Path, changed: list[str]) -> str:
@@ -128,14 +127,13 @@ def write_row_hashes(image_set: ImageSet, folder: Path) -> dict[str, int]:
     Returns:
         The number of rows of the file, by its name; nothing for a set that is too large.
     """
-    hashes = {name: _row_hashes(image_set, name) for name in _TABLES} if _is_small(image_set) else {}
+    hashes = _hashes(image_set)
     if not hashes:
         remove(folder / ROWS_FILE)
         return {}
-    names = pa.array([name for name in _TABLES for _ in range(len(hashes[name]))], pa.string())
-    rows = pa.table(
-        {"table": names.dictionary_encode(), "row": np.concatenate([hashes[name] for name in _TABLES])}
-    )
+    names = pa.array([name for name, rows in hashes.items() for _ in range(len(rows))], pa.string())
+    numbers = np.concatenate(list(hashes.values()))
+    rows = pa.table({"table": names.dictionary_encode(), "row": numbers})
     with replacing(folder / ROWS_FILE) as temporary:
         pq.write_table(rows, temporary, compression="zstd", write_page_checksum=True)
     return {ROWS_FILE: rows.num_rows}
@@ -149,29 +147,43 @@ def _has_only_grown(folder: Path, earlier: Manifest, image_set: ImageSet) -> boo
         return False
     rows = pq.read_table(path)
     tables, before = rows["table"].to_numpy(), rows["row"].to_numpy()
-    for name in _TABLES:
-        now = _row_hashes(image_set, name)
-        if not np.isin(before[tables == name], now).all():
-            return False
-    return True
+    return all(np.isin(before[tables == name], now).all() for name, now in _hashes(image_set).items())
 
 
 def _is_small(image_set: ImageSet) -> bool:
     return sum(len(image_set.table(name)) for name in _TABLES) <= MOST_ROWS
 
 
+def _hashes(image_set: ImageSet) -> dict[str, NDArray[np.uint64]]:
+    """By table, the hashes of its rows; none of a set that is too large."""
+    if not _is_small(image_set):
+        return {}
+    found = {str(name): _row_hashes(image_set, name) for name in _TABLES}
+    sample = image_set.root / SAMPLE_FILE
+    lines = sample.read_bytes().splitlines() if sample.is_file() else []
+    found[SAMPLE_FILE] = hash_texts(pa.array([line.hex() for line in lines], pa.large_string()))
+    return found
+
+
 def _row_hashes(image_set: ImageSet, name: _Table) -> NDArray[np.uint64]:
     """`[row]`, sorted: a hash over all cells of each row that hold something."""
     table = image_set.table(name)
     found = np.zeros(len(table), dtype=np.uint64)
-    for column in sorted(table.columns):
-        own = hash_texts(pa.array([column], pa.large_string()))[0]
-        cells = one_array(table.column(column))
-        is_filled = pc.not_equal(cells, "").to_numpy(zero_copy_only=False)
+    for column in table.columns:
         # Columns that are empty may come and go; sums do not ask for the order of columns.
-        found += np.where(is_filled, (hash_texts(cells) ^ own) * _FACTOR, np.uint64(0))
+        found += _cell_hashes(column, one_array(table.column(column)))
+    if name == "labels" and "image_id" not in table.columns:
+        ids = _cell_hashes("image_id", one_array(image_set.table("images").column("image_id")))
+        found += ids[image_set.image_of_label]
     found.sort()
     return found
+
+
+def _cell_hashes(column: str, cells: pa.LargeStringArray) -> NDArray[np.uint64]:
+    """`[row]`: of the text in a column of this name, 0 where there is none."""
+    own = hash_texts(pa.array([column], pa.large_string()))[0]
+    is_filled = pc.not_equal(cells, "").to_numpy(zero_copy_only=False)
+    return np.where(is_filled, (hash_texts(cells) ^ own) * _FACTOR, np.uint64(0))
 
 
 def _content(path: Path) -> str | None:

@@ -189,7 +189,7 @@ class StoredPredictions(Mapping[str, pa.Table]):
 
 
 def sha256_of_file(path: Path) -> str | None:
-    """The sha256 of a file's content; None if it cannot be read. It is read once, as long as it does not change."""
+    """The sha256 of a file's content; None if it cannot be read. Unless it changes, a file is read once."""
     try:
         found = path.stat()
     except OSError:
