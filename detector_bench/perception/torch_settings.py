@@ -245,12 +245,17 @@ def _cpu_computes_bfloat16(torch: Any) -> bool:
     return bool(torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported())
 
 
+_ADAPTER = "adapter_config.json"
+
+
 def from_folder(cls: Any, folder: Path, **settings: Any) -> Any:
     """`cls.from_pretrained` of a folder on this machine.
 
     Raises:
-        WeightsError: transformers cannot read it.
+        WeightsError: transformers cannot read it, or would read another network, which the folder changes.
     """
+    if (folder / _ADAPTER).exists():
+        raise WeightsError(f"{str(folder)!r} holds {_ADAPTER}, changes to another network: save the two merged")
     try:
         return cls.from_pretrained(folder, local_files_only=True, **settings)
     except Exception as error:  # transformers and safetensors raise many sorts
