@@ -35,9 +35,8 @@ def list_(*, study_file: options.StudyOption = None, weights_dir: options.Weight
             "source": file.source,
             "sha256": _pins(file),
         }
-        unpinned = [] if found is None else _unpinned(file, locator)
-        if len(unpinned) + len(file.pins) > 1:
-            facts["not pinned"] = "\n".join(unpinned) or "nothing"
+        if found is not None and (unpinned := _unpinned(file, found, locator)):
+            facts["not pinned"] = "\n".join(unpinned)
         output.record(file.name, facts, table="weights", good=found is not None)
 
 
@@ -69,7 +68,7 @@ def verify(
             wrong += 1
             _tell("wrong", file, f": {error}")
         else:
-            besides = [name for name in locator.contents(file) if name not in file.pins]
+            besides = [name for name in locator.paths(file, found) if name not in file.pins]
             also = f"; not pinned: {', '.join(besides)}" if file.pins and besides else ""
             _tell("right" if file.pins else "unpinned", file, f" ({found}{also})")
     if wrong:
@@ -184,10 +183,15 @@ def _pins(file: Weights) -> str:
     return "\n".join(f"{pin} {name}" for name, pin in file.pins.items()) or "not pinned"
 
 
-def _unpinned(file: Weights, locator: WeightsLocator) -> list[str]:
-    """What counts as it was found, a line each; or the one that says why that cannot be told."""
+def _unpinned(file: Weights, found: Path, locator: WeightsLocator) -> list[str]:
+    """What else counts as it was found, a line each; or the one that says why that cannot be told."""
+    from detector_bench.weights import Checkpoint
+
     try:
-        found = locator.contents(file)
+        names = locator.paths(file, found)
+        if isinstance(file, Checkpoint):  # of gigabytes, perhaps: `verify` reads them
+            return [name for name in names if name not in file.pins]
+        contents = locator.contents(file) if len(names) > 1 else {}
     except WeightsError as error:
         return [str(error)]
-    return [f"{sha256} {name}" for name, sha256 in found.items() if name not in file.pins]
+    return [f"{sha256} {name}" for name, sha256 in contents.items() if name not in file.pins]

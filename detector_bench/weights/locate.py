@@ -117,7 +117,7 @@ class WeightsLocator:
             found = self._download(file)
         if found is None:
             raise WeightsError(missing_message(file))
-        key = (file, *(_signature(path) for path in self._paths(file, found).values()))
+        key = (file, *(_signature(path) for path in self.paths(file, found).values()))
         if key not in self._verified:
             self._verify(file, found)
             self._verified.add(key)
@@ -129,7 +129,7 @@ class WeightsLocator:
         if found is None:
             return None if self.allow_download and file.downloadable else missing_message(file)
         try:
-            self._paths(file, found)
+            self.paths(file, found)
         except WeightsError as error:
             return str(error)
         return None
@@ -179,7 +179,7 @@ class WeightsLocator:
             raise WeightsError(missing_message(file))
         return {
             name: pins[name] if name in pins else self._hash(path)
-            for name, path in self._paths(file, found).items()
+            for name, path in self.paths(file, found).items()
         }
 
     def _hash(self, path: Path) -> str:
@@ -188,7 +188,7 @@ class WeightsLocator:
             self._hashed[key] = sha256_of(path)
         return self._hashed[key]
 
-    def _paths(self, file: Weights, found: Path) -> dict[str, Path]:
+    def paths(self, file: Weights, found: Path) -> dict[str, Path]:
         """Every file that counts, by its path as seen from the weights' folder.
 
         Raises:
@@ -225,7 +225,7 @@ class WeightsLocator:
     def _verify(self, file: Weights, found: Path) -> None:
         """Compare sha256s with the pinned ones, and files of the hub's cache with its names for them."""
         pins = file.pins
-        for name, path in self._paths(file, found).items():
+        for name, path in self.paths(file, found).items():
             if name in pins:
                 self._require(path, pins[name])
         if isinstance(file, Checkpoint) and is_of_commit(file, found):
