@@ -331,7 +331,7 @@ def _class_numbers(path: Path, names: Mapping[int, str]) -> dict[int, int]:
     by_name = {name: number for number, name in names.items()}
     numbers = {position: by_name[name] for position, name in enumerate(CLASSES) if name in by_name}
     if not numbers:
-        listed = ", ".join(name[:40] for name in list(names.values())[:5])
+        listed = ", ".join(" ".join(name[:40].split()) for name in list(names.values())[:5])
         raise ConfigError(f"{path.name} finds neither 'person' nor 'face'; its classes begin with: {listed}")
     return numbers
 

@@ -59,7 +59,11 @@ def open_session(path: Path, *, extra: str = "onnx", optimise: bool = True) -> A
     wanted = ["CUDAExecutionProvider", "CPUExecutionProvider"] if optimise else ["CPUExecutionProvider"]
     providers = with_exact_numbers([name for name in wanted if name in runtime.get_available_providers()])
     try:
-        session = runtime.InferenceSession(str(path), sess_options=options, providers=providers)
+        # Of a damaged file it would else print that it falls back, to what it has just tried.
+        fallback = int(len(providers) > 1)
+        session = runtime.InferenceSession(
+            str(path), sess_options=options, providers=providers, enable_fallback=fallback
+        )
     except Exception as error:  # onnxruntime raises classes of its own compiled module
         first = (str(error).splitlines() or [type(error).__name__])[0]
         raise WeightsError(f"onnxruntime cannot read {str(path)!r}: {first}") from error
