@@ -310,8 +310,14 @@ def test_an_architecture_whose_tokenizer_is_on_the_hub_is_refused(tmp_path: Path
         network.embed_prompts(GENDER, ANYWHERE)
 
 
-def test_a_folder_that_changes_another_network_is_refused(checkpoint: Path, tmp_path: Path) -> None:
+def test_a_folder_that_reads_elsewhere_is_refused(checkpoint: Path, tmp_path: Path) -> None:
     folder = copied(checkpoint, tmp_path / "tiny")
+    settings = folder / "tokenizer_config.json"
+    before = settings.read_text()
+    settings.write_text(json.dumps({**json.loads(before), "vocab": "/elsewhere/vocab.json"}))
+    with pytest.raises(WeightsError, match=r"tokenizer_config\.json': vocab is the path '/elsewhere/vocab\.json'"):
+        TransformersClip(checkpoint=folder).embed_prompts(GENDER, ANYWHERE)
+    settings.write_text(before)
     (folder / "adapter_config.json").write_text('{"base_model_name_or_path": "someone/else"}')
     with pytest.raises(WeightsError, match=r"holds adapter_config\.json, changes to another network"):
         TransformersClip(checkpoint=folder).image_encoder(ANYWHERE)

@@ -30,6 +30,7 @@ from detector_bench.perception.torch_settings import (
     exact_convolutions,
     on_device,
     quicken_products,
+    require_whole,
     shorten_products,
 )
 from detector_bench.weights import Weights, WeightsLocator
@@ -178,6 +179,7 @@ class OpenClip(TorchSettings):
             elsewhere += (_TOKENIZER,)  # a checkpoint's tokenizer is read from its folder, whatever it is called
         else:
             path = weights.locate(self.checkpoint) / _SETTINGS
+            require_whole(path.parent)
             try:
                 found = json.loads(path.read_text(encoding="utf-8"))["model_cfg"]
             except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:

@@ -12,7 +12,7 @@ from pydantic import BeforeValidator, Field, model_validator
 from detector_bench.declarations import Declaration
 from detector_bench.errors import ConfigError, MissingExtraError, WeightsError
 from detector_bench.installation import is_installed, require
-from detector_bench.perception.torch_settings import silenced
+from detector_bench.perception.torch_settings import require_whole, silenced
 from detector_bench.weights import Weights, WeightsLocator
 from detector_bench.weights.catalogue import MIVOLO_IMDB, MIVOLO_V2
 from detector_bench.weights.files import CODE, SAFE_FILES, CheckpointField, WeightsField
@@ -159,6 +159,7 @@ class CheckpointNetwork(Declaration):
         """
         transformers = require("transformers", extra="mivolo")
         folder = weights.locate(self.checkpoint)
+        require_whole(folder)
         _check_code(folder)
         model = _from_code(transformers, folder).eval().to(device, dtype)
         side = _side(model.config, self.checkpoint.name)
