@@ -26,6 +26,7 @@ _FIELDS: dict[str, dict[int, str]] = {
 
 _KEY, _VALUE = 1, 2
 _LONGEST_HEAD = 20  # bytes of a field's number and length
+_WINDOW = 8192
 _TOO_LONG = 4096
 _VARINT, _EIGHT_BYTES, _BYTES, _FOUR_BYTES = 0, 1, 2, 5
 
@@ -71,16 +72,21 @@ def _checked(network: Path, place: bytes) -> str:
 
 def _locations(stream: IO[bytes], size: int) -> Iterator[bytes]:
     """What the file gives as `location` of a tensor's numbers."""
-    left = [("model", 0, size)]
-    while left:
-        message, start, end = left.pop()
-        if message == "external data":
-            yield from _location(stream, start, end)
-            continue
-        inner = _FIELDS[message]
-        left += [
-            (inner[number], first, last) for number, first, last in _fields(stream, start, end) if number in inner
-        ]
+    open_messages = [_inner(stream, "model", 0, size)]
+    while open_messages:
+        found = next(open_messages[-1], None)
+        if found is None:
+            open_messages.pop()
+        elif found[0] == "external data":
+            yield from _location(stream, found[1], found[2])
+        else:
+            open_messages.append(_inner(stream, *found))
+
+
+def _inner(stream: IO[bytes], message: str, start: int, end: int) -> Iterator[tuple[str, int, int]]:
+    """The messages inside one in which tensors can stand: sort, first byte and end."""
+    inner = _FIELDS[message]
+    return ((inner[number], first, last) for number, first, last in _fields(stream, start, end) if number in inner)
 
 
 def _location(stream: IO[bytes], start: int, end: int) -> Iterator[bytes]:
@@ -96,9 +102,12 @@ def _location(stream: IO[bytes], start: int, end: int) -> Iterator[bytes]:
 
 def _fields(stream: IO[bytes], start: int, end: int) -> Iterator[tuple[int, int, int]]:
     """Number, first byte and end of those fields of a message that hold bytes."""
+    window, at = b"", start
     while start < end:
-        stream.seek(start)
-        head = stream.read(min(_LONGEST_HEAD, end - start))
+        if len(window) - (start - at) < _LONGEST_HEAD and at + len(window) < end:
+            stream.seek(start)
+            window, at = stream.read(min(_WINDOW, end - start)), start
+        head = window[start - at : start - at + _LONGEST_HEAD]
         key, used = _varint(head, 0)
         number, kind = (key & 0xFFFFFFFF) >> 3, key & 7  # more than 32 bits are cut off, as protobuf does it
         if kind == _BYTES:
