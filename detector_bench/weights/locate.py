@@ -10,6 +10,7 @@ files of a network lie beside the network that was found.
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
@@ -239,13 +240,22 @@ class WeightsLocator:
             )
 
 
+_SETTLED = 2_000_000_000  # nanoseconds
+
+
 def _signature(path: Path) -> tuple[object, ...]:
-    """What changes when a file does, as far as that can be told without reading it."""
+    """What changes when a file does, as far as that can be told without reading it.
+
+    A file may be written twice between two ticks of its system's clock: one that was just written has another
+    signature each time.
+    """
     try:
         found = path.stat()
     except OSError as error:
         raise WeightsError(f"weights file {str(path)!r} cannot be read: {error}") from error
-    return path, found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino
+    changed = max(found.st_mtime_ns, found.st_ctime_ns)
+    fresh = object() if time.time_ns() - changed < _SETTLED else None
+    return path, changed, found.st_mtime_ns, found.st_size, found.st_ino, fresh
 
 
 def _is_file(path: Path) -> bool:
