@@ -89,6 +89,16 @@ class WeightsFile(Declaration):
         return {} if self.sha256 is None else {self.name: self.sha256, **self.side_files}
 
     @property
+    def pinned_content(self) -> str | None:
+        """One sha256 for file and side files, where they are pinned."""
+        return self.digest_of(self.pins) if self.pins else None
+
+    def digest_of(self, contents: Mapping[str, str]) -> str:
+        """One sha256 for the file and its side files, by name; without side files that of the file itself."""
+        own, beside = contents[self.name], {name: each for name, each in contents.items() if name != self.name}
+        return content_digest({"file": own, "side_files": beside}) if beside else own
+
+    @property
     def downloadable(self) -> bool:
         """Whether it can be fetched: an address and a pinned content."""
         return self.url is not None and self.sha256 is not None
@@ -175,6 +185,11 @@ class Checkpoint(Declaration):
     def pins(self) -> dict[str, str]:
         """The pinned sha256s, by file name."""
         return dict(self.sha256)
+
+    @property
+    def pinned_content(self) -> str | None:
+        """One sha256 for revision and pins; None without pins."""
+        return self.digest_of(self.pins) if self.pins else None
 
     @property
     def downloadable(self) -> bool:

@@ -146,20 +146,34 @@ class WeightsLocator:
         )
 
     def content_sha256(self, file: Weights) -> str:
-        """One sha256 for all that counts of weights: see `contents`. Of a file without side files, its own.
+        """One sha256 for all that counts of weights; of a file without side files, its own.
 
-        Of a checkpoint in the hub's cache, its revision and pins stand for all files.
+        Raises:
+            WeightsError: as `contents`.
+        """
+        found = self.identity(file)
+        return found if isinstance(found, str) else content_digest(found)
+
+    def identity(self, file: Weights) -> str | dict[str, str]:
+        """What a fingerprint takes for weights: one sha256 for all that counts, see `contents`.
+
+        Of a checkpoint with pins and further files, two: `pinned` for revision and pins, `found` for the rest. In
+        the hub's cache, revision and pins stand for all files.
 
         Raises:
             WeightsError: as `contents`.
         """
         contents = self.contents(file)
-        if isinstance(file, Checkpoint):
-            found = self.find(file)
-            stands = file.pins and found is not None and is_of_commit(file, found)
-            return file.digest_of(file.pins if stands else contents)
-        own, beside = contents[file.name], {name: each for name, each in contents.items() if name != file.name}
-        return content_digest({"file": own, "side_files": beside}) if beside else own
+        pinned, rest = (
+            file.pinned_content,
+            {name: each for name, each in contents.items() if name not in file.pins},
+        )
+        if pinned is None or isinstance(file, WeightsFile):
+            return file.digest_of(contents)
+        place = self.find(file)
+        if not rest or (place is not None and is_of_commit(file, place)):
+            return pinned
+        return {"pinned": pinned, "found": content_digest(rest)}
 
     def contents(self, file: Weights) -> dict[str, str]:
         """The sha256 of every file that counts, by its path as seen from the weights' folder.
