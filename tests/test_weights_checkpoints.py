@@ -19,6 +19,7 @@ from safetensors.numpy import save
 
 from detector_bench.errors import WeightsError
 from detector_bench.perception.stage import canonical
+from detector_bench.study_proof import unlike_parts
 from detector_bench.weights import Checkpoint, WeightsLocator
 
 NAME, REVISION = "someone/small-network", "0123456789abcdef" * 2 + "01234567"
@@ -122,6 +123,10 @@ def test_what_lies_in_the_folder_beside_the_pinned_files_counts_as_it_is_found(t
     (folder / "preprocessor_config.json").unlink()
     (folder / "config.json").write_bytes(FILES["config.json"].replace(b"clip", b"blip"))
     assert own.content_sha256(half) != before
+    made, told = (canonical(half, weights=each) for each in (own, None))
+    assert unlike_parts(told, made) == ([], ["weights.found was not compared"]), "the study's pins are compared"
+    other = canonical(Checkpoint(path="network", sha256={"model.safetensors": "0" * 64}), weights=None)
+    assert unlike_parts(other, made)[0][0].startswith("weights.pinned is ")
     own.locate(half)
     with pytest.raises(WeightsError, match=r"config\.json' is not the pinned one"):
         own.locate(whole)
