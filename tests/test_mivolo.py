@@ -117,6 +117,9 @@ def test_code_runs_only_if_it_is_allowed(checkpoint: Path) -> None:
     assert "set run_checkpoint_code: true" in str(raised.value)
     assert MIVOLO_V2.downloadable
     assert CheckpointNetwork(run_checkpoint_code=True).checkpoint == MIVOLO_V2
+    named = {"path": "someone/mivolo", "files": ["*.safetensors"]}
+    own = CheckpointNetwork.model_validate({"checkpoint": named, "run_checkpoint_code": True})
+    assert own.checkpoint.files == ("*.safetensors", "*.py"), "code that runs counts"
     unpinned = CheckpointNetwork.model_validate({"checkpoint": "someone/mivolo", "run_checkpoint_code": True})
     with pytest.raises(WeightsError, match=r"checkpoint 'someone/mivolo' not found; .* give the `revision`"):
         unpinned.load(WeightsLocator(cache=Path("nowhere")), device="cpu", dtype=None)

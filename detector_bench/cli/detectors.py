@@ -142,6 +142,7 @@ def _weights_entry(file: Weights, locator: WeightsLocator) -> str:
         lines += [f"  sha256: {pin} {name}" for name, pin in file.sha256.items()]
     else:
         lines.append(f"  sha256: {file.sha256 or 'not pinned'}")
+        lines += [f"  sha256: {pin} {name}" for name, pin in file.side_files.items()]
     found = locator.find(file) or (f"no; {_size(file)}, downloaded when needed" if file.downloadable else "no")
     return "\n".join([*lines, f"  found: {found}"])
 

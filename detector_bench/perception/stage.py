@@ -349,10 +349,10 @@ def canonical(value: Any, *, weights: WeightsLocator | None) -> Any:
     )
 
 
-def _content(file: Weights, weights: WeightsLocator | None) -> str:
+def _content(file: Weights, weights: WeightsLocator | None) -> str | dict[str, str]:
     if weights is not None:
-        return weights.content_sha256(file)
-    pinned = file.sha256 if isinstance(file, WeightsFile) else file.pinned_content
+        return weights.identity(file)
+    pinned = file.pinned_content
     return NOT_TOLD if pinned is None else pinned
 
 

@@ -10,7 +10,6 @@ from detector_bench.installation import is_installed
 from detector_bench.installation import missing_message as missing_package
 from detector_bench.perception.stage import Stage, with_inputs
 from detector_bench.weights import WeightsLocator
-from detector_bench.weights.locate import missing_message as missing_weights
 
 
 def lacking(detector: Detector, *, weights: WeightsLocator) -> list[str]:
@@ -32,8 +31,8 @@ def stages_lacking(stages: Iterable[Stage], *, weights: WeightsLocator) -> list[
         messages += _packages(stage.modules, extra=stage.extra)
         messages += stage.missing_settings()
         for file in stage.weights():
-            if weights.find(file) is None and not (weights.allow_download and file.downloadable):
-                messages.append(missing_weights(file))
+            lacking = weights.lacking(file)
+            messages += [lacking] if lacking is not None else []
     return list(dict.fromkeys(messages))
 
 

@@ -12,10 +12,10 @@ from pydantic import BeforeValidator, Field, model_validator
 from detector_bench.declarations import Declaration
 from detector_bench.errors import ConfigError, MissingExtraError, WeightsError
 from detector_bench.installation import is_installed, require
-from detector_bench.perception.torch_settings import silenced
+from detector_bench.perception.torch_settings import require_whole, silenced
 from detector_bench.weights import Weights, WeightsLocator
 from detector_bench.weights.catalogue import MIVOLO_IMDB, MIVOLO_V2
-from detector_bench.weights.files import CheckpointField, WeightsField
+from detector_bench.weights.files import CODE, SAFE_FILES, CheckpointField, WeightsField
 
 INSTALL = (
     "pip install 'setuptools<81' && pip install --no-deps --no-build-isolation "
@@ -123,8 +123,8 @@ class CheckpointNetwork(Declaration):
             return values
         given = values["checkpoint"]
         found = {"path": str(given)} if isinstance(given, str | Path) else given
-        if isinstance(found, Mapping) and "files" not in found:
-            found = {**found, "files": MIVOLO_V2.files}
+        if isinstance(found, Mapping) and CODE not in found.get("files", ()):
+            found = {**found, "files": (*found.get("files", SAFE_FILES), CODE)}
         return {**values, "checkpoint": found}
 
     @model_validator(mode="after")
@@ -159,6 +159,7 @@ class CheckpointNetwork(Declaration):
         """
         transformers = require("transformers", extra="mivolo")
         folder = weights.locate(self.checkpoint)
+        require_whole(folder)
         _check_code(folder)
         model = _from_code(transformers, folder).eval().to(device, dtype)
         side = _side(model.config, self.checkpoint.name)
@@ -220,8 +221,8 @@ def _check_code(folder: Path) -> None:
         places = [str(place) for place in found.get("auto_map", {}).values()]
     except (OSError, ValueError, AttributeError) as error:
         raise WeightsError(f"{str(folder / 'config.json')!r} cannot be read: {error}") from error
-    # Before "--" stands another repository, from which transformers would take the code.
-    if not places or any("--" in place for place in places):
+    # Before "--" stands another repository, from which transformers would take the code; a path may lead anywhere.
+    if not places or not all(part.isidentifier() for place in places for part in place.split(".")):
         raise ConfigError(f"checkpoint {folder.name!r} does not bring its own program code (auto_map: {places})")
 
 
