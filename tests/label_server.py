@@ -69,11 +69,15 @@ class LabelServer:
             env=dict(os.environ),
         )
         said = self._listen()
+        for line in said:
+            if line.startswith("Links with tokens are in "):
+                kept = line.removeprefix("Links with tokens are in ").partition(", which only you")[0]
+                said = Path(kept).read_text(encoding="utf-8").splitlines()
         self.links = {
             line.rsplit(maxsplit=1)[0].strip(): line.rsplit(maxsplit=1)[1] for line in said if "http" in line
         }
         parts = urlsplit(self.links["agreement"])
-        self.address = f"http://127.0.0.1:{parts.port}"
+        self.address = f"{parts.scheme}://127.0.0.1:{parts.port}"
 
     def kill(self) -> None:
         """End it as a power cut would."""

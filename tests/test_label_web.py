@@ -27,9 +27,9 @@ from fastapi.testclient import TestClient
 from label_server import label_server
 from labelling_desk import answer, client_of, interrupted, items_of, opened_store
 
-from detector_bench.labelling.web.app import listen
 from detector_bench.labelling.web.desk import Desk
 from detector_bench.labelling.web.messages import MOST_ANSWERS
+from detector_bench.labelling.web.server import listen
 from detector_bench.labelling.web.wording import question_view, reason_views
 from detector_bench.vocabulary.attributes import CLASS_KEYS
 
