@@ -362,7 +362,11 @@ COMMAND_MISTAKES = {
     "nobody": (["--guidelines", "none.md"], "none.md cannot be read"),
     "question": (["--attributes", "gender,hair"], "unknown question 'hair'"),
     "task": (["--task", "films"], "'films'"),
-    "host": (["--host", "203.0.113.7"], "cannot listen"),
+    "host": (["--host", "203.0.113.7", "--in-the-clear"], "cannot listen"),
+    "in the clear": (["--host", "0.0.0.0"], "without encryption; accepted: --certificate"),  # noqa: S104
+    "in the clear behind a proxy": (["--public-url", "http://desk.example"], "without encryption"),
+    "half of TLS": (["--certificate", "none.pem"], "name both"),
+    "no certificate": (["--certificate", "none.pem", "--key", "none.pem"], "none.pem' cannot be read"),
     "name": (["--annotator", "a/b"], "no slash"),
     "address": (["--public-url", "desk"], "public address 'desk'"),
     "pairs": (["--task", "pairs"], "seed_image_id"),
