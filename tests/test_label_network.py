@@ -292,7 +292,7 @@ def test_a_low_limit_on_files_is_raised_and_said_where_it_cannot_be(tmp_path: Pa
             assert any(line.startswith("Stop with") for line in process.stdout)
             process.send_signal(2)
             assert process.communicate(timeout=30)[1].strip().startswith(wanted)
-            assert process.returncode == 0
+            assert process.returncode in (0, 130)  # interrupted at work, or just before
 
 
 # TLS
