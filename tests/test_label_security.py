@@ -71,6 +71,9 @@ def test_every_answer_carries_the_headers(client: TestClient, method: str, path:
     assert {name: reply.headers[name] for name in HEADERS} == dict(HEADERS)
     policy = reply.headers["content-security-policy"]
     assert policy.startswith("default-src 'none'; script-src 'self'; style-src 'self';")
+    assert (
+        "require-trusted-types-for 'script'; trusted-types 'none'" in policy
+    )  # no text becomes HTML by a mistake
     assert "unsafe" not in policy
 
 
