@@ -95,7 +95,7 @@ def label(
     store that only you can read. Set DETECTOR_BENCH_LABEL_SECRET to keep links good over a restart.
 
     Examples: `detector-bench label my_images --annotator ann`,
-    `detector-bench label my_images -a ann -a ben --attributes gender,age,race --host 0.0.0.0`,
+    `detector-bench label my_images -a ann -a ben --attributes gender,age,race --token`,
     `detector-bench label my_images -a ann -a ben --overlap 0.2 --results results/one --half-width 0.05`
     """
     from detector_bench.installation import require
