@@ -5,7 +5,8 @@
 Each client is an annotator with a token: it asks for a picture, thinks (`--pause` on average), sends the answer,
 and sends the same answer again until the desk has confirmed it, as the page does. A process of its own holds
 `--flood` connections open from the same address, and replaces within a second what the desk closes: in turn
-silent, with half a header, and with half of a sign-in. The server gets `kill -9` at even distances and is started again.
+silent, with half a header, and with half of a sign-in. The server gets `kill -9` at even distances and is started
+again.
 
 At the end the store is read: every answer that was confirmed must be there once, as it was sent, and nothing else.
 Times are those from a request to its reply: for all answers, with the waits of those that a kill hit, and for

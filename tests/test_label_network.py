@@ -140,7 +140,6 @@ SLOW = {
     "half a header": b"GET / HTTP/1.1\r\nHost: local",
     "half a body": f"POST /api/sign-in HTTP/1.1\r\n{JSON}Content-Length: 99\r\n\r\n{{".encode(),
     "an answered request": b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n",
-    "the next header": b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\nGET / HT",
 }
 
 
@@ -148,6 +147,15 @@ SLOW = {
 def test_who_does_not_go_on_is_disconnected(store: LabelStore, begun: bytes) -> None:
     with served(store, WITH_TOKENS, limits=HASTY) as address, line_to(address) as wire:
         wire.sendall(begun)
+        end_of(wire)
+
+
+def test_a_rested_connection_has_no_longer_for_its_next_header(store: LabelStore) -> None:
+    limits = ConnectionLimits(20, 20, seconds_to_send=0.3, seconds_idle=60)
+    with served(store, WITH_TOKENS, limits=limits) as address, line_to(address) as wire:
+        wire.sendall(SLOW["an answered request"])
+        assert status_of(wire.recv(65536)) == 401
+        wire.sendall(SLOW["half a header"])
         end_of(wire)
 
 
