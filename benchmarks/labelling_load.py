@@ -21,6 +21,7 @@ import json
 import os
 import random
 import signal
+import sqlite3
 import ssl
 import statistics
 import subprocess
@@ -267,7 +268,12 @@ def check(folder: Path, seen: Seen) -> str:
         ]
     expected = Counter(seen.confirmed.values())
     lost, more = expected - Counter(kept), Counter(kept) - expected
-    return f"{len(kept):,} in the store; lost {lost.total()}, doubled or never confirmed {more.total()}"
+    with sqlite3.connect(f"file:{folder / 'labelling.sqlite'}?mode=ro", uri=True) as connection:
+        (logged,) = connection.execute("SELECT count(*) FROM log").fetchone()
+    return (
+        f"{len(kept):,} in the store, {logged:,} lines in its log; lost {lost.total()}, doubled or never confirmed "
+        f"{more.total()}"
+    )
 
 
 def quantiles(values: Sequence[float]) -> str:
