@@ -271,8 +271,8 @@ def check(folder: Path, seen: Seen) -> str:
     with sqlite3.connect(f"file:{folder / 'labelling.sqlite'}?mode=ro", uri=True) as connection:
         (logged,) = connection.execute("SELECT count(*) FROM log").fetchone()
     return (
-        f"{len(kept):,} in the store, {logged:,} lines in its log; lost {lost.total()}, doubled or never confirmed "
-        f"{more.total()}"
+        f"{len(kept):,} in the store, {logged:,} lines in its log; lost {lost.total()}, "
+        f"doubled or never confirmed {more.total()}"
     )
 
 
