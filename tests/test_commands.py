@@ -243,9 +243,9 @@ def test_one_option_has_one_text() -> None:
     several = {flag for flag, helps in texts.items() if len(helps) > 1}
     assert None not in {text for helps in texts.values() for text in helps}
     # One word for different things: formats, pictures, annotators, categories, concerns, T2I models of each; a
-    # file of labels, and how many; what each would do.
+    # file of labels, and how many; what each would do; the key of a certificate, and of what coders are given.
     own = {"--format", "--images", "--annotator", "--category", "--concern", "--t2i-model", "--labels", "--sample"}
-    own.add("--dry-run")
+    own |= {"--dry-run", "--key"}
     assert several == own
 
 
