@@ -16,7 +16,7 @@ PACKAGE = Path(detector_bench.__file__).parent
 ORDER = (
     ("errors",),
     ("atomic_files", "declarations", "installation", "interruption", "registry"),
-    ("benchmark", "plugins", "quickstart"),
+    ("benchmark", "plugins", "quickstart", "trust"),
     ("vocabulary",),
     ("dataset", "weights"),
     ("perception",),

@@ -268,6 +268,23 @@ Plugins = Annotated[
         help="Python file of your own: detectors, metrics, tables, score systems; may be repeated.",
     ),
 ]
+AllowKey = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--allow-key",
+        metavar="VARIABLE=HOST",
+        help="For this call, this environment variable's value may be sent to this host; may be repeated. For all "
+        "calls: `detector-bench trust key`.",
+    ),
+]
+AllowHost = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--allow-host",
+        metavar="HOST",
+        help="For this call, images may be sent to this host without a key; may be repeated.",
+    ),
+]
 AttributeFiles = Annotated[
     list[Path] | None,
     typer.Option("--attribute-file", metavar="FILE.yaml", help="An attribute of your own; may be repeated."),

@@ -17,6 +17,7 @@ from detector_bench.cli.shards import call_of, kept_call, write_array_job
 from detector_bench.errors import ConfigError
 from detector_bench.plugins import load_plugins
 from detector_bench.runner.shards import ranges
+from detector_bench.trust import allow_for_this_process
 
 if TYPE_CHECKING:
     from detector_bench.study import Results, Study
@@ -50,6 +51,8 @@ def run(
     intervals: options.Intervals = False,
     estimated_labels: options.EstimatedLabels = None,
     plugin: options.Plugins = None,
+    allow_key: options.AllowKey = None,
+    allow_host: options.AllowHost = None,
 ) -> None:
     """Run a study's detectors over its image set, evaluate them, and print the comparison.
 
@@ -77,6 +80,7 @@ def run(
         raise ConfigError("--dry-run is about all that is left: leave out --shard and --slurm-script")
     if dry_run and engine != "processes":
         raise ConfigError("--dry-run measures this machine: leave out --engine")
+    allow_for_this_process(keys=allow_key or (), hosts=allow_host or ())
     load_plugins(plugin or [])
     study = restricted(
         loaded(study_file, image_set=image_set),
@@ -101,6 +105,8 @@ def run(
             "--intervals": intervals,
             "--estimated-labels": estimated_labels,
             "--plugin": plugin,
+            "--allow-key": allow_key,
+            "--allow-host": allow_host,
         },
     )
     if slurm_script is not None or dry_run:

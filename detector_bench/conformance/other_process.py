@@ -92,7 +92,7 @@ def observe_in_another_process(
         raise ConfigError(f"it cannot be sent there: {error}") from error
     seed = "1" if os.environ.get(_SEED_VARIABLE) != "1" else "2"
     done = subprocess.run(  # noqa: S603
-        [sys.executable, "-m", "detector_bench.conformance.other_process", str(folder)],
+        [sys.executable, "-P", "-m", "detector_bench.conformance.other_process", str(folder)],
         capture_output=True,
         text=True,
         env={**os.environ, _SEED_VARIABLE: seed},
