@@ -255,8 +255,8 @@ DryRun = Annotated[
     bool,
     typer.Option(
         "--dry-run",
-        help="Keep nothing; judge some images of each kind, and say how long all that is left takes here, and how "
-        "much memory and disk.",
+        help="Keep nothing; say what the run reads, sends where, may cost and executes; judge some images of each "
+        "kind, and say how long all that is left takes here, and how much memory and disk.",
     ),
 ]
 NoCache = Annotated[bool, typer.Option("--no-cache", help="Keep no stage results, and use none.")]

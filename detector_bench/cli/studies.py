@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from detector_bench.benchmark import benchmarks
 from detector_bench.cli import options
 from detector_bench.cli.console import command, errors, output
-from detector_bench.cli.dry_run import print_forecast
+from detector_bench.cli.dry_run import print_dry_run
 from detector_bench.cli.shards import call_of, kept_call, write_array_job
 from detector_bench.errors import ConfigError
 from detector_bench.plugins import load_plugins
@@ -120,7 +120,7 @@ def run(
             workers=workers,
         )
         if slurm_script is None:
-            print_forecast(study, out, order)
+            print_dry_run(study, out, order)
         else:
             write_array_job(study, out, slurm_script, order=order, call=call)
         return

@@ -71,7 +71,8 @@ def key(variable: Annotated[str, _VARIABLE], host: Annotated[str, _HOST]) -> Non
     except ValueError as error:
         raise ConfigError(str(error)) from error
     add_key(variable, origin)
-    output.say(f"The value of {variable} may be sent to {origin}, and so may images ({trust_file()}).")
+    text = f"The value of {variable} may be sent to {origin}, and so may images ({trust_file()})."
+    output.row(text, table="trust", what="key", name=variable, allows=str(origin))
 
 
 @command
@@ -82,7 +83,8 @@ def host(host: Annotated[str, _HOST]) -> None:
     """
     origin = _origin(host)
     add_host(origin)
-    output.say(f"Images may be sent to {origin} ({trust_file()}).")
+    text = f"Images may be sent to {origin} ({trust_file()})."
+    output.row(text, table="trust", what="host", name=str(origin), allows=str(origin))
 
 
 @command
@@ -98,11 +100,11 @@ def code(
     files = program_files(path)
     sha256 = code_sha256(files)
     add_code(AllowedCode(name=path.resolve().name, sha256=sha256))
-    output.rows("files", [{"file": name, "bytes": len(content)} for name, content in files.items()])
-    for name, content in files.items():
-        output.say(f"{len(content):>9,} bytes  {name}")
+    for file, content in files.items():
+        output.row(f"{len(content):>9,} bytes  {file}", table="files", file=file, bytes=len(content))
     many = "1 file" if len(files) == 1 else f"{len(files)} files"
-    output.say(f"This code may run: {many}, sha256 {sha256} ({trust_file()}).")
+    text = f"This code may run: {many}, sha256 {sha256} ({trust_file()})."
+    output.row(text, table="trust", what="code", name=path.resolve().name, allows=sha256)
 
 
 @command
@@ -121,7 +123,8 @@ def remove(
     `detector-bench trust remove mivolo_v2`
     """
     count = take_back(name, None if host is None else _origin(host))
-    output.say(f"{count} {'permission is' if count == 1 else 'permissions are'} taken back ({trust_file()}).")
+    many = "1 permission is" if count == 1 else f"{count} permissions are"
+    output.row(f"{many} taken back ({trust_file()}).", table="trust", name=name, taken_back=count)
 
 
 def _origin(host: str) -> Origin:

@@ -18,7 +18,7 @@ from detector_bench.trust.permissions import (
     remove,
     trust_file,
 )
-from detector_bench.trust.sending import BUILT_IN_KEYS, Sending, key_from_environment, refusals
+from detector_bench.trust.sending import BUILT_IN_KEYS, Sending, key_from_environment, refusals, unset
 
 __all__ = [
     "BUILT_IN_KEYS",
@@ -43,4 +43,5 @@ __all__ = [
     "remove",
     "take_over",
     "trust_file",
+    "unset",
 ]

@@ -50,7 +50,7 @@ def refusals(sending: Sending) -> tuple[str, ...]:
     lines = [
         _key_line(variable, origin)
         for variable in sending.variables
-        if _is_set(variable) and not allowed.allows_key(variable, origin)
+        if not unset(variable) and not allowed.allows_key(variable, origin)
     ]
     if not lines and not origin.is_on_this_machine and not allowed.allows_images(origin):
         name = _plain(origin)
@@ -67,7 +67,7 @@ def key_from_environment(variable: str, address: str) -> str | None:
     Raises:
         ConfigError: it may not be sent there; the value is not shown.
     """
-    if not _is_set(variable):
+    if unset(variable):
         return None
     origin = _origin(address)
     if not _everything_allowed().allows_key(variable, origin):
@@ -86,8 +86,9 @@ def _origin(address: str) -> Origin:
         raise ConfigError(str(error)) from error
 
 
-def _is_set(variable: str) -> bool:
-    return bool(os.environ.get(variable, "").strip())
+def unset(variable: str) -> bool:
+    """Whether a variable has no value here, or an empty one."""
+    return not os.environ.get(variable, "").strip()
 
 
 def _key_line(variable: str, origin: Origin) -> str:

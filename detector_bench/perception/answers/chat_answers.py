@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-import os
 from collections.abc import Iterable, Mapping
 from threading import Lock
 from typing import Any, ClassVar, Literal, NamedTuple
@@ -35,7 +34,7 @@ from detector_bench.perception.stage import (
     StageFunction,
     text_array,
 )
-from detector_bench.trust import Sending, key_from_environment, refusals
+from detector_bench.trust import Sending, key_from_environment, refusals, unset
 from detector_bench.weights import WeightsLocator
 
 _OWN_FIELDS = ("model", "messages", "stream", "n", "temperature", "max_tokens", "seed")
@@ -140,8 +139,7 @@ class ChatAnswers(ChatEndpoint, Stage):
 
     def missing_settings(self) -> tuple[str, ...]:
         """The key, where one is needed and not set, and the user's permission to send it and the images there."""
-        is_set = bool(os.environ.get(self.key_variable or "", "").strip())
-        if self.key_variable is None or is_set or is_on_this_machine(self.base_url):
+        if self.key_variable is None or not unset(self.key_variable) or is_on_this_machine(self.base_url):
             return refusals(self.sends())
         return (
             f"the environment variable {self.key_variable} is not set; set it to the key for {self.base_url}, "
