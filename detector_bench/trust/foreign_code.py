@@ -12,7 +12,7 @@ from shutil import copy
 from tempfile import TemporaryDirectory
 
 from detector_bench.errors import ConfigError
-from detector_bench.trust.granted import granted
+from detector_bench.trust.this_process import granted
 
 
 @dataclass(frozen=True)

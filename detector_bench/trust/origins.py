@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 
 _PORTS = {"https": 443, "http": 80}
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
+_HOST = re.compile(r"[a-z0-9._-]+|[0-9a-f:.]+")
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 
 
@@ -43,7 +44,9 @@ class Origin(NamedTuple):
             same = same and (checked.port or default) == (sent.port or default)
         except (httpx.InvalidURL, ValueError):
             same, host = False, ""
-        if not (same and host and sent.scheme in _PORTS and text.isprintable() and "\\" not in text):
+        if not (
+            same and _HOST.fullmatch(host) and sent.scheme in _PORTS and text.isprintable() and "\\" not in text
+        ):
             raise ValueError(
                 f"{address!r} is no host (accepted: HOST, HOST:PORT, https://HOST:PORT, http://HOST:PORT)"
             )

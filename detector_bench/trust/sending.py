@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from detector_bench.errors import ConfigError
-from detector_bench.trust.granted import HOST_OPTION, KEY_OPTION, granted
 from detector_bench.trust.origins import Origin
 from detector_bench.trust.permissions import Permissions
+from detector_bench.trust.this_process import HOST_OPTION, KEY_OPTION, granted
 
 _FACEPP = (Origin("https", "api-us.faceplusplus.com", 443), Origin("https", "api-cn.faceplusplus.com", 443))
 
