@@ -11,7 +11,7 @@ import httpx
 class NamedLogins(httpx.Auth):
     """Signs in where the file has a login for just that host.
 
-    An entry `default` is meant for servers that the user calls; an image set, which may be a stranger's, names any.
+    An entry `default` is for servers that the user calls; an image set, which may be a stranger's, names any.
 
     Args:
         file: None: `.netrc` in the user's home.

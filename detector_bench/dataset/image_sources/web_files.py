@@ -41,7 +41,8 @@ class WebFiles:
     """Web servers, whichever an address names; redirects are followed, also to other servers.
 
     User names and passwords come from the user's `.netrc` (or the file that `NETRC` names), and go to the server
-    that is named there only; an entry `default` goes to none. Proxies and certificates are those of the environment, as `httpx` reads it.
+    that is named there only; an entry `default` goes to none. Proxies and certificates are those of the
+    environment, as `httpx` reads it.
     """
 
     def __init__(self, patience: Patience | None = None) -> None:
