@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -14,10 +15,11 @@ import pyarrow.compute as pc
 from detector_bench.dataset import ImageSet
 from detector_bench.detectors.base import Detector
 from detector_bench.errors import DetectorBenchError
-from detector_bench.perception.stage import Stage, fingerprint, with_inputs
+from detector_bench.perception.stage import Arrays, Stage, fingerprint, with_inputs
 from detector_bench.plugins import plugin_files
 from detector_bench.results.run_record import read_run_record
-from detector_bench.runner.stage_cache import default_cache_folder
+from detector_bench.runner.run import RunSession
+from detector_bench.runner.stage_cache import StageCache, default_cache_folder
 from detector_bench.study_configuration import StudyConfiguration
 from detector_bench.study_session import RunOrder, session_of
 from detector_bench.trust import Origin, Sending, refusals, unset
@@ -46,7 +48,9 @@ class ImagesSent:
     detectors: tuple[str, ...]
     host: str
     images: int
-    """At most: those without a verdict; what the cache has kept of them is not sent again."""
+    """At most: those without a verdict, but for what stage results keep of them."""
+    kept: int
+    """Of images without a verdict, those whose answers are kept: they are not sent again."""
     form: str
     keys: tuple[tuple[str, str], ...]
     """Names of environment variables, each with its state: may be sent, not set, or may not be sent."""
@@ -91,16 +95,50 @@ def effects_of(study: StudyConfiguration, out: Path, order: RunOrder) -> StudyEf
     locator = study.locator(weights_dir=order.weights_dir)
     try:
         image_set, session = session_of(study, out, order)
-        left = {numbers: len(rows) for numbers, rows in session.left_to_judge().items()}
+        left = _Left.of(session, order)
     except DetectorBenchError:  # weights that are missing, say: `reads` tells
         image_set = ImageSet.load(study.image_set)
-        left = {tuple(range(len(detectors))): len(image_set.table("images"))}
+        left = _Left({tuple(range(len(detectors))): len(image_set.table("images"))})
     stages = with_inputs([stage for detector in detectors for stage in detector.stages])
     return StudyEffects(
         reads=tuple(_reads(study, image_set, stages, locator, order)),
         sends=tuple(_sends(stages, detectors, left, _mapping(read_run_record(out).get("spending")), locator)),
         runs=tuple(_runs(stages, locator)),
     )
+
+
+@dataclass(frozen=True)
+class _Left:
+    """What is left to judge, and what is known of it already."""
+
+    images: Mapping[tuple[int, ...], int]
+    """How many images lack a verdict, by the numbers of the detectors that they lack it of."""
+    session: RunSession | None = None
+    cache: Path | None = None
+
+    @classmethod
+    def of(cls, session: RunSession, order: RunOrder) -> _Left:
+        folder = order.cache_dir or default_cache_folder()
+        # A cache that is not there would be made by looking into it.
+        known = order.use_cache and (folder / "stages.sqlite").is_file()
+        images = {numbers: len(rows) for numbers, rows in session.left_to_judge().items()}
+        return cls(images, session, folder if known else None)
+
+    def kept(self, stage: str, users: set[int]) -> tuple[int, list[Arrays]]:
+        """How many of the images that these detectors lack have results of a stage, and these results."""
+        if self.session is None or self.cache is None:
+            return 0, []
+        rows = [
+            (row, numbers)
+            for numbers, found in self.session.left_to_judge().items()
+            if users & {*numbers}
+            for row in found.tolist()
+        ]
+        places = [self.session.files([row], numbers)[0].path for row, numbers in rows]
+        with closing(StageCache(self.cache)) as cache:
+            contents = cache.known_sha256(places)
+            results = cache.get(stage, list({each for each in contents if each is not None}))
+        return sum(each in results for each in contents), list(results.values())
 
 
 def _reads(
@@ -150,24 +188,30 @@ def _weights(file: Weights, locator: WeightsLocator) -> FileRead:
 def _sends(
     stages: Sequence[Stage],
     detectors: Sequence[Detector],
-    left: Mapping[tuple[int, ...], int],
+    left: _Left,
     spent: Mapping[str, Any],
     locator: WeightsLocator,
 ) -> Iterator[ImagesSent]:
-    sending = [(stage, sent) for stage in stages if (sent := stage.sends()) is not None]
-    for stage, sent in sending:
-        users = [number for number, each in enumerate(detectors) if stage in with_inputs(each.stages)]
-        images = sum(count for numbers, count in left.items() if {*numbers} & {*users})
-        label = f"{stage.kind}-{fingerprint(stage, weights=locator)[:8]}"
+    for stage in stages:
+        sent = stage.sends()
+        if sent is None:
+            continue
+        users = {number for number, each in enumerate(detectors) if stage in with_inputs(each.stages)}
+        own = fingerprint(stage, weights=locator)
+        label = f"{stage.kind}-{own[:8]}"
+        kept, results = left.kept(own, users)
+        images = sum(count for numbers, count in left.images.items() if users & {*numbers}) - kept
+        seen = _mapping(stage.spending(results) if results else spent.get(label))
         yield ImagesSent(
             stage=label,
-            detectors=tuple(detectors[number].name for number in users),
+            detectors=tuple(detectors[number].name for number in sorted(users)),
             host=str(Origin.of(sent.address)),
             images=images,
+            kept=kept,
             form=sent.form,
             keys=tuple((variable, _key_state(variable, sent)) for variable in sent.variables),
             refusals=refusals(sent),
-            cost=_cost(stage, images, _mapping(spent.get(label))),
+            cost=_cost(stage, images, seen),
         )
 
 

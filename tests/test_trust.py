@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +15,7 @@ from typing import Any
 import pytest
 import yaml
 from chat_server import MODEL, ChatServer, hasty, playing
-from small_parts import write_image_set
+from small_parts import write_image_set, write_tables
 
 from detector_bench.errors import ConfigError
 from detector_bench.perception.answers.chat_answers import ChatAnswers
@@ -516,3 +517,27 @@ def test_a_dry_run_says_what_would_be_read_sent_paid_and_executed(
     assert SECRET not in printed + errors
     add_key("MY_KEY", Origin.of_host("llm.example"))
     assert "key: MY_KEY (may be sent there)" in command(*words)[1]
+
+
+def test_a_dry_run_counts_what_is_kept_and_estimates_by_its_tokens(
+    server: ChatServer, tmp_path: Path, command: Command
+) -> None:
+    write_image_set(tmp_path / "images", 6)
+    write_tables(tmp_path / "images", range(4))
+    prices = {"prompt": 2000, "completion": 10_000}
+    study = strangers_study(tmp_path, **hasty(server, key_variable=None, max_tokens=100, prices=prices))
+    cache = ("--cache-dir", tmp_path / "cache")
+    time.sleep(2.05)  # what was written just now may change again unseen, and its content is not remembered
+    status, _, errors = command("run", study, "--out", tmp_path / "out", *cache)
+    assert status == 0, errors
+    assert len(server.requests) == 4
+    write_tables(tmp_path / "images", range(6))
+    files = sorted(tmp_path.rglob("*"))
+    _, printed, _ = command("run", study, "--out", tmp_path / "other", *cache, "--dry-run", "--json")
+    (sent,) = [row for row in json.loads(printed)["rows"] if row["table"] == "sends"]
+    assert (sent["images"], sent["kept"]) == (2, 4)
+    # 2 images x (300 tokens x 2,000 + 100 tokens x 10,000) / 10^6
+    assert sent["cost"].startswith(
+        "about 3.20 USD at most: 300 tokens for question and image, the mean of 4 answers"
+    )
+    assert sorted(tmp_path.rglob("*")) == files

@@ -43,7 +43,7 @@ def _print_effects(found: StudyEffects) -> None:
         keys = ", ".join(f"{variable} ({state})" for variable, state in sent.keys) or "no key"
         output.row(
             f"  {sent.stage} (for {', '.join(sent.detectors)}): at most {sent.images:,} images to {sent.host}, "
-            f"each as {sent.form}; key: {keys}; cost: {sent.cost}",
+            f"each as {sent.form}; answers kept from earlier runs: {sent.kept:,}; key: {keys}; cost: {sent.cost}",
             table="sends",
             **{**asdict(sent), "keys": dict(sent.keys)},
         )

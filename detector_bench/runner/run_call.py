@@ -12,7 +12,7 @@ from detector_bench.errors import DetectorBenchError
 from detector_bench.runner.shard_ledger import ShardLedger
 from detector_bench.runner.shards import Shard
 
-_WITH_TRUST = ("--plugin", "--allow-key", "--allow-host")
+_WITH_TRUST = ("--plugin", "--allow-key", "--allow-host", "--allow-root")
 
 
 class RunCall(BaseModel):
