@@ -128,13 +128,12 @@ class _Left:
         """How many of the images that these detectors lack have results of a stage, and these results."""
         if self.session is None or self.cache is None:
             return 0, []
-        rows = [
-            (row, numbers)
-            for numbers, found in self.session.left_to_judge().items()
+        places = [
+            file.path
+            for numbers, rows in self.session.left_to_judge().items()
             if users & {*numbers}
-            for row in found.tolist()
+            for file in self.session.files(rows.tolist(), numbers)
         ]
-        places = [self.session.files([row], numbers)[0].path for row, numbers in rows]
         with closing(StageCache(self.cache)) as cache:
             contents = cache.known_sha256(places)
             results = cache.get(stage, list({each for each in contents if each is not None}))
@@ -159,9 +158,7 @@ def _reads(
         yield _weights(file, locator)
     if order.use_cache:
         folder = order.cache_dir or default_cache_folder()
-        yield FileRead(
-            "stage results", str(folder), "kept there, and written" if folder.is_dir() else "written there"
-        )
+        yield FileRead("stage results", str(folder), "read and written" if folder.is_dir() else "written")
 
 
 def _images_elsewhere(image_set: ImageSet) -> Iterator[FileRead]:
@@ -252,9 +249,7 @@ def _runs(stages: Sequence[Stage], locator: WeightsLocator) -> Iterator[CodeRun]
         if code is None:
             continue
         if code.folder is None:
-            yield CodeRun(
-                "code of a checkpoint", code.name, "not here", "not yet: it has to be there to be allowed"
-            )
+            yield CodeRun("code of a checkpoint", code.name, "not here", "only code that is here can be allowed")
         else:
             allowed = code.refusal() or "by detector-bench trust code"
             yield CodeRun("code of a checkpoint", code.name, f"sha256 {code.sha256}", allowed)

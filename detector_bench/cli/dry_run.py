@@ -27,9 +27,7 @@ def print_dry_run(study: StudyConfiguration, out: Path, order: RunOrder) -> None
     _print_effects(effects_of(study, out, order))
     if asking := asks_services(study):
         names = " ".join(f"--without {name}" for name in asking)
-        output.say(
-            f"No time is measured: {', '.join(asking)} would be paid for it. Measure the others with {names}."
-        )
+        output.say(f"No time is measured: {', '.join(asking)} may cost money. Measure the others with {names}.")
         return
     _print_forecast(study, out, order)
 
@@ -43,7 +41,7 @@ def _print_effects(found: StudyEffects) -> None:
         keys = ", ".join(f"{variable} ({state})" for variable, state in sent.keys) or "no key"
         output.row(
             f"  {sent.stage} (for {', '.join(sent.detectors)}): at most {sent.images:,} images to {sent.host}, "
-            f"each as {sent.form}; answers kept from earlier runs: {sent.kept:,}; key: {keys}; cost: {sent.cost}",
+            f"each: {sent.form}; answers kept from earlier runs: {sent.kept:,}; key: {keys}; cost: {sent.cost}",
             table="sends",
             **{**asdict(sent), "keys": dict(sent.keys)},
         )
