@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import time
+import zipfile
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -437,6 +438,17 @@ def test_no_path_brings_a_command_into_a_script(tmp_path: Path) -> None:
     lines = [line for line in text.splitlines() if not line.startswith(("exec ", "    "))]
     subprocess.run(["bash", "-c", "\n".join(lines)], cwd=tmp_path, check=True)
     assert not (tmp_path / "marker").exists()
+
+
+@pytest.mark.parametrize("name", ["../evil", "results/../../evil", "/tmp/evil", "results\\..\\evil"])
+def test_a_pack_writes_nothing_outside_its_folder(tmp_path: Path, command: Command, name: str) -> None:
+    with zipfile.ZipFile(tmp_path / "mine.zip", "w") as pack:
+        pack.writestr("results/results.json", "{}")
+        pack.writestr(name, "evil")
+    status, _, errors = command("verify", tmp_path / "mine.zip")
+    assert status == 1
+    assert "holds a file that would lie outside its folder" in errors
+    assert not list(tmp_path.rglob("evil"))
 
 
 # --- files that a study names
