@@ -1,4 +1,4 @@
-"""What proof costs: `verify` of a large result folder, and `run` and `evaluate` beside a version without checksums.
+"""What proof costs: `verify` of a large result folder; `run` and `evaluate` beside a version without checksums.
 
     python benchmarks/proof_scale.py verify [--images 100000]
     python benchmarks/proof_scale.py cost --before CHECKOUT [--images 1000000] [--runs 5]

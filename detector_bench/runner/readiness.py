@@ -33,6 +33,9 @@ def stages_lacking(stages: Iterable[Stage], *, weights: WeightsLocator) -> list[
         for file in stage.weights():
             lacking = weights.lacking(file)
             messages += [lacking] if lacking is not None else []
+        code = stage.foreign_code(weights)
+        if code is not None and (refusal := code.refusal()) is not None:
+            messages.append(refusal)
     return list(dict.fromkeys(messages))
 
 
@@ -41,7 +44,8 @@ def require_ready(stages: Iterable[Stage], *, weights: WeightsLocator) -> None:
 
     Raises:
         MissingExtraError: packages are missing.
-        ConfigError: the environment lacks a setting, or the machine what a setting asks for.
+        ConfigError: the environment lacks a setting, the machine what a setting asks for, or the user has not
+            allowed what a stage sends or runs.
         WeightsError: weights are missing, or not the pinned ones.
     """
     stages = list(stages)
@@ -50,7 +54,7 @@ def require_ready(stages: Iterable[Stage], *, weights: WeightsLocator) -> None:
         kind: type[DetectorBenchError] = WeightsError
         if any("not installed" in message for message in messages):
             kind = MissingExtraError
-        elif any(stage.missing_settings() for stage in stages):
+        elif any(stage.missing_settings() or stage.foreign_code(weights) for stage in stages):
             kind = ConfigError
         raise kind("\n".join(messages))
     for stage in stages:

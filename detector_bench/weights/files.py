@@ -47,8 +47,8 @@ class WeightsFile(Declaration):
     """Where `weights fetch` downloads it; only with a pinned sha256."""
     download_bytes: int | None = None
     """About what a download takes."""
-    package: str | None = None
-    """Python package that carries the file."""
+    package: str | None = Field(default=None, pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")
+    """Python package that carries the file. Without dots: to find a package's part, Python imports the package."""
     package_path: str | None = None
     """Path inside that package's folder."""
     package_extra: str | None = None
