@@ -34,6 +34,7 @@ class VerificationOrder:
         seed: which ones are drawn.
         report: a report outside the folder.
         cited: the seal that a paper names; None: none is known.
+        all_numbers: also intervals and further tables of large studies are computed again.
     """
 
     image_set: Path | None = None
@@ -42,6 +43,7 @@ class VerificationOrder:
     seed: int = 0
     report: Path | None = None
     cited: str | None = None
+    all_numbers: bool = False
 
 
 Step = Callable[[str], None]
@@ -117,7 +119,7 @@ def _of_study(folder: Path, judged: Path, manifest: Manifest, order: Verificatio
     image_set = _image_set(study, links)
     if image_set is not None:
         step("numbers")
-        links.append(numbers(study, folder, judged, manifest))
+        links += numbers(study, image_set, folder, judged, manifest, every=order.all_numbers)
     if order.image_set is None:
         says = "the images were not looked at (--images)"
         links.append(files.link("images", Outcome.OPEN, says))
