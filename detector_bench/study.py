@@ -77,6 +77,7 @@ class Study(StudyConfiguration):
         shards: int | None = None,
         engine: Literal["processes", "ray"] = "processes",
         address: str | None = None,
+        budget: float | None = None,
         progress: ProgressListener | None = None,
         tables_with_intervals: bool = False,
     ) -> Results:
@@ -96,6 +97,8 @@ class Study(StudyConfiguration):
                 the number of images and workers.
             engine: who shares the work: processes on this machine, or actors on Ray.
             address: of a Ray cluster: `auto`, `ray://host:10001`; None: one is started here, for this run.
+            budget: the most that all answers of paid services in `out` may cost together, in the currency of their
+                prices; before it could be passed the run stops.
             progress: is told after every batch; the command line passes a progress bar.
             tables_with_intervals: show confidence intervals in the tables, too.
 
@@ -110,6 +113,7 @@ class Study(StudyConfiguration):
             shards=shards,
             engine=engine,
             address=address,
+            budget=budget,
         )
         tables = run_study(self, Path(out), order, progress=progress, tables_with_intervals=tables_with_intervals)
         return Results(ResultFolder.open(out, image_set=self.image_set), self, tables)
@@ -122,6 +126,7 @@ class Study(StudyConfiguration):
         weights_dir: Path | str | None = None,
         cache_dir: Path | str | None = None,
         use_cache: bool = True,
+        budget: float | None = None,
         progress: ProgressListener | None = None,
         tables_with_intervals: bool = False,
     ) -> Results | list[Shard]:
@@ -130,7 +135,7 @@ class Study(StudyConfiguration):
         Args:
             out: the result folder, which all these processes see.
             shard: its number and how many there are, such as `3/16`.
-            weights_dir, cache_dir, use_cache, progress, tables_with_intervals: as in `run`.
+            weights_dir, cache_dir, use_cache, budget, progress, tables_with_intervals: as in `run`.
 
         Returns:
             The results, if all other shards were finished; else the shards that are not.
@@ -143,7 +148,7 @@ class Study(StudyConfiguration):
             self,
             Path(out),
             Shard.parse(shard),
-            _order(weights_dir, cache_dir, use_cache=use_cache),
+            _order(weights_dir, cache_dir, use_cache=use_cache, budget=budget),
             progress=progress,
             tables_with_intervals=tables_with_intervals,
         )
@@ -225,13 +230,13 @@ def _order(
     cache_dir: Path | str | None,
     *,
     use_cache: bool,
-    **about_workers: Any,
+    **further: Any,
 ) -> RunOrder:
     return RunOrder(
         weights_dir=None if weights_dir is None else Path(weights_dir),
         cache_dir=None if cache_dir is None else Path(cache_dir),
         use_cache=use_cache,
-        **about_workers,
+        **further,
     )
 
 

@@ -36,6 +36,7 @@ def run(
     weights_dir: options.WeightsDir = None,
     cache_dir: options.CacheDir = None,
     no_cache: options.NoCache = False,
+    budget: options.BudgetOption = None,
     workers: options.Workers = None,
     engine: options.Engine = "processes",
     address: options.Address = None,
@@ -62,6 +63,7 @@ def run(
     `detector-bench run my_study.yaml --out results/large --shard 3/16`,
     `detector-bench run my_study.yaml --out results/large --slurm-script large.sbatch`,
     `detector-bench run my_study.yaml --out results/large --engine ray --address auto`,
+    `detector-bench run my_study.yaml --out results/large --budget 5.00`,
     `detector-bench run my_study.yaml --out results/large --dry-run`
     """
     if engine not in ENGINES:
@@ -94,6 +96,7 @@ def run(
             "--weights-dir": weights_dir,
             "--cache-dir": cache_dir,
             "--no-cache": no_cache,
+            "--budget": budget,
             "--n-clear": n_clear,
             "--attribute": attribute,
             "--only": only,
@@ -110,6 +113,7 @@ def run(
             weights_dir=weights_dir,
             cache_dir=cache_dir,
             use_cache=not no_cache,
+            budget=budget,
             shards=shards,
             workers=workers,
         )
@@ -126,6 +130,7 @@ def run(
             weights_dir=weights_dir,
             cache_dir=cache_dir,
             use_cache=not no_cache,
+            budget=budget,
             tables_with_intervals=intervals,
             **({} if shard else {"workers": workers, "shards": shards, "engine": engine, "address": address}),
         )

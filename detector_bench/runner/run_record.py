@@ -24,6 +24,7 @@ class RunProgress:
         shards_done: how many shards are finished.
         shards: how many there are to do.
         damaged: files of predictions that were damaged; what stood in them is judged again.
+        spent: what answers of paid services cost in this run, by currency.
     """
 
     total: int
@@ -34,6 +35,7 @@ class RunProgress:
     shards_done: int = 0
     shards: int = 1
     damaged: int = 0
+    spent: dict[str, float] = field(default_factory=dict)
 
     def count(self, status: Status) -> int:
         """Verdicts with this status, over all detectors."""
@@ -92,7 +94,7 @@ class RunRecord:
     identities: dict[str, Any] = field(default_factory=dict)
     weights: dict[str, dict[str, str]] = field(default_factory=dict)
     spending: dict[str, dict[str, float | str]] = field(default_factory=dict)
-    """By stage, what its results for this image set cost, those of earlier sessions included."""
+    """By stage, what its answers cost: this session's, and all of the result folder; see `spending_record`."""
 
     def session(self) -> dict[str, Any]:
         """What this process did, as one of the `sessions` of `run.json`."""
