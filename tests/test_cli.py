@@ -123,6 +123,7 @@ def test_the_commands_are_those_of_the_documentation() -> None:
         "run",
         "sample",
         "shards",
+        "spending",
         "sweep",
         "taxonomies",
         "weights",

@@ -118,6 +118,7 @@ CALLS: dict[str, Callable[[Path, Path], Sequence[object]]] = {
     "audit": lambda folder, out: [folder / "study.yaml", "--out", out, "--no-cache"],
     "run": lambda folder, out: [folder / "study.yaml", "--out", out, "--no-cache"],
     "shards": lambda folder, _: [folder / "results", "--verify"],
+    "spending": lambda folder, _: [folder / "results", "--export", folder / "answers.csv", "--overwrite"],
     "evaluate": lambda folder, out: [folder / "results", "--out", out, "--allow-incomplete"],
     "compare": lambda folder, _: [folder / "results", "right", "wrong"],
     "rank": lambda folder, _: [folder / "results", "--by", "accuracy"],

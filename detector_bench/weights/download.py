@@ -43,7 +43,7 @@ def download(
     """Download a pinned file into `folder` and return its path.
 
     An interrupted download is taken up where it stopped if the server supports ranges. It ends where fewer than
-    256 KiB come in a minute, and where more comes than `download_bytes` (and a tenth, for sizes are stated in round
+    256 KiB come in a minute, and where more comes than `download_bytes` and a tenth (for sizes are stated in round
     numbers) or, where no size is stated, than 64 GiB.
 
     Args:
