@@ -239,12 +239,13 @@ class ChatQuestions:
     def _ask(self, frame: Frame) -> Arrays | StageFailure:
         request, size = self._stage.sized_request(frame.pixels)
         content = hashlib.sha256(json.dumps(request).encode()).hexdigest()
-        asked = Asked(content, frame.sha256, size, self._worst(request, size))
+        asked = Asked(content, frame.sha256, size)
         with self._waiting.setdefault(content, Lock()):
             answer = self._ledger.answer(asked)
             if answer is None:
+                entry = self._ledger.entry(asked, worst=lambda: self._worst(request, size))
                 try:
-                    answer = self._client.complete(request, entry=self._ledger.entry(asked))
+                    answer = self._client.complete(request, entry=entry)
                 except RequestFailure as failure:
                     return StageFailure("api_failed", str(failure))
                 except ValueError as error:

@@ -238,6 +238,9 @@ class FaceppQuestions:
         """See `StageFunction`."""
         return [self._ask(frame) for frame in frames]
 
+    def _price(self) -> float | None:
+        return None if self._stage.prices is None else self._stage.prices.call
+
     def _ask(self, frame: Frame) -> Arrays | StageFailure:
         stage, sent = self._stage, self._stage.sendable(frame.pixels)
         height, width = frame.pixels.shape[:2]
@@ -245,8 +248,7 @@ class FaceppQuestions:
             return StageFailure("too_small", f"{width} x {height}; the API takes {SHORTEST_SIDE} pixels a side")
         image, scale = sent
         size = (round(width / scale[0]), round(height / scale[1]))
-        worst = None if stage.prices is None else stage.prices.call
-        asked = Asked(hashlib.sha256(image).hexdigest(), frame.sha256, size, worst)
+        asked = Asked(hashlib.sha256(image).hexdigest(), frame.sha256, size)
         known = self._ledger.answer(asked)
         try:
             answer = (
@@ -256,7 +258,7 @@ class FaceppQuestions:
                     image,
                     media_type=f"image/{stage.image_format}",
                     require_complete=lambda text: _result(text, scale=scale),
-                    entry=self._ledger.entry(asked),
+                    entry=self._ledger.entry(asked, worst=self._price),
                 )
             )
             return _result(answer, scale=scale)

@@ -19,13 +19,11 @@ class Asked:
         request_sha256: of its content.
         image_sha256: of the image's file, if it is known.
         size: of the image as it is sent.
-        worst: the most that the request may cost; None without prices.
     """
 
     request_sha256: str
     image_sha256: str | None
     size: tuple[int, int]
-    worst: float | None
 
 
 @dataclass

@@ -137,7 +137,8 @@ def unsealed(text: bytes) -> LedgerLine:
 
 
 def _line_of(data: Mapping[str, Any]) -> LedgerLine:
-    known = {name: data[name] for name in LedgerLine.__slots__ if name in data}
+    known: dict[str, Any] = {name: data.get(name) for name in ("model", "image_sha256")}
+    known |= {name: data[name] for name in LedgerLine.__slots__ if name in data}
     if known.get("kind") not in ("request", "answer", "failure"):
         raise ValueError("unknown kind")
     if "answer" in known:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import secrets
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -126,8 +126,12 @@ class PaidLedger:
             self._read_once()
             return self._index.prompt_tokens.get((fingerprint, size))
 
-    def send(self, draft: LedgerLine) -> LedgerLine:
+    def send(self, draft: LedgerLine, *, worst: Callable[[], float | None]) -> LedgerLine:
         """Record a request that is about to be sent; it is on the disk when this returns.
+
+        Args:
+            draft: what is known of it.
+            worst: the most that it may cost, by what is known now; None where there are no prices.
 
         Raises:
             BudgetReachedError: it could pass the budget.
@@ -137,6 +141,7 @@ class PaidLedger:
         with self._changed:
             self._read_once()
             while True:
+                draft = replace(draft, worst=worst())
                 with self._alone():
                     if self.budget is None or self._affordable(draft, self.budget, patience=patience):
                         line = self._append(self._completed(draft))
@@ -320,28 +325,25 @@ class StageLedger:
         """See `PaidLedger.most_prompt_tokens`."""
         return self._ledger.most_prompt_tokens(self._blank.fingerprint, size)
 
-    @property
-    def has_budget(self) -> bool:
-        """Whether requests are sent only while there is money left."""
-        return self._ledger.budget is not None
-
-    def entry(self, asked: Asked) -> LedgerEntry:
-        """Where attempts to have a request answered are recorded."""
+    def entry(self, asked: Asked, *, worst: Callable[[], float | None] = lambda: None) -> LedgerEntry:
+        """Where attempts to have a request answered are recorded; `worst`: see `PaidLedger.send`."""
         draft = replace(
             self._blank,
             request_sha256=asked.request_sha256,
             image_sha256=asked.image_sha256,
             size=asked.size,
-            worst=asked.worst,
         )
-        return LedgerEntry(self._ledger, draft, self._prices)
+        return LedgerEntry(self._ledger, draft, self._prices, worst)
 
 
 class LedgerEntry:
     """The attempts at one request: `send` before each, and one of the others after it."""
 
-    def __init__(self, ledger: PaidLedger, draft: LedgerLine, prices: Prices | None) -> None:
+    def __init__(
+        self, ledger: PaidLedger, draft: LedgerLine, prices: Prices | None, worst: Callable[[], float | None]
+    ) -> None:
         self._ledger = ledger
+        self._worst = worst
         self._draft = draft
         self._prices = prices
         self._sent: LedgerLine | None = None
@@ -349,7 +351,7 @@ class LedgerEntry:
 
     def send(self) -> None:
         """Record the request; it must be sent right after. See `PaidLedger.send`."""
-        self._sent = self._ledger.send(self._draft)
+        self._sent = self._ledger.send(self._draft, worst=self._worst)
         self._began = time.monotonic()
 
     def answered(self, answer: PaidAnswer) -> None:
