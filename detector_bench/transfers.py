@@ -161,6 +161,8 @@ class _Exchanges:
         *,
         follows: bool,
     ) -> httpx.Response:
+        import httpx
+
         patience = limits.head_seconds if limits.seconds is None else limits.seconds
         headers = {"Accept-Encoding": "identity", **request.get("headers", {})}
         sent = self._client.build_request(method, address, **{**request, "headers": headers})
@@ -176,10 +178,12 @@ class _Exchanges:
                 finally:
                     await response.aclose()
         except TimeoutError:
-            pass
+            failure: Exception = OverdueAnswerError(f"no complete answer after {patience:,.0f} s")
+        except httpx.ConnectError as error:
+            failure = httpx.ConnectError(_first_cause(error), request=sent)
         else:
             return _plain(response, b"".join(parts))
-        raise OverdueAnswerError(f"no complete answer after {patience:,.0f} s")
+        raise failure
 
     async def _answered(self, sent: httpx.Request, *, follows: bool) -> httpx.Response:
         import httpx
@@ -193,6 +197,17 @@ class _Exchanges:
             response = await self._client.send(response.next_request, stream=True, auth=None)
         await response.aclose()
         raise httpx.TooManyRedirects("Exceeded maximum allowed redirects.", request=sent)
+
+
+def _first_cause(error: BaseException) -> str:
+    """What the system said: libraries between make "All connection attempts failed" of it."""
+    found, said = error, str(error)
+    while (deeper := found.__cause__ or found.__context__) is not None:
+        found = deeper.exceptions[0] if isinstance(deeper, BaseExceptionGroup) else deeper
+        if isinstance(found, OSError) and found.errno is not None:
+            # asyncio puts words of its own in the place of the system's.
+            said = f"[Errno {found.errno}] {os.strerror(found.errno)}" if found.errno > 0 else str(found)
+    return said
 
 
 def _end(loop: asyncio.AbstractEventLoop, client: httpx.AsyncClient, process: int) -> None:

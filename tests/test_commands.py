@@ -28,6 +28,9 @@ from detector_bench import __version__
 from detector_bench.cli import options
 from detector_bench.cli.app import EXIT_INTERRUPTED, EXIT_STATUS, app, main
 from detector_bench.labelling import LabelStore
+from detector_bench.perception.answers.ledger_index import Asked
+from detector_bench.perception.answers.ledger_lines import PaidAnswer
+from detector_bench.perception.answers.paid_ledger import FOLDER, PaidLedger
 
 Call = Callable[..., tuple[int, str, str]]
 
@@ -107,7 +110,19 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("seed_index", "word_index", "measure", "value"),
         [(seed, 0, "age_delta_years", 50) for seed in (0, 1)],
     )
+    write_ledger(folder / "results")
     return folder
+
+
+def write_ledger(results: Path) -> None:
+    """A request to a service, and its answer."""
+    ledger = PaidLedger(results / FOLDER)
+    stage = ledger.of_stage(
+        stage="s-1", fingerprint="f", service="a", model="m", prices=None, may_cost=True, counts_tokens=True
+    )
+    entry = stage.entry(Asked("1" * 64, "2" * 64, (8, 8)))
+    entry.send()
+    entry.answered(PaidAnswer("male", prompt_tokens=300, completion_tokens=1))
 
 
 def _said(label: str, score: float) -> Any:
