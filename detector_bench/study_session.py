@@ -31,6 +31,7 @@ class RunOrder(BaseModel):
         address: of the Ray cluster; None: one is started on this machine.
         budget: the most that all answers of paid services in the result folder may cost together; None: no limit.
         session: a name for the run, which the processes that share its work have in common.
+        changed_inputs: labels, images or prompts may be others than those of the folder's present numbers.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -45,6 +46,7 @@ class RunOrder(BaseModel):
     address: str | None = None
     budget: float | None = None
     session: str | None = None
+    changed_inputs: bool = False
 
     @property
     def processes(self) -> int:

@@ -25,7 +25,7 @@ from typing import Any, TextIO
 
 from detector_bench.errors import DetectorBenchError, RunInterruptedError
 from detector_bench.interruption import listen_for_stop
-from detector_bench.perception.answers.paid_ledger import BudgetReachedError
+from detector_bench.perception.answers.budget import BudgetReachedError
 from detector_bench.plugins import load_plugins, plugin_paths
 from detector_bench.runner.run import RunSession
 from detector_bench.runner.run_record import ProgressListener, RunProgress, RunRecord, SilentListener
@@ -234,7 +234,7 @@ class _Crew:
 
     def _add_up(self, state: RunProgress) -> None:
         told = [*self._gone, *(worker.told for worker in self._workers)]
-        for name in ("reused", "done", "from_cache", "shards_done", "damaged"):
+        for name in ("reused", "done", "from_cache", "shards_done", "damaged", "damaged_results"):
             setattr(state, name, sum(getattr(each, name) for each in told))
         state.counts, state.spent = {}, {}
         for each in told:

@@ -14,7 +14,7 @@ from detector_bench.cli import options
 from detector_bench.cli.console import command, errors, output
 from detector_bench.cli.dry_run import print_forecast
 from detector_bench.cli.shards import call_of, kept_call, write_array_job
-from detector_bench.errors import ConfigError
+from detector_bench.errors import ConfigError, DetectorBenchError
 from detector_bench.plugins import load_plugins
 from detector_bench.runner.shards import ranges
 
@@ -44,6 +44,7 @@ def run(
     shard: options.ShardOption = None,
     slurm_script: options.SlurmScript = None,
     dry_run: options.DryRun = False,
+    changed_inputs: options.ChangedInputs = False,
     n_clear: options.NClear = None,
     attribute: options.Attributes = None,
     only: options.Only = None,
@@ -97,6 +98,7 @@ def run(
             "--cache-dir": cache_dir,
             "--no-cache": no_cache,
             "--budget": budget,
+            "--changed-inputs": changed_inputs,
             "--n-clear": n_clear,
             "--attribute": attribute,
             "--only": only,
@@ -131,6 +133,7 @@ def run(
             cache_dir=cache_dir,
             use_cache=not no_cache,
             budget=budget,
+            changed_inputs=changed_inputs,
             tables_with_intervals=intervals,
             **({} if shard else {"workers": workers, "shards": shards, "engine": engine, "address": address}),
         )
@@ -145,6 +148,8 @@ def evaluate(
     image_set: options.ImageSetOption = None,
     n_clear: options.NClear = None,
     allow_incomplete: options.AllowIncomplete = False,
+    allow_unproved: options.AllowUnproved = False,
+    changed_inputs: options.ChangedInputs = False,
     attribute: options.Attributes = None,
     only: options.Only = None,
     without: options.Without = None,
@@ -157,16 +162,20 @@ def evaluate(
     The study is the folder's own, or --study; the numbers come into the folder itself, or where --out says.
 
     Examples: `detector-bench evaluate results/one`,
-    `detector-bench evaluate results/one --out results/two --n-clear human --intervals`
+    `detector-bench evaluate results/one --out results/two --n-clear human --intervals`,
+    `detector-bench evaluate results/one --changed-inputs` after labels were corrected
     """
     if out is None and (attribute or only or without):
         raise ConfigError(
             "--attribute, --only and --without would leave less in the folder than it has: say with --out where "
             "the smaller study goes"
         )
+    from detector_bench.results.inputs import refuse_changed_study
     from detector_bench.results.manifest import Manifest
 
     load_plugins(plugin or [])
+    if study_file is None and not changed_inputs:
+        refuse_changed_study(folder)
     study = restricted(
         loaded(study_file or folder / "study.yaml", image_set=image_set),
         n_clear=n_clear,
@@ -178,7 +187,12 @@ def evaluate(
     with suppress(ConfigError):  # of an older schema, or half a folder
         output.warn(*Manifest.read(folder).plugins_left_out())
     result = study.evaluate(
-        folder, folder if out is None else out, allow_incomplete=allow_incomplete, tables_with_intervals=intervals
+        folder,
+        folder if out is None else out,
+        allow_incomplete=allow_incomplete,
+        allow_unproved=allow_unproved,
+        changed_inputs=changed_inputs,
+        tables_with_intervals=intervals,
     )
     _print(result, ["metrics.csv", "tables/", "run.json"])
 
@@ -236,8 +250,23 @@ def _run_and_print(study: Study, out: Path, *, shard: str | None = None, **setti
                 return
             result = found
     _print(result, ["metrics.csv", "tables/", "predictions/", "run.json"])
+    refuse_without_verdict(result)
     if waited := what_it_waited_for(*_waiting(result.sessions(began))):
         output.warn(waited, style="")
+
+
+def refuse_without_verdict(results: Results) -> None:
+    """End with a mistake where a detector has judged nothing: all its images ended in an error.
+
+    Raises:
+        DetectorBenchError: names the detectors, with a reason of each.
+    """
+    from detector_bench.study_questions import without_verdict
+
+    if failed := without_verdict(results.reader):
+        raise DetectorBenchError(
+            "\n".join(f"{name} has judged no image, each ended in an error: {why}" for name, why in failed.items())
+        )
 
 
 def _waiting(sessions: Sequence[Mapping[str, Any]]) -> tuple[dict[str, float], dict[str, str]]:
@@ -251,6 +280,7 @@ def _waiting(sessions: Sequence[Mapping[str, Any]]) -> tuple[dict[str, float], d
 
 
 def _print(result: Results, files: Sequence[str]) -> None:
+    from detector_bench.perception.answers.paid_ledger import FOLDER, PaidLedger
     from detector_bench.results.metric_lookup import no_labels
 
     long = (*_LONG_TABLES, *(name for each in benchmarks() for name in each.long_tables))
@@ -268,6 +298,11 @@ def _print(result: Results, files: Sequence[str]) -> None:
                     f"{name}, {attribute}: {images} ended in an error; "
                     "the column `reason` of its predictions says why"
                 )
+    if damaged := PaidLedger(result.folder / FOLDER).damaged:
+        output.warn(
+            f"the ledger of paid answers has {len(damaged):,} damaged lines, which count as never written; the "
+            f"first: {damaged[0]} (all: detector-bench spending {result.folder})"
+        )
     for stage, spent in result.spending.items():
         numbers = ", ".join(f"{name.replace('_', ' ')} {_in_words(number)}" for name, number in spent.items())
         output.warn(f"{stage}, so far: {numbers}", style="")

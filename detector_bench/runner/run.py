@@ -17,7 +17,7 @@ from detector_bench.dataset import ImageSet
 from detector_bench.dataset.image_paths import shown
 from detector_bench.detectors.base import Detector
 from detector_bench.errors import ConfigError, DetectorBenchError, RunInterruptedError
-from detector_bench.perception.answers.paid_ledger import BudgetReachedError
+from detector_bench.perception.answers.budget import BudgetReachedError
 from detector_bench.runner.image_reading import ImageFile
 from detector_bench.runner.judging import BatchJudge
 from detector_bench.runner.layout import decide_layout, join_layout

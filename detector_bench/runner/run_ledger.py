@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from detector_bench.errors import ConfigError
-from detector_bench.perception.answers.paid_ledger import Budget, PaidLedger
+from detector_bench.perception.answers.budget import Budget
+from detector_bench.perception.answers.paid_ledger import PaidLedger
 from detector_bench.perception.answers.prices import Prices
 from detector_bench.perception.answers.service_requests import ServiceSettings
 from detector_bench.perception.stage import Stage

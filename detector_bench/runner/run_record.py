@@ -25,6 +25,7 @@ class RunProgress:
         shards: how many there are to do.
         damaged: files of predictions that were damaged; what stood in them is judged again.
         spent: what answers of paid services cost in this run, by currency.
+        damaged_results: results in the stage cache that were damaged; they are computed anew.
     """
 
     total: int
@@ -36,6 +37,7 @@ class RunProgress:
     shards: int = 1
     damaged: int = 0
     spent: dict[str, float] = field(default_factory=dict)
+    damaged_results: int = 0
 
     def count(self, status: Status) -> int:
         """Verdicts with this status, over all detectors."""

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from detector_bench.errors import ConfigError, DetectorBenchError
-from detector_bench.perception.answers.paid_ledger import BudgetReachedError
+from detector_bench.perception.answers.budget import BudgetReachedError
 from detector_bench.runner.chunks import Chunk, JudgedChunk, StageResults, predictions_in
 from detector_bench.runner.image_reading import ImageFile, LoadedImage, readings
 from detector_bench.runner.judging import BatchJudge

@@ -17,7 +17,7 @@ import numpy as np
 
 from detector_bench import __version__
 from detector_bench.errors import ConfigError, DetectorBenchError
-from detector_bench.perception.answers.paid_ledger import BudgetReachedError
+from detector_bench.perception.answers.budget import BudgetReachedError
 from detector_bench.plugins import PluginSource, load_plugins, placed_plugins
 from detector_bench.runner.chunk_judge import ChunkJudge
 from detector_bench.runner.chunks import Chunk, Encoded, JudgedChunk, StageResults

@@ -16,11 +16,12 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from threading import Condition
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 from filelock import FileLock
 
 from detector_bench.errors import DetectorBenchError
+from detector_bench.perception.answers.budget import Budget
 from detector_bench.perception.answers.ledger_index import Asked, LedgerIndex
 from detector_bench.perception.answers.ledger_lines import (
     DamagedLine,
@@ -30,24 +31,13 @@ from detector_bench.perception.answers.ledger_lines import (
     sealed,
 )
 from detector_bench.perception.answers.prices import Prices
-from detector_bench.perception.answers.spending import Record, money, spending_record
+from detector_bench.perception.answers.spending import Record, spending_record
 
 FOLDER = "paid"
 """In a result folder."""
 
 _SECONDS_FOR_OTHERS = 120.0
 _MARGIN = 1e-9  # of sums of floats
-
-
-class BudgetReachedError(DetectorBenchError):
-    """The next request could cost more than the budget has left; it was not sent."""
-
-
-class Budget(NamedTuple):
-    """The most that all requests of a result folder may cost together."""
-
-    amount: float
-    currency: str
 
 
 class PaidLedger:
@@ -224,12 +214,7 @@ class PaidLedger:
             return True
         if draft.worst <= left + _MARGIN and on_the_way > 0 and time.monotonic() < patience:
             return False
-        doubt = f" and {money({budget.currency: doubtful})} in doubt" if doubtful else ""
-        raise BudgetReachedError(
-            f"the budget of {money({budget.currency: budget.amount})} is reached: "
-            f"{money({budget.currency: spent})} spent{doubt}, and the next request may cost "
-            f"{money({budget.currency: draft.worst})}"
-        )
+        raise budget.reached(spent=spent, doubtful=doubtful, worst=draft.worst)
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
