@@ -209,6 +209,7 @@ class Study(StudyConfiguration):
         weights_dir: Path | str | None = None,
         cache_dir: Path | str | None = None,
         use_cache: bool = True,
+        budget: float | None = None,
         changed_inputs: bool = False,
         progress: ProgressListener | None = None,
         report_progress: ReportProgress | None = None,
@@ -221,7 +222,7 @@ class Study(StudyConfiguration):
         Args:
             out: the result folder.
             half_width: wanted of the intervals of model bias scores, to either side; decides what to do next.
-            weights_dir, cache_dir, use_cache, changed_inputs, progress: as in `run`.
+            weights_dir, cache_dir, use_cache, budget, changed_inputs, progress: as in `run`.
             report_progress: is told before every step of the report, and after every picture.
             workers: how many processes draw figures.
 
@@ -235,6 +236,7 @@ class Study(StudyConfiguration):
             weights_dir=weights_dir,
             cache_dir=cache_dir,
             use_cache=use_cache,
+            budget=budget,
             changed_inputs=changed_inputs,
             progress=progress,
         )
