@@ -26,6 +26,7 @@ from detector_bench.runner.judging import BatchJudge, Version
 from detector_bench.runner.run_ledger import open_ledger
 from detector_bench.runner.run_settings import RunSettings
 from detector_bench.study_configuration import StudyConfiguration
+from detector_bench.trust import take_over
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,7 @@ class NodeJob:
         versions: of the detectors, by name.
         environment: keys of services that stages ask; set in the node's process, and never shown.
         proof: what stands in the file `PROOF` of the folder of paid answers; None: no stage asks a service.
+        allowed: what the user allows; see `trust.granted_as_text`.
         package: the version of detector-bench.
     """
 
@@ -52,6 +54,7 @@ class NodeJob:
     versions: Mapping[str, Version]
     environment: Mapping[str, str] = field(default_factory=dict, repr=False)
     proof: str | None = None
+    allowed: str = "{}"
     package: str = __version__
 
 
@@ -79,6 +82,7 @@ class NodeJudge:
         try:
             if job.package != __version__:
                 raise ConfigError(f"detector-bench is {__version__} there and {job.package} here")
+            take_over(job.allowed)
             judge = _judge(job)
             if differing := [name for name, own in judge_versions(judge).items() if own != job.versions.get(name)]:
                 name = differing[0]
