@@ -15,7 +15,7 @@ PACKAGE = Path(detector_bench.__file__).parent
 
 ORDER = (
     ("errors",),
-    ("atomic_files", "declarations", "installation", "interruption", "registry"),
+    ("atomic_files", "declarations", "installation", "interruption", "registry", "transfers"),
     ("benchmark", "plugins", "quickstart", "sealed", "trust"),
     ("vocabulary",),
     ("dataset", "weights"),

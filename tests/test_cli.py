@@ -124,6 +124,7 @@ def test_the_commands_are_those_of_the_documentation() -> None:
         "run",
         "sample",
         "shards",
+        "spending",
         "sweep",
         "taxonomies",
         "trust",

@@ -16,6 +16,7 @@ from typing import Generic, NamedTuple, TypeVar
 
 from detector_bench.detectors.base import Detector, Prediction
 from detector_bench.interruption import stop_once
+from detector_bench.perception.answers.paid_ledger import PaidLedger
 from detector_bench.perception.cores import computing_with
 from detector_bench.perception.stage import Arrays, Batch, Frame, Stage, StageFailure, StageResult, with_inputs
 from detector_bench.runner.batch_calls import each_or_failure, stage_failure
@@ -68,6 +69,15 @@ class StageExecution:
     @cache.setter
     def cache(self, cache: StageCache) -> None:
         self._stages.cache = cache
+
+    @property
+    def paid(self) -> PaidLedger:
+        """Where stages that ask paid services record it."""
+        return self._stages.paid
+
+    @paid.setter
+    def paid(self, ledger: PaidLedger) -> None:
+        self._stages.paid = ledger
 
     def layouts(self) -> dict[str, dict[str, int | bool | None]]:
         """How the work of each network that ran is laid on the cores, by `label`, as plain data."""
