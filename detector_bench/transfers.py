@@ -6,7 +6,6 @@ end, or a few kilobytes that unpack to gigabytes. A timeout between two bytes st
 
 from __future__ import annotations
 
-import asyncio
 import os
 import threading
 import time
@@ -19,6 +18,8 @@ from typing import TYPE_CHECKING, Any
 from weakref import finalize
 
 if TYPE_CHECKING:
+    import asyncio
+
     import httpx
 
 LONGEST_RETRY_AFTER = 7 * 86_400.0
@@ -135,7 +136,9 @@ class _Exchanges:
     """An event loop in a thread, and the client that lives there."""
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
-        import httpx  # takes long, and most commands reach no network
+        import asyncio  # both take long, and most commands reach no network
+
+        import httpx
 
         self.process = os.getpid()
         self._loop = asyncio.new_event_loop()
@@ -145,6 +148,8 @@ class _Exchanges:
         self.end = finalize(self, _end, self._loop, self._client, self.process)
 
     def run(self, work: Coroutine[Any, Any, httpx.Response]) -> httpx.Response:
+        import asyncio
+
         future = asyncio.run_coroutine_threadsafe(work, self._loop)
         try:
             return future.result()
@@ -161,6 +166,8 @@ class _Exchanges:
         *,
         follows: bool,
     ) -> httpx.Response:
+        import asyncio
+
         import httpx
 
         patience = limits.head_seconds if limits.seconds is None else limits.seconds
