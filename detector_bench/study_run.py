@@ -29,6 +29,7 @@ from detector_bench.others.study_scores import ScoredStudy, TableSources, score_
 from detector_bench.plugins import plugin_files
 from detector_bench.results.finished_study import ResultFolder
 from detector_bench.results.label_plans import label_plans
+from detector_bench.results.local_paths import published_predictions
 from detector_bench.results.long_tables import (
     COLUMNS_NEEDED,
     FURTHER_TABLES,
@@ -55,7 +56,7 @@ from detector_bench.runner.stored_predictions import (
     predictions_folder,
     read_predictions,
 )
-from detector_bench.study_configuration import StudyConfiguration, path_from
+from detector_bench.study_configuration import StudyConfiguration
 from detector_bench.study_ray import run_with_ray
 from detector_bench.study_session import RunOrder, session_of
 from detector_bench.study_workers import run_with_workers
@@ -171,7 +172,7 @@ def evaluate_study(
     """
     judged = predictions_folder(predictions)
     stored = _of_study(study, judged)
-    image_set = ImageSet.load(study.image_set)
+    image_set = study.load_image_set()
     study.check_image_set(image_set)
     tables = _write_results(
         study,
@@ -324,7 +325,7 @@ def _write_results(
     remove_tables(set(earlier) - set(tables), out / "tables")
     for name, table in {} if scored is None else scored.files.items():
         files |= write_own_table(name, table, out)
-    study.write(out)
+    study.write(out, predictions=judged)
     Manifest(
         study=study.name,
         settings=settings,
@@ -334,7 +335,7 @@ def _write_results(
             "fingerprint": image_set.fingerprint(),
             "images": len(image_set.image_ids),
         },
-        predictions=path_from(out, judged),
+        predictions=published_predictions(out, judged)[0],
         counts=counts,
         not_comparable=not_comparable,
         tolerance=study.tolerance,

@@ -21,6 +21,7 @@ from detector_bench.evaluation.coded_predictions import CodedPredictions
 from detector_bench.evaluation.counting import Counts, count_verdicts
 from detector_bench.evaluation.image_index import ImageIndex
 from detector_bench.evaluation.intervals import Intervals
+from detector_bench.results.local_paths import LocalPaths, place_of
 from detector_bench.results.long_tables import (
     COLUMNS_NEEDED,
     FURTHER_TABLES,
@@ -61,6 +62,7 @@ class ResultFolder:
         image_set_folder: where the labelled images are, or were.
         own_image_set: the folder of images that was named in place of the study's; None: none was.
         study: the content of its `study.yaml`.
+        predictions_folder: where the predictions are, or were, that the numbers come from.
         computed: further tables are computed when they are asked for, as the folder's are of other settings.
     """
 
@@ -69,6 +71,7 @@ class ResultFolder:
     image_set_folder: Path
     own_image_set: Path | None = None
     study: Mapping[str, Any] = field(default_factory=dict)
+    predictions_folder: Path = Path("predictions")
     computed: bool = False
     _tables: dict[str, pd.DataFrame] = field(default_factory=dict)
     _parts: dict[str, FinishedStudy] = field(default_factory=dict)
@@ -95,10 +98,12 @@ class ResultFolder:
             )
         study = read_mapping(path / STUDY_FILE)
         own = None if image_set is None else Path(image_set)
-        images = own or path / str(study.get("image_set", ""))
+        local = LocalPaths.read(path)
+        images = own or place_of(path, str(study.get("image_set", "")), local.image_set)
         attributes_of(images, path)
         manifest.check_study(study, path / STUDY_FILE)
-        return cls(path, manifest, images, own, study)
+        judged = place_of(path, manifest.predictions, local.predictions)
+        return cls(path, manifest, images, own, study, judged)
 
     def asked_anew(self, **settings: Any) -> ResultFolder:
         """The same folder with other settings, by which its further tables are computed."""
@@ -159,8 +164,13 @@ class ResultFolder:
         """The labelled images behind the study.
 
         Raises:
-            DataError: they are not there any more, or not as they were.
+            ConfigError: they are not there any more.
+            DataError: they are not as they were.
         """
+        if not self.image_set_folder.is_dir():
+            raise ConfigError(
+                f"there is no image set {self.image_set_folder.name!r} any more: say with --image-set where it is"
+            )
         return ImageSet.load(self.image_set_folder)
 
     def predictions(
@@ -175,7 +185,7 @@ class ResultFolder:
         Raises:
             DetectorBenchError: they are not there.
         """
-        stored = read_predictions(self.path / self.manifest.predictions, also=columns, of_images=of_images)
+        stored = read_predictions(self.predictions_folder, also=columns, of_images=of_images)
         return {name: stored[name] for name in self.settings.detectors if name in stored}
 
     def coded_predictions(
@@ -190,7 +200,7 @@ class ResultFolder:
         Raises:
             DetectorBenchError: they are not there, or the image set is not.
         """
-        stored = StoredPredictions(self.path / self.manifest.predictions, also=columns)
+        stored = StoredPredictions(self.predictions_folder, also=columns)
         wanted = self.settings.detectors if detectors is None else detectors
         return CodedPredictions(
             ImageIndex.of(self.image_set),
