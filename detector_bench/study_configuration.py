@@ -23,9 +23,8 @@ from detector_bench.evaluation.label_doubt import Estimate, check_identified
 from detector_bench.evaluation.more_labels import Tolerance
 from detector_bench.others.study_scores import AnyScoreSystem
 from detector_bench.perception.stage import with_inputs
-from detector_bench.results.finished_study import STUDY_FILE
 from detector_bench.results.local_paths import LocalPaths, PublishedNames, place_of, published_predictions
-from detector_bench.results.manifest import EvaluationSettings
+from detector_bench.results.manifest import STUDY_FILE, EvaluationSettings
 from detector_bench.study_file import (
     DetectorEntry,
     full_entry,
@@ -315,6 +314,13 @@ class StudyConfiguration(BaseModel):
                 "Python: image_set=)"
             )
         return ImageSet.load(self.image_set)
+
+    def score_files(self) -> list[Path]:
+        """The files and folders that score systems read."""
+        found: list[Path] = []
+        for system in self.scores:
+            found += [value for _, value in system if isinstance(value, Path)]
+        return found
 
     def check_image_set(self, image_set: ImageSet) -> None:
         """Check that there are labels enough where true ones are to be estimated, and that names are known.

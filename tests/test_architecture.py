@@ -16,7 +16,7 @@ PACKAGE = Path(detector_bench.__file__).parent
 ORDER = (
     ("errors",),
     ("atomic_files", "declarations", "installation", "interruption", "registry"),
-    ("benchmark", "plugins", "quickstart"),
+    ("benchmark", "plugins", "quickstart", "sealed"),
     ("vocabulary",),
     ("dataset", "weights"),
     ("perception",),
@@ -32,12 +32,13 @@ ORDER = (
     ("audit", "figures"),
     ("others",),
     ("study_configuration",),
-    ("study_session",),
+    ("study_proof", "study_session"),
     ("study_forecast", "study_ray", "study_workers"),
     ("study_run", "study_questions", "study_worth"),
     ("study_estimates", "study_plan"),
     ("site", "study_numbers"),
     ("study",),
+    ("verification",),
     ("cli",),
     ("__init__", "__main__"),
 )

@@ -21,6 +21,7 @@ from detector_bench.evaluation.coded_predictions import CodedPredictions
 from detector_bench.evaluation.counting import Counts, count_verdicts
 from detector_bench.evaluation.image_index import ImageIndex
 from detector_bench.evaluation.intervals import Intervals
+from detector_bench.results.inputs import refuse_other_image_set
 from detector_bench.results.local_paths import LocalPaths, place_of
 from detector_bench.results.long_tables import (
     COLUMNS_NEEDED,
@@ -31,7 +32,7 @@ from detector_bench.results.long_tables import (
     no_rows,
     read_long_table,
 )
-from detector_bench.results.manifest import EvaluationSettings, Manifest, changed_table
+from detector_bench.results.manifest import STUDY_FILE, EvaluationSettings, Manifest, changed_file, changed_table
 from detector_bench.results.metric_lookup import (
     NOT_EVALUATED,
     Band,
@@ -43,11 +44,9 @@ from detector_bench.results.metric_lookup import (
     of_labelled_images,
     rows_of_attribute,
 )
-from detector_bench.runner.stored_predictions import StoredPredictions, read_predictions
+from detector_bench.runner.stored_predictions import StoredPredictions, read_predictions, sha256_of_file
 from detector_bench.vocabulary import ALL, GROUND_TRUTH, attributes_of
 from detector_bench.vocabulary.columns import DETECTOR_ONLY
-
-STUDY_FILE = "study.yaml"
 
 _Result = TypeVar("_Result")
 
@@ -165,13 +164,16 @@ class ResultFolder:
 
         Raises:
             ConfigError: they are not there any more.
-            DataError: they are not as they were.
+            DataError: they are wrong.
+            ChangedInputsError: they are not those that the numbers were made of.
         """
         if not self.image_set_folder.is_dir():
             raise ConfigError(
                 f"there is no image set {self.image_set_folder.name!r} any more: say with --image-set where it is"
             )
-        return ImageSet.load(self.image_set_folder)
+        image_set = ImageSet.load(self.image_set_folder)
+        refuse_other_image_set(self.path, self.manifest, image_set)
+        return image_set
 
     def predictions(
         self, columns: Sequence[str] = (), *, of_images: pa.Array | None = None
@@ -230,6 +232,9 @@ class ResultFolder:
 
     def _rows_of(self, file: str) -> pd.DataFrame:
         path = self.path / file
+        written = self.manifest.proof.files.get(file)
+        if written is not None and sha256_of_file(path) != written:
+            raise changed_file(path)
         try:
             rows = read_long_table(path)
         except (OSError, ValueError, pa.ArrowException) as error:
