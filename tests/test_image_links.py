@@ -25,6 +25,8 @@ from detector_bench.labelling import RefusedAnswerError
 from detector_bench.runner.run_call import remembered_call
 from detector_bench.runner.shard_ledger import ShardLedger
 from detector_bench.site.thumbnails import make_pictures
+from detector_bench.study import Study
+from detector_bench.verification import pack_folder
 
 COUNT = 6
 PLUGIN = Path(__file__).parent / "small_parts.py"
@@ -241,3 +243,17 @@ def test_an_import_brings_nothing_from_outside_and_puts_nothing_there(tmp_path: 
     with pytest.raises(DataError, match="folder that is a link out of the image set"):
         import_folder(tmp_path / "tree", tmp_path / "other")
     assert not (private / "model").exists()
+
+
+def test_evaluate_compares_images_and_a_pack_takes_none_from_outside(tmp_path: Path, private: Path) -> None:
+    folder = write_image_set(tmp_path / "set", COUNT)
+    study = Study(image_set=folder, detectors=["test-colour"])
+    results = study.run(tmp_path / "out", use_cache=False)
+    assert study.evaluate(tmp_path / "out", tmp_path / "again").reader.manifest.proof.images.same == COUNT
+    (folder / "images" / "image_000.png").unlink()
+    (folder / "images" / "image_000.png").symlink_to(private / "images" / "image_001.png")
+    packed = pack_folder(results.folder, tmp_path / "pack.zip", image_set=folder, with_images=True)
+    assert packed["images"] == COUNT - 1
+    (folder / "sample.csv").symlink_to(private / "labels.csv")
+    with pytest.raises(ConfigError, match=r"sample\.csv: path that leaves the folder through a link"):
+        pack_folder(results.folder, tmp_path / "pack.zip", image_set=folder)

@@ -7,6 +7,7 @@ import json
 import re
 import shutil
 import socket
+import zipfile
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -21,9 +22,10 @@ from detector_bench.dataset.published_text import without_folders
 from detector_bench.detectors import Prediction, detector
 from detector_bench.errors import ConfigError
 from detector_bench.perception.stage import Batch
-from detector_bench.results.local_paths import LOCAL_FILES, NAME
+from detector_bench.results.local_paths import NAME, is_local
 from detector_bench.site import ReportSettings
 from detector_bench.study import Results, Study
+from detector_bench.verification import VerificationOrder, pack_folder, verify_folder
 
 MARKER = "hidden-away"
 Call = Callable[..., tuple[int, str, str]]
@@ -99,12 +101,9 @@ def texts_of(file: Path) -> Iterator[bytes]:
         yield repr((table.schema.metadata, table.to_pylist())).encode()
 
 
-def local_files(folder: Path) -> set[Path]:
-    return {file for pattern in LOCAL_FILES for file in folder.glob(pattern)}
-
-
 def published(folder: Path) -> list[Path]:
-    return [file for file in folder.rglob("*") if file.is_file() and file not in local_files(folder)]
+    files = [file for file in folder.rglob("*") if file.is_file()]
+    return [file for file in files if not is_local(file.relative_to(folder).as_posix())]
 
 
 def names_of_this_machine(home: Path) -> list[str]:
@@ -141,6 +140,14 @@ def test_no_published_file_says_where_anything_lies(home: Path) -> None:
     study.evaluate(out, home / "again")
     assert json.loads((home / "again" / "results.json").read_bytes())["predictions"] == "results/predictions"
     assert_nothing_is_named(home / "again", home)
+    verify_folder(out, VerificationOrder(home / f"sets-{MARKER}" / "pictures", home / "cache", 2)).write(
+        out / "verification.json"
+    )
+    pack_folder(out, home / "pack.zip", image_set=study.image_set)
+    with zipfile.ZipFile(home / "pack.zip") as pack:
+        pack.extractall(home / "unpacked")
+    assert not (home / "unpacked" / "results" / NAME).exists()
+    assert_nothing_is_named(home / "unpacked", home)
     assert_nothing_is_named(out, home)
 
 
@@ -162,7 +169,7 @@ def test_a_run_from_the_command_line_leaves_its_call_in_a_local_file(home: Path,
     assert command("run", home / "one.yaml", "--out", out, "--cache-dir", home / "cache")[0] == 0
     told = {file for file in out.rglob("*") if file.is_file() and MARKER.encode() in file.read_bytes()}
     assert {file.name for file in told} == {NAME, "call.json"}
-    assert told <= local_files(out)
+    assert not told & set(published(out))
 
 
 def test_a_result_folder_finds_what_its_files_only_name(home: Path) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
+from fnmatch import fnmatchcase
 from pathlib import Path, PurePath
 from typing import Self
 
@@ -70,6 +71,11 @@ class LocalPaths(BaseModel):
             remove(folder / NAME)
             return
         write_text(folder / NAME, json.dumps(self.model_dump(), indent=2, ensure_ascii=False) + "\n")
+
+
+def is_local(path: str) -> bool:
+    """Whether a file of a result folder, by its path there, is about this machine alone."""
+    return any(fnmatchcase(path, pattern) for pattern in LOCAL_FILES)
 
 
 def place_of(folder: Path, name: str, known: Mapping[str, str]) -> Path:

@@ -13,7 +13,7 @@ from detector_bench.dataset import ImageSet
 from detector_bench.dataset.image_paths import is_file_below
 from detector_bench.dataset.validation import FileInspector
 from detector_bench.errors import ConfigError, DetectorBenchError
-from detector_bench.results.local_paths import LOCAL_FILES
+from detector_bench.results.local_paths import is_local
 from detector_bench.results.manifest import Manifest
 
 RESULTS = "results"
@@ -52,9 +52,7 @@ def pack_folder(folder: Path, out: Path, *, image_set: Path | None, with_images:
     tables = [] if image_set is None else sorted(_tables_of(image_set))
     for root, name in tables:
         if (fault := FileInspector(root).fault(name)) is not None:
-            raise ConfigError(
-                f"{root / name}: {fault}: what lies elsewhere is not packed unless --allow-root says so"
-            )
+            raise ConfigError(f"{root / name}: {fault}; it is packed if --allow-root names where it leads")
     images = [] if image_set is None or not with_images else sorted(_images_of(image_set))
     try:
         with replacing(out) as temporary, zipfile.ZipFile(temporary, "w", allowZip64=True) as pack:
@@ -68,14 +66,11 @@ def pack_folder(folder: Path, out: Path, *, image_set: Path | None, with_images:
 
 
 def _belongs(path: Path, folder: Path, out: Path) -> bool:
-    """Whether a file of a result folder goes out: no lock, half, link, hidden or local file, not the pack itself."""
+    """Whether a file of a result folder goes out: no lock, half, link, hidden or local file, nor the pack itself."""
     parts = path.relative_to(folder).parts
     if path.is_symlink() or any(part.startswith(".") for part in parts) or path.suffix in _LEFT_OUT:
         return False
-    is_local = any(
-        PurePosixPath(*parts).match(pattern) for pattern in LOCAL_FILES if "/" in pattern or len(parts) == 1
-    )
-    return not is_local and path.resolve() != out.resolve()
+    return not is_local("/".join(parts)) and path.resolve() != out.resolve()
 
 
 def _tables_of(image_set: Path) -> Iterator[tuple[Path, str]]:
