@@ -140,9 +140,7 @@ def test_no_published_file_says_where_anything_lies(home: Path) -> None:
     study.evaluate(out, home / "again")
     assert json.loads((home / "again" / "results.json").read_bytes())["predictions"] == "results/predictions"
     assert_nothing_is_named(home / "again", home)
-    verify_folder(out, VerificationOrder(home / f"sets-{MARKER}" / "pictures", home / "cache", 2)).write(
-        out / "verification.json"
-    )
+    verify_folder(out, VerificationOrder(study.image_set, cache, 2)).write(out / "verification.json")
     pack_folder(out, home / "pack.zip", image_set=study.image_set)
     with zipfile.ZipFile(home / "pack.zip") as pack:
         pack.extractall(home / "unpacked")

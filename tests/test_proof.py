@@ -225,7 +225,7 @@ def test_everything_that_is_written_is_listed_with_its_sha256(folder: Path) -> N
         "results.json",
         "local_paths.json",
     }
-    assert set(listed) == there - others
+    assert set(listed) == there - others - {"results.json"}
 
 
 def test_a_network_under_the_same_name_is_not_the_one_that_judged(tmp_path: Path) -> None:

@@ -66,7 +66,7 @@ def pack_folder(folder: Path, out: Path, *, image_set: Path | None, with_images:
 
 
 def _belongs(path: Path, folder: Path, out: Path) -> bool:
-    """Whether a file of a result folder goes out: no lock, half, link, hidden or local file, nor the pack itself."""
+    """Whether a file of a result folder goes out: no lock, half, link or local file, nor the pack itself."""
     parts = path.relative_to(folder).parts
     if path.is_symlink() or any(part.startswith(".") for part in parts) or path.suffix in _LEFT_OUT:
         return False
