@@ -167,7 +167,7 @@ class ResultFolder:
             DataError: they are wrong.
             ChangedInputsError: they are not those that the numbers were made of.
         """
-        if not self.image_set_folder.is_dir():
+        if self.own_image_set is None and not self.image_set_folder.is_dir():
             raise ConfigError(
                 f"there is no image set {self.image_set_folder.name!r} any more: say with --image-set where it is"
             )

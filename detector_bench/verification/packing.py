@@ -137,5 +137,6 @@ def _check(pack: Path, entry: zipfile.ZipInfo) -> None:
         raise ConfigError(f"{str(pack)!r} holds a file that would lie outside its folder: {entry.filename!r}")
     if entry.file_size > _LARGEST_RATIO * max(entry.compress_size, 1) + 2**20:
         raise ConfigError(
-            f"{str(pack)!r}: {entry.filename!r} would become {entry.file_size:,} bytes out of {entry.compress_size:,}"
+            f"{str(pack)!r}: {entry.filename!r} would become {entry.file_size:,} bytes out of "
+            f"{entry.compress_size:,}"
         )
