@@ -16,7 +16,7 @@ PACKAGE = Path(detector_bench.__file__).parent
 ORDER = (
     ("errors",),
     ("atomic_files", "declarations", "installation", "interruption", "registry"),
-    ("benchmark", "plugins", "quickstart", "sealed"),
+    ("benchmark", "plugins", "quickstart", "sealed", "trust"),
     ("vocabulary",),
     ("dataset", "weights"),
     ("perception",),
@@ -33,7 +33,7 @@ ORDER = (
     ("others",),
     ("study_configuration",),
     ("study_proof", "study_session"),
-    ("study_forecast", "study_ray", "study_workers"),
+    ("study_effects", "study_forecast", "study_ray", "study_workers"),
     ("study_run", "study_questions", "study_worth"),
     ("study_estimates", "study_plan"),
     ("site", "study_numbers"),
