@@ -83,7 +83,7 @@ def cut_for_tasks(study: StudyConfiguration, out: Path, order: RunOrder) -> tupl
 def session_of(study: StudyConfiguration, out: Path, order: RunOrder) -> tuple[ImageSet, RunSession]:
     """The study's image set and a session of its detectors over it, checked; nothing is judged yet."""
     detectors = study.build_detectors()
-    image_set = ImageSet.load(study.image_set)
+    image_set = study.load_image_set()
     study.check_image_set(image_set)
     settings = RunSettings(
         batch_size=study.batch_size,

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from detector_bench.study import StudyAudit
 
 
-@command
+@command(reads_images=True)
 def audit(
     study_file: options.StudyFile,
     *,

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from detector_bench.results.verification_record import Verification
 
 
-@command
+@command(reads_images=True)
 def verify(
     folder: Annotated[
         Path, typer.Argument(metavar="DIR", help="A result folder, or a file that `pack` made of one.")
@@ -101,7 +101,7 @@ def _print(found: Verification) -> None:
     output.row(found.statement, table="statement", statement=found.statement)
 
 
-@command
+@command(reads_images=True)
 def pack(
     folder: options.Folder,
     *,

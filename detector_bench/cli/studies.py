@@ -28,7 +28,7 @@ _LONG_TABLES = ("prompt_bias_scores", "confusion", "label_doubt")
 """They have many rows, and stand in files only."""
 
 
-@command
+@command(reads_images=True)
 def run(
     study_file: options.StudyFile,
     *,
@@ -145,7 +145,7 @@ def run(
         )
 
 
-@command
+@command(reads_images=True)
 def evaluate(
     folder: options.Folder,
     *,

@@ -14,6 +14,7 @@ from threading import Event, Thread, current_thread, main_thread
 from types import FrameType
 from typing import Generic, NamedTuple, TypeVar
 
+from detector_bench.dataset.published_text import without_folders
 from detector_bench.detectors.base import Detector, Prediction
 from detector_bench.interruption import stop_once
 from detector_bench.perception.answers.paid_ledger import PaidLedger
@@ -171,7 +172,8 @@ def judge(detector: Detector, frames: Sequence[Frame]) -> list[Prediction]:
 
 
 def errors_for(detector: Detector, image_id: str, reason: str) -> list[Prediction]:
-    """A detector's error rows for an image, one for each attribute."""
+    """A detector's error rows for an image, one for each attribute; they are published, with the reason."""
+    reason = without_folders(reason)
     return [Prediction.error(image_id, attribute, reason) for attribute in detector.attributes]
 
 

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 from detector_bench import __version__
 from detector_bench.atomic_files import write_text
+from detector_bench.dataset.published_text import without_folders
 from detector_bench.errors import ConfigError, DetectorBenchError
 from detector_bench.evaluation.more_labels import Tolerance
 from detector_bench.results.finished_study import ResultFolder
@@ -236,7 +237,7 @@ class _Writer:
                 weights_dir=self.settings.weights_dir,
             )
         except DetectorBenchError as error:
-            return [], f"No boxes are drawn: {error}."
+            return [], f"No boxes are drawn: {without_folders(str(error))}."
         return found, "No boxes are drawn: the cache of stage results holds none for these images."
 
     def _write_attribute(

@@ -11,6 +11,7 @@ from detector_bench import __version__
 from detector_bench.dataset import ImageSet
 from detector_bench.errors import ConfigError, DetectorBenchError
 from detector_bench.results.inputs import IMAGE_SET
+from detector_bench.results.local_paths import LocalPaths, place_of
 from detector_bench.results.manifest import NAME as RESULTS
 from detector_bench.results.manifest import STUDY_FILE, Manifest
 from detector_bench.results.verification_record import Link, Outcome, Verification
@@ -66,7 +67,7 @@ def verify_folder(folder: Path, order: VerificationOrder, *, step: Step | None =
     step = step or _say_nothing
     manifest = Manifest.read(folder)
     seal = sealed_digest(folder / RESULTS) or ""
-    judged = folder / manifest.predictions
+    judged = place_of(folder, manifest.predictions, LocalPaths.read(folder).predictions)
     links = [_record(seal, order.cited)]
     step("files")
     links.append(files.files_of_results(folder, manifest))
@@ -149,7 +150,7 @@ def _of_study(folder: Path, judged: Path, manifest: Manifest, order: Verificatio
 
 def _image_set(study: StudyConfiguration, links: list[Link]) -> ImageSet | None:
     try:
-        return ImageSet.load(study.image_set)
+        return study.load_image_set()
     except DetectorBenchError as error:
         says = "the image set is not here, so no number was computed again"
         links.append(files.link("numbers", Outcome.OPEN, says, str(error).splitlines()[:1]))
