@@ -355,7 +355,7 @@ MISTAKES: dict[Callable[[Path], list[str | Path]], str] = {
     result_folder_is_a_file: "cannot write to",
     evaluation_folder_is_a_file: "cannot write",
     cache_folder_is_a_file: "the stage cache",
-    damaged_cache: "file is not a database; move that file away",
+    damaged_cache: "file is not a database; name another folder",
     missing_weights_folder: "--weights-dir: there is no folder",
     wrong_denominator: "n_clear is 'detector' or 'human'; got 'both'",
     missing_plugin: "is not a Python file",

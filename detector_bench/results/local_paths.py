@@ -21,8 +21,9 @@ from detector_bench.errors import ConfigError
 
 NAME = "local_paths.json"
 
-LOCAL_FILES = (NAME, "predictions/shards/call.json", "predictions/shards/*.failed.json", "logs/*")
-"""Patterns of the files of a result folder that are about this machine alone: they are not published."""
+LOCAL_FILES = (NAME, "predictions/shards/call.json", "predictions/shards/*.failed.json", "logs/*", "paid/*")
+"""Patterns of the files of a result folder that are about this machine, or its owner's bills, alone: they are not
+published."""
 
 _ABOUT = (
     "Where things lie on the machine that wrote this folder, as seen from it. Leave this file out of what you "
