@@ -15,7 +15,9 @@ PACKAGE = Path(detector_bench.__file__).parent
 
 ORDER = (
     ("errors",),
-    ("atomic_files", "declarations", "installation", "interruption", "registry"),
+    ("atomic_files", "installation", "interruption", "limited_text", "registry"),
+    ("json_text", "yaml_text"),
+    ("declarations",),
     ("benchmark", "plugins", "quickstart"),
     ("vocabulary",),
     ("dataset", "weights"),
@@ -47,8 +49,14 @@ ONLY = {
     "vocabulary": {"declarations", "errors", "atomic_files"},
     "metrics": {"errors", "registry", "benchmark", "plugins", "vocabulary"},
     "estimation": {"errors", "vocabulary", "metrics"},
-    "labelling": {"declarations", "errors", "atomic_files", "installation", "vocabulary", "dataset", "metrics"},
-    "prompt_lists": {"errors", "atomic_files", "installation", "benchmark", "vocabulary", "dataset", "metrics"},
+    "labelling": {
+        *("declarations", "errors", "atomic_files", "installation", "json_text", "limited_text"),
+        *("vocabulary", "dataset", "metrics"),
+    },
+    "prompt_lists": {
+        *("errors", "atomic_files", "installation", "benchmark", "json_text", "limited_text"),
+        *("vocabulary", "dataset", "metrics"),
+    },
 }
 """Rooms that may know less than all that stands below them: what a number is hangs on no detector and no file."""
 
