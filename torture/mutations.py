@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import csv
+import io
+import json
 import re
 from collections.abc import Iterator, Sequence
 from datetime import date
@@ -67,6 +70,12 @@ NASTY_YAML = (
     *("&a {b: &c [x, x, x], d: [*c, *c]}", "0x" + "f" * 400, "1e400", "1.0e+400", "=", "<<", "+.INF"),
 )
 """Scalars and fragments that parsers have stumbled over."""
+
+
+NASTY_JSON = (
+    *("9" * 5_000, "-" + "9" * 400, "1e999", "NaN", "Infinity", "[" * 3_000, '{"a":' * 3_000, '"\\ud800"', '"\\u0000"'),
+    *("null", "{}", "[]", '""', "true", "'", "//", "\x00", '{"a": 1, "a": 2}', "01", "1.", ".5", '"\\x"', "\ufeff"),
+)
 
 
 def bomb(rng: np.random.Generator) -> str:
@@ -138,7 +147,7 @@ def spoil(content: Any, rng: np.random.Generator, *, number: int | None = None) 
     place = found[int(rng.integers(len(found)))] if number is None else found[number % len(found)]
     kind = rng.random()
     if kind < 0.7 or number is not None:
-        value = pick(NASTY, rng)
+        value = pick(_of_a_kind(at(content, place)) if rng.random() < 0.6 else NASTY, rng)
         return replaced(content, place, value), f"{dotted(place)} = {short(value)}"
     if kind < 0.8:
         return without(content, place), f"{dotted(place)} removed"
@@ -147,6 +156,17 @@ def spoil(content: Any, rng: np.random.Generator, *, number: int | None = None) 
         return renamed(content, place, name), f"{dotted(place)} renamed {short(name)}"
     other = found[int(rng.integers(len(found)))]
     return replaced(content, place, at(content, other)), f"{dotted(place)} = that of {dotted(other)}"
+
+
+def _of_a_kind(value: Any) -> Sequence[Any]:
+    """Nasty values of a value's own type, which come further before they are refused."""
+    if isinstance(value, bool):
+        return (not value,)
+    if isinstance(value, int | float):
+        return NASTY_NUMBERS
+    if isinstance(value, str):
+        return NASTY_TEXTS
+    return [each for each in NASTY if isinstance(each, type(value))] or NASTY
 
 
 def pick(values: Sequence[Any], rng: np.random.Generator) -> Any:
@@ -162,6 +182,54 @@ def dotted(place: Path) -> str:
 def short(value: Any) -> str:
     """A value in a few characters."""
     return ascii(value)[:80]
+
+
+def spoiled_table(content: bytes, rng: np.random.Generator) -> tuple[bytes, str]:
+    """A CSV file with a cell, a header, a column or a row spoilt, and what was done."""
+    rows = list(csv.reader(io.StringIO(content.decode())))
+    row, column = int(rng.integers(len(rows))), int(rng.integers(len(rows[0])))
+    kind = int(rng.integers(8))
+    if kind < 4:
+        value = str(pick([*NASTY_TEXTS, *NASTY_NUMBERS, '"', ",", "\n", "0x10", "1_0", "٣", "1,5", " 1 "], rng))
+        note = f"row {row}, column {column} = {short(value)}"
+        rows[row][column] = value
+    elif kind == 4:
+        for each in rows:
+            del each[column]
+        note = f"column {column} removed"
+    elif kind == 5:
+        rows = [[*each, each[column]] for each in rows]
+        note = f"column {column} doubled"
+    elif kind == 6:
+        rows[row] = rows[row] + rows[row] if rng.random() < 0.5 else rows[row][:column]
+        note = f"row {row} of another length"
+    else:
+        rows = rows[:row] + rows[row : row + 1] * int(rng.integers(0, 40)) + rows[row + 1 :]
+        note = f"row {row} removed or repeated"
+    file = io.StringIO()
+    csv.writer(file, lineterminator="\n").writerows(rows)
+    return file.getvalue().encode("utf-8", "surrogatepass"), note
+
+
+def spoiled_json(content: bytes, rng: np.random.Generator) -> tuple[bytes, str]:
+    """A JSON file with a value, a key or its text spoilt, and what was done."""
+    kind = rng.random()
+    if kind < 0.65:
+        spoilt, note = spoil(json.loads(content), rng)
+        return json.dumps(spoilt, default=str).encode(), note
+    if kind < 0.8:
+        text, note = swapped_tokens(content.decode(), rng, NASTY_JSON)
+        return text.encode("utf-8", "surrogatepass"), note
+    return spoiled_bytes(content, rng)
+
+
+def spoiled_file(name: str, content: bytes, rng: np.random.Generator) -> tuple[bytes, str]:
+    """A file of any kind, spoilt by what its ending says it holds."""
+    if rng.random() < 0.25 or name.endswith((".parquet", ".onnx")):
+        return spoiled_bytes(content, rng)
+    if name.endswith(".json"):
+        return spoiled_json(content, rng)
+    return spoiled_table(content, rng) if name.endswith(".csv") else spoiled_bytes(content, rng)
 
 
 def spoiled_bytes(content: bytes, rng: np.random.Generator) -> tuple[bytes, str]:
