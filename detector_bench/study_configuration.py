@@ -36,7 +36,6 @@ from detector_bench.tables import TableStyle
 from detector_bench.vocabulary import ATTRIBUTES, attributes_of, write_attributes
 from detector_bench.weights import WeightsLocator
 
-
 _LONGEST_TEXT = 2_000
 """Characters of a study's name or question, which pages and figures show."""
 

@@ -1,1 +1,1 @@
-"""The fault suite: hostile files, kills, full disks, flipped bits, misbehaving servers. docs/torture.md says what it found."""
+"""The fault suite: hostile files, kills, full disks, flipped bits, bad servers; docs/torture.md tells more."""

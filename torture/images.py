@@ -1,4 +1,4 @@
-"""Mutated images of every format, cut ones, and bombs, judged by a run: each has its row, and a verdict or a reason.
+"""Mutated images of every format, cut ones, and bombs, judged by a run: each has a row with a verdict or a reason.
 
     python -m torture.images --cases 200 --seed 1        (12 images in each case)
 
@@ -96,8 +96,9 @@ def bombs() -> tuple[bytes, ...]:
 
 def run(case: Case) -> None:
     """Twelve spoilt images in a folder, judged by two detectors."""
-    from detector_bench.dataset import ImageSet  # noqa: F401 - what the run needs is imported before it is forked
     from pyarrow import parquet
+
+    from detector_bench.dataset import ImageSet  # noqa: F401 - what the run needs is imported before it is forked
 
     tables = {path.name: path.read_text() for path in image_set().glob("*.csv")}
     folder = Path("set/images")

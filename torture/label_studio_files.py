@@ -1,6 +1,6 @@
 """Mutated exports of Label Studio, both forms, imported into a store that is then exported again.
 
-    python -m torture.label_studio_files --cases 500 --seed 1
+python -m torture.label_studio_files --cases 500 --seed 1
 """
 
 from __future__ import annotations

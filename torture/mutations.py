@@ -1,4 +1,4 @@
-"""Ways to spoil a file: bytes flipped, cut and inserted, tokens swapped, values of plain data replaced by nasty ones."""
+"""Ways to spoil a file: bytes flipped, cut and inserted, tokens swapped, values replaced by nasty ones."""
 
 from __future__ import annotations
 
@@ -73,13 +73,38 @@ NASTY_YAML = (
 
 
 NASTY_JSON = (
-    *("9" * 5_000, "-" + "9" * 400, "1e999", "NaN", "Infinity", "[" * 3_000, '{"a":' * 3_000, '"\\ud800"', '"\\u0000"'),
-    *("null", "{}", "[]", '""', "true", "'", "//", "\x00", '{"a": 1, "a": 2}', "01", "1.", ".5", '"\\x"', "\ufeff"),
+    *(
+        "9" * 5_000,
+        "-" + "9" * 400,
+        "1e999",
+        "NaN",
+        "Infinity",
+        "[" * 3_000,
+        '{"a":' * 3_000,
+        '"\\ud800"',
+        '"\\u0000"',
+    ),
+    *(
+        "null",
+        "{}",
+        "[]",
+        '""',
+        "true",
+        "'",
+        "//",
+        "\x00",
+        '{"a": 1, "a": 2}',
+        "01",
+        "1.",
+        ".5",
+        '"\\x"',
+        "\ufeff",
+    ),
 )
 
 
 def bomb(rng: np.random.Generator) -> str:
-    """Aliases of aliases: a few lines that stand for very many values, or mappings that are merged again and again."""
+    """Aliases of aliases: a few lines that stand for very many values, or mappings merged again and again."""
     width, height = int(rng.integers(2, 12)), int(rng.integers(3, 30))
     if rng.random() < 0.5:
         lines = [f"b0: &b0 [{', '.join(['x'] * width)}]"]
@@ -93,7 +118,9 @@ def bomb(rng: np.random.Generator) -> str:
 def places(content: Any, above: Path = ()) -> Iterator[Path]:
     """Every value in plain data, by the keys that lead to it; the whole is ()."""
     yield above
-    inner = content.items() if isinstance(content, dict) else enumerate(content) if isinstance(content, list) else ()
+    inner = (
+        content.items() if isinstance(content, dict) else enumerate(content) if isinstance(content, list) else ()
+    )
     for key, value in inner:
         yield from places(value, (*above, key))
 
@@ -250,7 +277,9 @@ def spoiled_bytes(content: bytes, rng: np.random.Generator) -> tuple[bytes, str]
     if kind == 3:
         return content[:start] + content[start + length :], f"{length} bytes gone at {start}"
     if kind == 4:
-        return content[:start] + content[start : start + length] * 3 + content[start + length :], f"tripled at {start}"
+        return content[:start] + content[start : start + length] * 3 + content[
+            start + length :
+        ], f"tripled at {start}"
     if kind == 5:
         return content[:start] + b"\0" * length + content[start + length :], f"{length} zeros at {start}"
     encoding = ("utf-16", "utf-8-sig", "latin-1", "utf-32")[int(rng.integers(4))]

@@ -1,4 +1,4 @@
-"""Mutated ONNX networks: bytes, graph, shapes, metadata, files beside them; each judges twelve images or is refused.
+"""Mutated ONNX networks: bytes, graph, shapes, metadata, files beside them; they judge or are refused.
 
     python -m torture.onnx_files --cases 500 --seed 1
 
@@ -19,7 +19,14 @@ from torture.cases import Case, expect, main
 from torture.mutations import NASTY_TEXTS, pick, short, spoiled_bytes
 from torture.small_studies import MODULES, image_set
 
-ONNX_MODULES = (*MODULES, "onnx", "onnxruntime", "cv2", "detector_bench.detectors.onnx", "detector_bench.perception.yolo")
+ONNX_MODULES = (
+    *MODULES,
+    "onnx",
+    "onnxruntime",
+    "cv2",
+    "detector_bench.detectors.onnx",
+    "detector_bench.perception.yolo",
+)
 
 STUDY = """\
 image_set: {images}
@@ -46,8 +53,31 @@ _FACTS: dict[str, tuple[str, ...]] = {
     "args": ("{'nms': True}", "x", "{'batch': 1", "[]"),
     "nms": ("True",),
 }
-_OPERATORS = ("Loop", "If", "Gather", "Reshape", "Sqrt", "Log", "Div", "Identity", "NoSuch", "Softmax", "Tile", "Expand", "")
-_LOCATIONS = ("../../etc/passwd", "/etc/passwd", "/dev/zero", "", "persons.onnx", "missing.bin", "a\0b", "x" * 4_000)
+_OPERATORS = (
+    "Loop",
+    "If",
+    "Gather",
+    "Reshape",
+    "Sqrt",
+    "Log",
+    "Div",
+    "Identity",
+    "NoSuch",
+    "Softmax",
+    "Tile",
+    "Expand",
+    "",
+)
+_LOCATIONS = (
+    "../../etc/passwd",
+    "/etc/passwd",
+    "/dev/zero",
+    "",
+    "persons.onnx",
+    "missing.bin",
+    "a\0b",
+    "x" * 4_000,
+)
 
 
 @cache
@@ -151,7 +181,9 @@ def _constants(model: Any, rng: np.random.Generator) -> str:
     elif kind == 1:
         tensor.raw_data = tensor.raw_data[: int(rng.integers(len(tensor.raw_data) + 1))]
     elif kind == 2:
-        tensor.raw_data = np.full(len(tensor.raw_data) // 4, pick([np.nan, np.inf, 3e38, -3e38], rng), np.float32).tobytes()
+        tensor.raw_data = np.full(
+            len(tensor.raw_data) // 4, pick([np.nan, np.inf, 3e38, -3e38], rng), np.float32
+        ).tobytes()
     elif kind == 3:
         tensor.data_type = int(rng.integers(0, 25))
     else:

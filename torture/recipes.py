@@ -91,7 +91,9 @@ def _biaspainter() -> list[Recipe]:
         ),
         Recipe("sheets in Parquet", {"a.parquet": _parquet(sheet)}, (("biaspainter", "sheets", "a.parquet"),)),
         Recipe(
-            "validity", {"key.csv": key, "filled.csv": filled}, (("biaspainter", "validity", "key.csv", "filled.csv"),)
+            "validity",
+            {"key.csv": key, "filled.csv": filled},
+            (("biaspainter", "validity", "key.csv", "filled.csv"),),
         ),
     ]
 
@@ -114,7 +116,12 @@ def _bigbench() -> list[Recipe]:
     own = {
         "references.csv": _table(
             "prompt_id,attribute,class,share",
-            [("p0", "gender", "male", 0.5), ("p0", "gender", "female", 0.5), ("p1", "gender", "male", 1), ("p1", "gender", "female", 0)],
+            [
+                ("p0", "gender", "male", 0.5),
+                ("p0", "gender", "female", 0.5),
+                ("p1", "gender", "male", 1),
+                ("p1", "gender", "female", 0),
+            ],
         ),
         "weights.csv": _table("prompt_id,weight,category", [("p0", 1, "a"), ("p1", 2.5, "b")]),
         "pairs.csv": _table("advantageous,disadvantageous,weight", [("p0", "p1", 3)]),
@@ -129,9 +136,7 @@ def _bigbench() -> list[Recipe]:
         Recipe(
             "own references",
             own,
-            (
-                ("bigbench", "check", "references.csv", "--weights", "weights.csv", "--pairs", "pairs.csv"),
-            ),
+            (("bigbench", "check", "references.csv", "--weights", "weights.csv", "--pairs", "pairs.csv"),),
         ),
     ]
 
@@ -198,7 +203,11 @@ def _within_studies() -> list[Recipe]:
     recipes = []
     for system, name, content in (
         ("{system: representation, references: shares.csv}", "shares.csv", shares),
-        ("{system: imagebite, requirements: input.json, draws: 100}", "input.json", _json({"requirements": [requirement]})),
+        (
+            "{system: imagebite, requirements: input.json, draws: 100}",
+            "input.json",
+            _json({"requirements": [requirement]}),
+        ),
         ("{system: bigbench, references: references.csv}", "references.csv", shares),
     ):
         study = f"image_set: {image_set()}\nscores: [{system}]\ndetectors: [test-colour, test-brightness]\n"
@@ -237,7 +246,10 @@ def label_studio_recipes() -> list[Recipe]:
     tasks = [
         {
             "id": number,
-            "data": {"image": f"/data/local-files/?d=images/image_{number:03d}.png", "item_id": f"image_{number:03d}"},
+            "data": {
+                "image": f"/data/local-files/?d=images/image_{number:03d}.png",
+                "item_id": f"image_{number:03d}",
+            },
             "annotations": [annotation],
             "predictions": [],
         }
@@ -259,7 +271,10 @@ def label_studio_recipes() -> list[Recipe]:
     tables = {f"set/{path.name}": path.read_bytes() for path in image_set().glob("*.csv")}
     images = {f"set/images/{path.name}": path.read_bytes() for path in (image_set() / "images").iterdir()}
     call = ("labels", "import", "export.json", "set", "--annotator", "3=ann", "--annotator", "ann@example.org=ann")
-    after = (("labels", "export", "set", "--out", "exported", "--format", "label-studio"), ("labels", "agreement", "set"))
+    after = (
+        ("labels", "export", "set", "--out", "exported", "--format", "label-studio"),
+        ("labels", "agreement", "set"),
+    )
     return [
         Recipe(name, {**tables, **images, "export.json": _json(content)}, (call, *after), spoilt=("export.json",))
         for name, content in (("Label Studio's JSON", tasks), ("Label Studio's JSON-MIN", short))

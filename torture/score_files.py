@@ -1,6 +1,6 @@
 """Mutated files of score systems and prompt lists: BiasPainter's sheets, BIGbench's, ImageBiTe's, own tables.
 
-    python -m torture.score_files --cases 1000 --seed 1
+python -m torture.score_files --cases 1000 --seed 1
 """
 
 from __future__ import annotations

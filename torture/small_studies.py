@@ -1,4 +1,4 @@
-"""Small image sets and studies that the programs of this folder attack; their detectors judge by the mean colour."""
+"""Small image sets and studies that the programs of this folder attack; detectors judge by the mean colour."""
 
 from __future__ import annotations
 

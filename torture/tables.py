@@ -1,6 +1,6 @@
 """Mutated images.csv, prompts.csv and labels.csv, also as Parquet, through `check` and `run`.
 
-    python -m torture.tables --cases 500 --seed 1
+python -m torture.tables --cases 500 --seed 1
 """
 
 from __future__ import annotations

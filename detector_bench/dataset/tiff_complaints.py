@@ -1,4 +1,4 @@
-"""What libtiff finds wrong with a file, which it would otherwise print on standard error without the image's name."""
+"""What libtiff finds wrong with a file; it would print it on standard error, without the image's name."""
 
 from __future__ import annotations
 
