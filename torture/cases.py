@@ -69,8 +69,8 @@ class Case:
             return int(stop.code or 0)
         finally:
             wall, busy = time.monotonic() - began[0], time.process_time() - began[1]
-            # Others use the machine, too: of the time that a command did not compute, half is taken for theirs.
-            self.seconds = max(self.seconds, busy, wall / 2) if timed else self.seconds
+            # Others use the machine, too: a quarter of the time by the clock is taken for the command's own.
+            self.seconds = max(self.seconds, busy, wall / 4) if timed else self.seconds
             (self.folder / "seconds.txt").write_text(str(self.seconds))
         return 0
 
@@ -90,6 +90,8 @@ class Outcome:
     megabytes: float
     message: str
     notes: str
+    printed: str = ""
+    """What went to standard output."""
 
 
 def run_case(run: Run, seed: int, number: int, *, keep: Path | None = None) -> Outcome:
@@ -103,12 +105,13 @@ def run_case(run: Run, seed: int, number: int, *, keep: Path | None = None) -> O
     seconds = float(_text(folder / "seconds.txt") or 0)
     megabytes = usage.ru_maxrss / 1024
     # A check prints what it found as its result, on standard output.
-    kind = _kind(os.waitstatus_to_exitcode(status), said or _text(folder / "stdout.txt")[-2000:])
+    printed = _text(folder / "stdout.txt")
+    kind = _kind(os.waitstatus_to_exitcode(status), said or printed[-2000:])
     if kind in _EXCUSED and seconds > SECONDS:
         kind = "slow"
     if kind in _EXCUSED and megabytes > MEGABYTES:
         kind = "large"
-    outcome = Outcome(number, kind, seconds, megabytes, said, _text(folder / "case.txt"))
+    outcome = Outcome(number, kind, seconds, megabytes, said, _text(folder / "case.txt"), printed)
     if keep is not None and kind not in _EXCUSED:
         shutil.copytree(folder, keep / f"{seed}-{number}", dirs_exist_ok=True, ignore_dangling_symlinks=True)
     shutil.rmtree(folder, ignore_errors=True)

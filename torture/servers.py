@@ -233,8 +233,8 @@ def judge_study(port: int, behaviour: str = "good", *, retries: int = 1) -> str:
     number = list(BEHAVIOURS).index(behaviour)
     model = (
         f"{{kind: openai, base_url: 'http://127.0.0.1:{port}/{number}/v1', model: m, key_variable: null, "
-        f"timeout: 2, retries: {retries}, first_wait: 0.01, longest_wait: 1, requests_per_second: 1000, concurrency: 4, "
-        "prices: {prompt: 1, completion: 2}}"
+        f"timeout: 2, retries: {retries}, first_wait: 0.01, longest_wait: 1, requests_per_second: 1000, "
+        "concurrency: 4, prices: {prompt: 1, completion: 2}}"
     )
     return f"image_set: {image_set()}\ndetectors: [{{name: judge, kind: vlm_judge, model: {model}}}]\n"
 

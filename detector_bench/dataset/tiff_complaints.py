@@ -7,7 +7,7 @@ import threading
 from functools import cache
 from typing import Any
 
-from PIL import Image
+from PIL import _imaging
 
 _Handler = ctypes.CFUNCTYPE(None, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_void_p)
 
@@ -31,7 +31,7 @@ def _listening() -> tuple[Any, ...]:
     quiet, noting = _Handler(lambda *_: None), _Handler(_note)
     try:
         # The library that Pillow's own module has brought into the process.
-        library = ctypes.CDLL(Image.core.__file__)
+        library = ctypes.CDLL(_imaging.__file__)
         library.TIFFSetWarningHandler(quiet)
         library.TIFFSetErrorHandler(noting)
     except (AttributeError, OSError):  # linked in another way: then it prints, as before
