@@ -17,7 +17,8 @@ from detector_bench.audit import (
     what_carried,
 )
 from detector_bench.evaluation.audit_plan import HALF_WIDTH
-from detector_bench.results.finished_study import STUDY_FILE, ResultFolder
+from detector_bench.results.finished_study import ResultFolder
+from detector_bench.results.manifest import STUDY_FILE
 from detector_bench.runner.shards import Shard
 from detector_bench.study_configuration import StudyConfiguration
 from detector_bench.study_file import DetectorEntry
@@ -77,6 +78,7 @@ class Study(StudyConfiguration):
         shards: int | None = None,
         engine: Literal["processes", "ray"] = "processes",
         address: str | None = None,
+        changed_inputs: bool = False,
         progress: ProgressListener | None = None,
         tables_with_intervals: bool = False,
     ) -> Results:
@@ -96,6 +98,8 @@ class Study(StudyConfiguration):
                 the number of images and workers.
             engine: who shares the work: processes on this machine, or actors on Ray.
             address: of a Ray cluster: `auto`, `ray://host:10001`; None: one is started here, for this run.
+            changed_inputs: labels, prompts or images that were there when the folder's present numbers were made
+                may be others now; without, that is refused. More of them are always welcome.
             progress: is told after every batch; the command line passes a progress bar.
             tables_with_intervals: show confidence intervals in the tables, too.
 
@@ -110,6 +114,7 @@ class Study(StudyConfiguration):
             shards=shards,
             engine=engine,
             address=address,
+            changed_inputs=changed_inputs,
         )
         tables = run_study(self, Path(out), order, progress=progress, tables_with_intervals=tables_with_intervals)
         return Results(ResultFolder.open(out, image_set=self.image_set), self, tables)
@@ -122,6 +127,7 @@ class Study(StudyConfiguration):
         weights_dir: Path | str | None = None,
         cache_dir: Path | str | None = None,
         use_cache: bool = True,
+        changed_inputs: bool = False,
         progress: ProgressListener | None = None,
         tables_with_intervals: bool = False,
     ) -> Results | list[Shard]:
@@ -130,7 +136,7 @@ class Study(StudyConfiguration):
         Args:
             out: the result folder, which all these processes see.
             shard: its number and how many there are, such as `3/16`.
-            weights_dir, cache_dir, use_cache, progress, tables_with_intervals: as in `run`.
+            weights_dir, cache_dir, use_cache, changed_inputs, progress, tables_with_intervals: as in `run`.
 
         Returns:
             The results, if all other shards were finished; else the shards that are not.
@@ -143,7 +149,7 @@ class Study(StudyConfiguration):
             self,
             Path(out),
             Shard.parse(shard),
-            _order(weights_dir, cache_dir, use_cache=use_cache),
+            _order(weights_dir, cache_dir, use_cache=use_cache, changed_inputs=changed_inputs),
             progress=progress,
             tables_with_intervals=tables_with_intervals,
         )
@@ -157,6 +163,8 @@ class Study(StudyConfiguration):
         out: Path | str,
         *,
         allow_incomplete: bool = False,
+        allow_unproved: bool = False,
+        changed_inputs: bool = False,
         tables_with_intervals: bool = False,
     ) -> Results:
         """Compute metrics and tables from stored predictions, without running a detector.
@@ -165,17 +173,24 @@ class Study(StudyConfiguration):
             predictions: a result folder, or its folder `predictions`.
             out: where metrics and tables are written.
             allow_incomplete: leave out images without a prediction, and count them, instead of refusing.
+            allow_unproved: also from predictions that this study, by what they say of themselves, did not make,
+                and about images that are others now; the results say so.
+            changed_inputs: as in `run`.
             tables_with_intervals: show confidence intervals in the tables, too.
 
         Raises:
             IncompletePredictionsError: images without a prediction.
-            DataError: predictions that do not fit the image set.
+            DataError: predictions that do not fit the image set, or are damaged.
+            UnprovedError: this study did not make them, or not of these images.
+            ChangedInputsError: the folder's present numbers are of other labels, prompts or images.
         """
         tables = evaluate_study(
             self,
             Path(predictions),
             Path(out),
             allow_incomplete=allow_incomplete,
+            allow_unproved=allow_unproved,
+            changed_inputs=changed_inputs,
             tables_with_intervals=tables_with_intervals,
         )
         return Results(ResultFolder.open(out, image_set=self.image_set), self, tables)
@@ -188,6 +203,7 @@ class Study(StudyConfiguration):
         weights_dir: Path | str | None = None,
         cache_dir: Path | str | None = None,
         use_cache: bool = True,
+        changed_inputs: bool = False,
         progress: ProgressListener | None = None,
         report_progress: ReportProgress | None = None,
         workers: int = 1,
@@ -199,7 +215,7 @@ class Study(StudyConfiguration):
         Args:
             out: the result folder.
             half_width: wanted of the intervals of model bias scores, to either side; decides what to do next.
-            weights_dir, cache_dir, use_cache, progress: as in `run`.
+            weights_dir, cache_dir, use_cache, changed_inputs, progress: as in `run`.
             report_progress: is told before every step of the report, and after every picture.
             workers: how many processes draw figures.
 
@@ -209,7 +225,12 @@ class Study(StudyConfiguration):
         from detector_bench.site import ReportSettings
 
         results = self.run(
-            out, weights_dir=weights_dir, cache_dir=cache_dir, use_cache=use_cache, progress=progress
+            out,
+            weights_dir=weights_dir,
+            cache_dir=cache_dir,
+            use_cache=use_cache,
+            changed_inputs=changed_inputs,
+            progress=progress,
         )
         settings = ReportSettings(
             cache_folder=None if cache_dir is None else Path(cache_dir),

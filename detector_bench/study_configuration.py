@@ -23,8 +23,7 @@ from detector_bench.evaluation.label_doubt import Estimate, check_identified
 from detector_bench.evaluation.more_labels import Tolerance
 from detector_bench.others.study_scores import AnyScoreSystem
 from detector_bench.perception.stage import with_inputs
-from detector_bench.results.finished_study import STUDY_FILE
-from detector_bench.results.manifest import EvaluationSettings
+from detector_bench.results.manifest import STUDY_FILE, EvaluationSettings
 from detector_bench.study_file import (
     DetectorEntry,
     full_entry,
@@ -289,6 +288,13 @@ class StudyConfiguration(BaseModel):
         """The score systems as plain data, with their files named as seen from a result folder."""
         moved = [system.with_files(lambda file: Path(path_from(folder, file))) for system in self.scores]
         return [system.model_dump(mode="json") for system in moved]
+
+    def score_files(self) -> list[Path]:
+        """The files and folders that score systems read."""
+        found: list[Path] = []
+        for system in self.scores:
+            found += [value for _, value in system if isinstance(value, Path)]
+        return found
 
     def check_image_set(self, image_set: ImageSet) -> None:
         """Check that there are labels enough where true ones are to be estimated, and that names are known.

@@ -6,12 +6,14 @@ computed.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import pyarrow as pa
 
 from detector_bench.dataset import ImageSet
 from detector_bench.errors import ConfigError, DetectorBenchError, nearest_hint
@@ -37,7 +39,7 @@ from detector_bench.evaluation.sweeps import (
     sweep_table,
 )
 from detector_bench.metrics import METRICS
-from detector_bench.results.finished_study import FinishedStudy
+from detector_bench.results.finished_study import FinishedStudy, ResultFolder
 from detector_bench.results.long_tables import further_tables
 from detector_bench.tables import Table, in_style_of, to_html
 from detector_bench.tables.comparison_tables import (
@@ -377,3 +379,22 @@ def _about(rows: pd.DataFrame, settings: Intervals, *, left_out: Sequence[str] =
         f"All hold together at {100 * settings.level:g} %. Seed {settings.seed}."
     )
     return f"{about} Not among them, as judged on other images: {', '.join(left_out)}." if left_out else about
+
+
+def without_verdict(results: ResultFolder) -> dict[str, str]:
+    """The detectors that have judged nothing, as all their images ended in an error, with the usual reason.
+
+    Raises:
+        DetectorBenchError: the predictions are not there.
+    """
+    failed = {
+        name
+        for name, by_attribute in results.manifest.counts.items()
+        if any(counts["error"] for counts in by_attribute.values())
+        and not any(counts["clear"] or counts["filtered"] for counts in by_attribute.values())
+    }
+    if not failed:
+        return {}
+    predictions = results.predictions(("reason",))
+    reasons = {name: predictions[name]["reason"].cast(pa.string()).drop_null().to_pylist() for name in failed}
+    return {name: Counter(found).most_common(1)[0][0] if found else "" for name, found in sorted(reasons.items())}

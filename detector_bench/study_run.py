@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -28,6 +29,7 @@ from detector_bench.evaluation.metric_table import with_rows
 from detector_bench.others.study_scores import ScoredStudy, TableSources, score_tables
 from detector_bench.plugins import plugin_files
 from detector_bench.results.finished_study import ResultFolder
+from detector_bench.results.inputs import IMAGE_SET, inputs_of, refuse_changed_inputs, write_row_hashes
 from detector_bench.results.label_plans import label_plans
 from detector_bench.results.long_tables import (
     COLUMNS_NEEDED,
@@ -38,8 +40,10 @@ from detector_bench.results.long_tables import (
     write_long_table,
     write_own_table,
 )
-from detector_bench.results.manifest import NAME, EvaluationSettings, Manifest, tables_written
+from detector_bench.results.manifest import NAME, STUDY_FILE, EvaluationSettings, Manifest, tables_written
 from detector_bench.results.metric_lookup import MetricLookup, rows_of_attribute
+from detector_bench.results.proof import Proof, digests
+from detector_bench.results.run_record import NAME as RUN_RECORD
 from detector_bench.results.run_record import (
     environment,
     take_over_run_record,
@@ -56,6 +60,13 @@ from detector_bench.runner.stored_predictions import (
     read_predictions,
 )
 from detector_bench.study_configuration import StudyConfiguration, path_from
+from detector_bench.study_proof import (
+    compare_images,
+    compare_with_study,
+    judged_files,
+    refuse_changed_images,
+    refuse_differences,
+)
 from detector_bench.study_ray import run_with_ray
 from detector_bench.study_session import RunOrder, session_of
 from detector_bench.study_workers import run_with_workers
@@ -78,6 +89,7 @@ def run_study(
     """
     began = datetime.now(UTC)
     image_set, session = session_of(study, out, order)
+    inputs = _inputs(study, image_set, out, may_change=order.changed_inputs)
     if order.engine == "ray":
         record = run_with_ray(study, order, session=session, progress=progress)
     elif order.processes > 1:
@@ -87,7 +99,12 @@ def run_study(
     with session.ledger.completing():
         _write_record(out, session, record=record, began=began)
         return _write_results(
-            study, image_set, out, judged=out / "predictions", tables_with_intervals=tables_with_intervals
+            study,
+            image_set,
+            out,
+            judged=out / "predictions",
+            inputs=inputs,
+            tables_with_intervals=tables_with_intervals,
         )
 
 
@@ -108,6 +125,7 @@ def run_study_shard(
     began = datetime.now(UTC)
     try:
         image_set, session = session_of(study, out, order)
+        inputs = _inputs(study, image_set, out, may_change=order.changed_inputs)
         record = session.run_one(shard, progress)
     except (ShardTakenError, RunInterruptedError):
         raise
@@ -119,8 +137,21 @@ def run_study_shard(
     with session.ledger.completing():
         _write_record(out, session, record=record, began=began)
         return _write_results(
-            study, image_set, out, judged=out / "predictions", tables_with_intervals=tables_with_intervals
+            study,
+            image_set,
+            out,
+            judged=out / "predictions",
+            inputs=inputs,
+            tables_with_intervals=tables_with_intervals,
         )
+
+
+def _inputs(study: StudyConfiguration, image_set: ImageSet, *folders: Path, may_change: bool) -> dict[str, str]:
+    """The sha256 of what is read beside predictions, if it is what the folders' numbers were made of."""
+    inputs = inputs_of(image_set, study.score_files())
+    for folder in () if may_change else dict.fromkeys(folders):
+        refuse_changed_inputs(folder, inputs, image_set)
+    return inputs
 
 
 def _remember_failure(ledger: ShardLedger, shard: Shard, error: DetectorBenchError) -> None:
@@ -162,6 +193,8 @@ def evaluate_study(
     out: Path,
     *,
     allow_incomplete: bool = False,
+    allow_unproved: bool = False,
+    changed_inputs: bool = False,
     tables_with_intervals: bool = False,
 ) -> dict[str, Table]:
     """Compute metrics and tables from stored predictions, without running a detector; see `Study.evaluate`.
@@ -173,17 +206,23 @@ def evaluate_study(
     stored = _of_study(study, judged)
     image_set = ImageSet.load(study.image_set)
     study.check_image_set(image_set)
-    tables = _write_results(
+    inputs = _inputs(study, image_set, judged.parent, out, may_change=changed_inputs)
+    compared = compare_with_study(study, stored)
+    images, changed = compare_images(image_set, stored, [entry.name for entry in study.detectors])
+    if not allow_unproved:
+        refuse_differences(compared.differences, judged=judged)
+        refuse_changed_images(changed)
+    return _write_results(
         study,
         image_set,
         out,
         judged=judged,
         stored=stored,
+        inputs=inputs,
+        proof=Proof(**vars(compared), images=images),
         allow_incomplete=allow_incomplete,
         tables_with_intervals=tables_with_intervals,
     )
-    take_over_run_record(judged.parent, out)
-    return tables
 
 
 def stored_tables(results: ResultFolder, *, prompts: pd.DataFrame | None = None) -> dict[str, Table]:
@@ -239,15 +278,19 @@ def _write_results(
     out: Path,
     *,
     judged: Path,
+    inputs: Mapping[str, str],
     stored: StoredPredictions | None = None,
+    proof: Proof | None = None,
     allow_incomplete: bool = False,
     tables_with_intervals: bool = False,
 ) -> dict[str, Table]:
-    """Everything that an evaluation writes, the manifest last."""
+    """Everything that an evaluation writes, the manifest last; without `proof` of what the study itself judged."""
+    stored = stored or _of_study(study, judged)
+    names = [entry.name for entry in study.detectors]
     predictions = CodedPredictions(
         ImageIndex.of(image_set),
-        stored or _of_study(study, judged),
-        detectors=[entry.name for entry in study.detectors],
+        stored,
+        detectors=names,
         attributes=study.attributes,
     )
     settings = study.evaluation_settings(out)
@@ -320,18 +363,24 @@ def _write_results(
     tables = {
         name: study.table_style.applied(table, display_names=study.display_names) for name, table in tables.items()
     }
-    write_tables(tables, out / "tables")
+    written = [path.relative_to(out).as_posix() for path in write_tables(tables, out / "tables")]
     remove_tables(set(earlier) - set(tables), out / "tables")
     for name, table in {} if scored is None else scored.files.items():
         files |= write_own_table(name, table, out)
+    files |= write_row_hashes(image_set, out)
     study.write(out)
+    if proof is None:
+        proof = Proof(predictions=judged_files(stored, names))
+    else:
+        take_over_run_record(judged.parent, out)
+    written += [*files, STUDY_FILE, RUN_RECORD]
     Manifest(
         study=study.name,
         settings=settings,
         seeds=settings.draws(image_set),
         image_set={
             "name": image_set.name,
-            "fingerprint": image_set.fingerprint(),
+            "fingerprint": inputs[IMAGE_SET],
             "images": len(image_set.image_ids),
         },
         predictions=path_from(out, judged),
@@ -344,6 +393,7 @@ def _write_results(
         plugins=plugin_files(),
         files=files,
         tables=tuple(tables),
+        proof=proof.model_copy(update={"inputs": dict(inputs), "files": digests(out, written)}),
     ).write(out)
     return tables
 

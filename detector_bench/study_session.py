@@ -28,6 +28,7 @@ class RunOrder(BaseModel):
         threads: how many cores one process may use; None: all, or its share of them.
         engine: who shares the work: processes on this machine, or a Ray cluster.
         address: of the Ray cluster; None: one is started on this machine.
+        changed_inputs: labels, images or prompts may be others than those of the folder's present numbers.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -40,6 +41,7 @@ class RunOrder(BaseModel):
     threads: int | None = None
     engine: Literal["processes", "ray"] = "processes"
     address: str | None = None
+    changed_inputs: bool = False
 
     @property
     def processes(self) -> int:

@@ -229,7 +229,7 @@ class _Crew:
 
     def _add_up(self, state: RunProgress) -> None:
         told = [*self._gone, *(worker.told for worker in self._workers)]
-        for name in ("reused", "done", "from_cache", "shards_done", "damaged"):
+        for name in ("reused", "done", "from_cache", "shards_done", "damaged", "damaged_results"):
             setattr(state, name, sum(getattr(each, name) for each in told))
         state.counts = {}
         for each in told:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 from onnx_networks import mean_colour_classifier
 from small_parts import forget_calls, write_image_set
 
+from detector_bench.sealed import read_sealed
 from detector_bench.study import Study
 
 COUNT = 12
@@ -46,10 +46,10 @@ def with_network(folder: Path, **options: Any) -> Study:
 
 
 def run_record(out: Path) -> dict[str, Any]:
-    record: dict[str, Any] = json.loads((out / "run.json").read_text())
+    record: dict[str, Any] = read_sealed(out / "run.json")
     return record
 
 
 def manifest(out: Path) -> dict[str, Any]:
-    content: dict[str, Any] = json.loads((out / "results.json").read_text())
+    content: dict[str, Any] = read_sealed(out / "results.json")
     return content

@@ -17,7 +17,7 @@ from detector_bench.estimation import PartlyLabelled, estimate
 from detector_bench.estimation.planning import HalfWidths
 from detector_bench.evaluation.audit_plan import HALF_WIDTH
 from detector_bench.metrics import Scopes
-from detector_bench.study import Results
+from detector_bench.study import Results, Study
 
 PROMPTS, IMAGES = 40, 60
 
@@ -130,7 +130,7 @@ def pilot(tmp_path_factory: pytest.TempPathFactory) -> Results:
     images, labels = pd.read_csv(root / "images.csv", dtype=str), pd.read_csv(root / "labels.csv", dtype=str)
     kept = images.groupby(["t2i_model", "prompt_id"]).head(5)["image_id"]
     labels[labels["image_id"].isin(kept)].to_csv(root / "labels.csv", index=False)
-    return Results.open(folder)
+    return Study.from_yaml(folder / "study.yaml").evaluate(folder, folder, changed_inputs=True)
 
 
 def test_a_plan_says_how_many_labels_of_which_prompts_with_which_detectors(pilot: Results) -> None:
@@ -177,7 +177,8 @@ def test_without_a_label_the_plan_is_a_guess_and_says_so(pilot: Results, tmp_pat
     folder = write_study(tmp_path / "bare", prompts=5)
     root = Results.open(folder).reader.image_set_folder
     (root / "labels.csv").unlink()
-    found = Results.open(folder).plan(half_width=0.2)
+    bare = Study.from_yaml(folder / "study.yaml").evaluate(folder, folder, changed_inputs=True)
+    found = bare.plan(half_width=0.2)
     assert found.notes[0].startswith("A guess, as no image has a label")
     assert found.numbers["audit_plan"]["half_width"].isna().all()
     other = Results.open(folder).plan(half_width=0.2, validated_on=pilot.folder)

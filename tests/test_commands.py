@@ -130,6 +130,8 @@ CALLS: dict[str, Callable[[Path, Path], Sequence[object]]] = {
         *(folder / "results", "--out", out, "--only", "filter_plane", "--format", "png", "--width", "single")
     ],
     "report": lambda folder, out: [folder / "results", "--out", out, "--images", "none", "--without-figures"],
+    "verify": lambda folder, _: [folder / "results"],
+    "pack": lambda folder, out: [folder / "results", "--file", out.with_suffix(".zip")],
     "reproduce lyu2025": lambda *_: [],
     "check": lambda folder, _: [folder / "images"],
     "import": lambda folder, out: [folder / "tree", out],

@@ -227,7 +227,7 @@ def test_compare_refuses(tmp_path: Path) -> None:
     with pytest.raises(DetectorBenchError, match="level: "):
         invoke(*arguments, "good", "poor", "--level", 2)
     write_study(tmp_path, changed="poor")
-    invoke("evaluate", tmp_path)
+    invoke("evaluate", tmp_path, "--changed-inputs", "--allow-unproved")
     with pytest.raises(DetectorBenchError, match="other contents"):
         invoke(*arguments, "good", "poor")
 

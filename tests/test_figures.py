@@ -290,7 +290,7 @@ class TestFiles:
             )
         names = sorted(path.name for path in (tmp_path / "one").iterdir())
         kinds = ("pdf", "png", "svg")
-        assert names == ["filter_plane.txt", *(f"filter_plane_single.{kind}" for kind in kinds)]
+        assert names == ["figures.json", "filter_plane.txt", *(f"filter_plane_single.{kind}" for kind in kinds)]
         for name in names:
             assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes()
 
@@ -355,7 +355,11 @@ class TestFiles:
         options = ["--only", "filter_plane", "--format", "png", "--width", "single", "--out", str(tmp_path)]
         done = CliRunner().invoke(app, [str(three), *options])
         assert done.exit_code == 0, done.output
-        assert sorted(path.name for path in tmp_path.iterdir()) == ["filter_plane.txt", "filter_plane_single.png"]
+        assert sorted(path.name for path in tmp_path.iterdir()) == [
+            "figures.json",
+            "filter_plane.txt",
+            "filter_plane_single.png",
+        ]
 
     def test_the_page_of_the_script_lists_every_figure(self) -> None:
         page = (PAPER_FIGURES / "README.md").read_text(encoding="utf-8")

@@ -184,7 +184,7 @@ def test_a_study_writes_it_and_removes_what_is_old(tmp_path: Path) -> None:
     assert bands in bias_deviation.draw(FinishedStudy.load(result.out), width="single").caption
     rows = [(image, "a", "gender", labels[0], "") for image, _, labels, _ in IMAGES]
     write_csv(alone, LABEL_COLUMNS, rows)
-    Study.from_yaml(result.out / "study.yaml").evaluate(result.out, result.out)
+    Study.from_yaml(result.out / "study.yaml").evaluate(result.out, result.out, changed_inputs=True)
     assert not (result.out / "label_doubt.csv").exists()
     assert Results.open(result.out).numbers("label_doubt").empty
     assert bands not in bias_deviation.draw(FinishedStudy.load(result.out), width="single").caption

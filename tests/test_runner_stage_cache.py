@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from filelock import FileLock
 from numpy.testing import assert_array_equal
+from safetensors.numpy import save
 from small_parts import forget_calls, images_of, small_run, write_image_set
 
 from detector_bench.dataset.image_sources import marks_of
@@ -151,7 +152,7 @@ def test_a_damaged_content_hash_is_no_knowledge(tmp_path: Path, damage: object) 
 
 
 REMEDY = (
-    r"; delete that file, name another folder with --cache-dir or DETECTOR_BENCH_CACHE, or run with --no-cache$"
+    r"; move that file away, name another folder with --cache-dir or DETECTOR_BENCH_CACHE, or run with --no-cache$"
 )
 
 
@@ -182,13 +183,35 @@ def test_a_database_with_damaged_pages_is_one_message(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", [bytes.fromhex("00112233"), 7, "text", b"\xff" * 8 + b"{}"])
-def test_a_damaged_result_is_one_message(tmp_path: Path, damage: object) -> None:
+def test_a_damaged_result_counts_as_missing(tmp_path: Path, damage: object) -> None:
     connection = sqlite3.connect(filled(tmp_path))
-    connection.execute("UPDATE results SET arrays = ?", (damage,))
+    connection.execute("UPDATE results SET arrays = ? WHERE image = '0001'", (damage,))
     connection.commit()
     connection.close()
-    with pytest.raises(DetectorBenchError, match="cannot be used: .*" + REMEDY):
-        StageCache(tmp_path).get("stage", ["0001"])
+    cache = StageCache(tmp_path)
+    assert list(cache.get("stage", ["0001", "0002"])) == ["0002"]
+    assert cache.damaged == 1
+
+
+def test_a_result_with_one_other_bit_counts_as_missing(tmp_path: Path) -> None:
+    connection = sqlite3.connect(filled(tmp_path))
+    (kept,) = connection.execute("SELECT arrays FROM results WHERE image = '0001'").fetchone()
+    flipped = bytearray(kept)
+    flipped[-1] ^= 1  # of a number: safetensors would read it without a word
+    connection.execute("UPDATE results SET arrays = ? WHERE image = '0001'", (bytes(flipped),))
+    connection.execute("UPDATE results SET image = 'other' WHERE image = '0003'")
+    connection.commit()
+    connection.close()
+    assert StageCache(tmp_path).get("stage", ["0001", "other"]) == {}
+
+
+def test_results_of_before_there_were_checksums_are_found(tmp_path: Path) -> None:
+    arrays = {"x": np.arange(3)}
+    connection = sqlite3.connect(filled(tmp_path))
+    connection.execute("UPDATE results SET arrays = ? WHERE image = '0001'", (save(arrays),))
+    connection.commit()
+    connection.close()
+    assert_array_equal(StageCache(tmp_path).get("stage", ["0001"])["0001"]["x"], arrays["x"])
 
 
 def test_a_folder_that_cannot_be_made_is_one_message(tmp_path: Path) -> None:

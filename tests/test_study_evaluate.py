@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
@@ -21,6 +22,7 @@ from detector_bench.errors import (
 from detector_bench.evaluation.intervals import Intervals
 from detector_bench.figures import FinishedStudy
 from detector_bench.results.run_record import environment
+from detector_bench.sealed import SEAL, write_sealed
 from detector_bench.study import Results, Study
 from detector_bench.vocabulary.columns import LABEL_COLUMNS
 
@@ -97,7 +99,7 @@ def test_a_study_that_was_changed_since_its_evaluation_is_noticed(
     (out / "study.yaml").write_text(written.replace(was, now))
     with pytest.raises(ConfigError, match=message) as caught:
         FinishedStudy.load(out)
-    assert f"run `detector-bench evaluate {out}`, or set it back" in str(caught.value)
+    assert f"run `detector-bench evaluate {out} --changed-inputs`, or set it back" in str(caught.value)
     Study.from_yaml(out / "study.yaml").evaluate(out, out)
     FinishedStudy.load(out)
 
@@ -115,20 +117,25 @@ BROKEN = {
     ),
     "an older version": (
         lambda out: ((out / "results.json").unlink(), (out / "run.json").write_text('{"evaluation": {}}')),
-        "older version of detector_bench (schema 1, now 2): bring it up to date with `detector-bench "
+        "older version of detector_bench (schema 1, now 3): bring it up to date with `detector-bench "
         "evaluate {out}`",
     ),
     "an older schema": (
         lambda out: rewrite(out, "schema_version", 1),
-        "older version of detector_bench (schema 1, now 2): bring it up to date with `detector-bench "
+        "older version of detector_bench (schema 1, now 3): bring it up to date with `detector-bench "
         "evaluate {out}`",
     ),
     "a newer schema": (
         lambda out: rewrite(out, "schema_version", 99),
-        "newer version of detector_bench (schema 99; this version knows 2): update detector-bench",
+        "newer version of detector_bench (schema 99; this version knows 3): update detector-bench",
     ),
     "no JSON": (lambda out: (out / "results.json").write_text("{"), "cannot be read"),
-    "no schema": (lambda out: (out / "results.json").write_text("[]"), "the key schema_version is missing"),
+    "no object": (lambda out: (out / "results.json").write_text("[]"), "cannot be read (it is no JSON object)"),
+    "no schema": (lambda out: (out / "results.json").write_text("{}"), "the key schema_version is missing"),
+    "another number": (
+        lambda out: (out / "results.json").write_text(json.dumps({**sealed(out), "schema_version": 4})),
+        "cannot be read (it is not as it was written: its seal does not fit): run `detector-bench evaluate {out}`",
+    ),
     "a wrong setting": (lambda out: rewrite(out, "counts", 3), "counts: input should be a valid dictionary"),
     "a file missing": (lambda out: (out / "causes.csv").unlink(), "lacks causes.csv, which results.json lists"),
     "the study missing": (lambda out: (out / "study.yaml").unlink(), "lacks study.yaml, which says where"),
@@ -136,7 +143,13 @@ BROKEN = {
 
 
 def rewrite(out: Path, key: str, value: object) -> None:
-    (out / "results.json").write_text(json.dumps({**manifest(out), key: value}))
+    write_sealed(out / "results.json", {**manifest(out), key: value})
+
+
+def sealed(out: Path) -> dict[str, Any]:
+    content: dict[str, Any] = json.loads((out / "results.json").read_text())
+    assert SEAL in content
+    return content
 
 
 @pytest.mark.parametrize("broken", BROKEN)
@@ -155,9 +168,9 @@ def test_a_table_with_other_rows_than_were_written_is_noticed(folder: Path) -> N
     out = folder / "out"
     Study.from_yaml(folder / "study.yaml").run(out)
     lines = (out / "causes.csv").read_text().splitlines()
-    for text, message in ((lines[:-1], "but results.json lists"), ([*lines, "x"], "cannot be read")):
+    for text in (lines[:-1], [*lines, "x"], [*lines[:-1], lines[-1].replace("1", "2")]):
         (out / "causes.csv").write_text("\n".join(text) + "\n")
-        with pytest.raises(ConfigError, match=message):
+        with pytest.raises(ConfigError, match=r"causes\.csv: not as the evaluation wrote it \(sha256\)"):
             Results.open(out).causes()
     assert Results.open(out).numbers("ranks").shape[0] > 0
 
@@ -170,7 +183,7 @@ def test_an_older_folder_is_brought_up_to_date(folder: Path) -> None:
     old = {**ran, "evaluation": {}, "seeds": {}, "study": "x", "predictions": {"environment": ran["environment"]}}
     old["detectors"] = {name: {**each, "counts": {}} for name, each in ran["detectors"].items()}
     old["environment"] = {"of": "an evaluation"}
-    (out / "run.json").write_text(json.dumps(old))
+    (out / "run.json").write_text(json.dumps(old))  # without a seal, as it was then
     (out / "results.json").unlink()
     Study.from_yaml(out / "study.yaml").evaluate(out, out)
     assert run_record(out) == ran

@@ -54,6 +54,7 @@ def test_a_result_folder_holds_everything(folder: Path) -> None:
         "predictions/test-brightness/predictions.parquet",
         "predictions/test-colour/predictions.parquet",
         "ranks.csv",
+        "inputs.parquet",
         "results.json",
         "run.json",
         "study.yaml",

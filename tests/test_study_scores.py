@@ -366,7 +366,7 @@ class TestTheFolderIsRead:
         result = written.evaluated(write_requirements(written.folder, PARITY))
         file = result.folder / "imagebite_verdicts.parquet"
         pq.write_table(pq.read_table(file).slice(1), file)
-        with pytest.raises(DetectorBenchError, match=r"15 rows, but .* lists 16"):
+        with pytest.raises(DetectorBenchError, match="not as the evaluation wrote it"):
             _ = Results.open(result.folder).tables
 
     def test_mixed_columns_are_refused(self, tmp_path: Path) -> None:

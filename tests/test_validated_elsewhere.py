@@ -19,7 +19,7 @@ from detector_bench.estimation.likeness import JudgedImages, differences
 from detector_bench.estimation.refutation import labels_refute, verdicts_refute
 from detector_bench.estimation.transfer import estimate_without_labels
 from detector_bench.metrics import Scopes
-from detector_bench.study import Results
+from detector_bench.study import Results, Study
 from detector_bench.vocabulary.columns import VALIDATED_ELSEWHERE
 
 # Two detectors: rows are male, female, low-quality; columns male, female, filtered, no verdict.
@@ -213,6 +213,7 @@ def without_labels(folder: Path, target: Path) -> Path:
     shutil.copytree(folder, target)
     labels = target / "image_set" / "labels.csv"
     pd.read_csv(labels).iloc[:0].to_csv(labels, index=False)
+    Study.from_yaml(target / "study.yaml").evaluate(target, target, changed_inputs=True)
     return target
 
 

@@ -39,6 +39,8 @@ COMMANDS: dict[str, str | CommandGroup] = {
     "agreement": ".cli.analyses:agreement",
     "figures": ".cli.publishing:figures",
     "report": ".cli.publishing:report",
+    "verify": ".cli.proof:verify",
+    "pack": ".cli.proof:pack",
     "quickstart": ".cli.studies:quickstart",
     "check": ".cli.image_sets:check",
     "import": ".cli.image_sets:import_",

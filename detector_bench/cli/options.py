@@ -164,6 +164,22 @@ NClear = Annotated[
 AllowIncomplete = Annotated[
     bool, typer.Option("--allow-incomplete", help="Leave out images without a prediction, and count them.")
 ]
+AllowUnproved = Annotated[
+    bool,
+    typer.Option(
+        "--allow-unproved",
+        help="Also from predictions that this study did not make, by what they say of themselves, or about images "
+        "that are others now; the results say so.",
+    ),
+]
+ChangedInputs = Annotated[
+    bool,
+    typer.Option(
+        "--changed-inputs",
+        help="Labels, prompts or images that the folder's present numbers were made of may be others now, and so "
+        "may its study.yaml. Labels and images that only came along need no word.",
+    ),
+]
 Unit = Annotated[
     str | None,
     typer.Option(

@@ -114,7 +114,7 @@ class RunProgressDisplay(_Display):
         )
         self._began = time.monotonic()
         self._last_line = self._began
-        self._damage_told = False
+        self._damage_told = self._cache_damage_told = False
 
     def update(self, progress: RunProgress) -> None:
         """Show how many images are judged, and what became of them."""
@@ -122,6 +122,9 @@ class RunProgressDisplay(_Display):
         if progress.damaged and not self._damage_told:
             self._damage_told = True
             self._say("damaged prediction files: what stood in them is judged again", shown=True)
+        if progress.damaged_results and not self._cache_damage_told:
+            self._cache_damage_told = True
+            self._say("damaged results in the stage cache: they were computed anew", shown=True)
         if progress.done == 0:
             self._began = time.monotonic()
             # Of many shards only the end tells how much was there.

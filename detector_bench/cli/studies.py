@@ -14,7 +14,7 @@ from detector_bench.cli import options
 from detector_bench.cli.console import command, errors, output
 from detector_bench.cli.dry_run import print_forecast
 from detector_bench.cli.shards import call_of, kept_call, write_array_job
-from detector_bench.errors import ConfigError
+from detector_bench.errors import ConfigError, DetectorBenchError
 from detector_bench.plugins import load_plugins
 from detector_bench.runner.shards import ranges
 
@@ -43,6 +43,7 @@ def run(
     shard: options.ShardOption = None,
     slurm_script: options.SlurmScript = None,
     dry_run: options.DryRun = False,
+    changed_inputs: options.ChangedInputs = False,
     n_clear: options.NClear = None,
     attribute: options.Attributes = None,
     only: options.Only = None,
@@ -94,6 +95,7 @@ def run(
             "--weights-dir": weights_dir,
             "--cache-dir": cache_dir,
             "--no-cache": no_cache,
+            "--changed-inputs": changed_inputs,
             "--n-clear": n_clear,
             "--attribute": attribute,
             "--only": only,
@@ -126,6 +128,7 @@ def run(
             weights_dir=weights_dir,
             cache_dir=cache_dir,
             use_cache=not no_cache,
+            changed_inputs=changed_inputs,
             tables_with_intervals=intervals,
             **({} if shard else {"workers": workers, "shards": shards, "engine": engine, "address": address}),
         )
@@ -140,6 +143,8 @@ def evaluate(
     image_set: options.ImageSetOption = None,
     n_clear: options.NClear = None,
     allow_incomplete: options.AllowIncomplete = False,
+    allow_unproved: options.AllowUnproved = False,
+    changed_inputs: options.ChangedInputs = False,
     attribute: options.Attributes = None,
     only: options.Only = None,
     without: options.Without = None,
@@ -152,16 +157,20 @@ def evaluate(
     The study is the folder's own, or --study; the numbers come into the folder itself, or where --out says.
 
     Examples: `detector-bench evaluate results/one`,
-    `detector-bench evaluate results/one --out results/two --n-clear human --intervals`
+    `detector-bench evaluate results/one --out results/two --n-clear human --intervals`,
+    `detector-bench evaluate results/one --changed-inputs` after labels were corrected
     """
     if out is None and (attribute or only or without):
         raise ConfigError(
             "--attribute, --only and --without would leave less in the folder than it has: say with --out where "
             "the smaller study goes"
         )
+    from detector_bench.results.inputs import refuse_changed_study
     from detector_bench.results.manifest import Manifest
 
     load_plugins(plugin or [])
+    if study_file is None and not changed_inputs:
+        refuse_changed_study(folder)
     study = restricted(
         loaded(study_file or folder / "study.yaml", image_set=image_set),
         n_clear=n_clear,
@@ -173,7 +182,12 @@ def evaluate(
     with suppress(ConfigError):  # of an older schema, or half a folder
         output.warn(*Manifest.read(folder).plugins_left_out())
     result = study.evaluate(
-        folder, folder if out is None else out, allow_incomplete=allow_incomplete, tables_with_intervals=intervals
+        folder,
+        folder if out is None else out,
+        allow_incomplete=allow_incomplete,
+        allow_unproved=allow_unproved,
+        changed_inputs=changed_inputs,
+        tables_with_intervals=intervals,
     )
     _print(result, ["metrics.csv", "tables/", "run.json"])
 
@@ -231,8 +245,23 @@ def _run_and_print(study: Study, out: Path, *, shard: str | None = None, **setti
                 return
             result = found
     _print(result, ["metrics.csv", "tables/", "predictions/", "run.json"])
+    refuse_without_verdict(result)
     if waited := what_it_waited_for(*_waiting(result.sessions(began))):
         output.warn(waited, style="")
+
+
+def refuse_without_verdict(results: Results) -> None:
+    """End with a mistake where a detector has judged nothing: all its images ended in an error.
+
+    Raises:
+        DetectorBenchError: names the detectors, with a reason of each.
+    """
+    from detector_bench.study_questions import without_verdict
+
+    if failed := without_verdict(results.reader):
+        raise DetectorBenchError(
+            "\n".join(f"{name} has judged no image, each ended in an error: {why}" for name, why in failed.items())
+        )
 
 
 def _waiting(sessions: Sequence[Mapping[str, Any]]) -> tuple[dict[str, float], dict[str, str]]:

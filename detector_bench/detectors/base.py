@@ -280,8 +280,10 @@ class Detector:
                 )
         return predictions
 
-    def identity(self, *, weights: WeightsLocator) -> dict[str, Any]:
+    def identity(self, *, weights: WeightsLocator | None) -> dict[str, Any]:
         """All that decides its verdicts, as plain data: kind, version, parameters, stages, weights' sha256.
+
+        Without `weights` no file is looked at; see `canonical`.
 
         Of a detector that is plugged in also its source, see `source_fingerprint`; of a composite judge all that
         decides its parts' verdicts.

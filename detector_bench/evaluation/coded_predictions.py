@@ -336,6 +336,7 @@ class CodedPredictions(Mapping[str, pa.Table]):
             statuses={name: Counter() for name in self._detectors},
             rows=dict.fromkeys(self._detectors, 0),
         )
+        self._stored.compare(self._detectors)
         pieces = [piece for name in self._detectors for piece in self._stored.pieces(name, columns, problems)]
         for coded in self._coded(pieces):
             problems += coded.problems

@@ -27,6 +27,9 @@ from detector_bench.figures.prompt_estimates import has_prompt_estimates
 from detector_bench.installation import require
 from detector_bench.plugins import load_plugins, loaded_plugins
 from detector_bench.results.finished_study import FinishedStudy
+from detector_bench.results.manifest import NAME as RESULTS
+from detector_bench.results.proof import digests
+from detector_bench.sealed import read_sealed, sealed_digest, write_sealed
 from detector_bench.vocabulary.columns import PREDICTION_POWERED
 
 FIGURES: dict[str, str] = {
@@ -74,6 +77,10 @@ def figures_of(study: FinishedStudy) -> tuple[str, ...]:
     ]
     further = (item for each in benchmarks() for item in each.figures.items())
     return (*own, *(name for name, figure in further if figure.metric in known))
+
+
+RECORD = "figures.json"
+"""Beside the figures: the seal of the results that they show, and the sha256 of every file."""
 
 
 class WrittenFigures(NamedTuple):
@@ -168,7 +175,22 @@ def write_figures(
     not_drawn = {name: each for name, each in zip(names, done, strict=True) if isinstance(each, str)}
     if len(names) == 1 and not_drawn:
         raise DetectorBenchError(next(iter(not_drawn.values())))
-    return WrittenFigures([path for each in done if not isinstance(each, str) for path in each], not_drawn)
+    files = [path for each in done if not isinstance(each, str) for path in each]
+    _remember(files, out, results=sealed_digest(study.folder / RESULTS))
+    return WrittenFigures(files, not_drawn)
+
+
+def _remember(files: Sequence[Path], out: Path, *, results: str | None) -> None:
+    """Write down which results the figures of a folder were drawn from, and what they are like."""
+    sha256 = digests(out, [path.relative_to(out).as_posix() for path in files])
+    try:
+        earlier = read_sealed(out / RECORD)
+    except (OSError, ValueError):
+        earlier = {}
+    if earlier.get("results") == results:
+        # Figures that are drawn one after another, or of several attributes, belong together.
+        sha256 = {**earlier["sha256"], **sha256}
+    write_sealed(out / RECORD, {"figures": "detector_bench", "results": results, "sha256": sha256})
 
 
 def _check_names(names: Sequence[str], widths: Sequence[Width], formats: Sequence[Format]) -> None:

@@ -301,11 +301,20 @@ class TakesSettings(Protocol):
         """By field, what the word stands for on this machine."""
 
 
-def canonical(value: Any, *, weights: WeightsLocator) -> Any:
+NOT_TOLD = "(not told)"
+"""What stands in a declared identity for weights without a pin and for what depends on the machine."""
+
+
+def canonical(value: Any, *, weights: WeightsLocator | None) -> Any:
     """Reduce parameters to plain JSON data, weights files to their content's sha256.
 
     Fields marked `DESCRIPTIVE` are left out; of a field that depends on the machine (`TakesSettings`) what was
     taken counts.
+
+    Args:
+        value: a stage, a detector's parameters, or a part of them.
+        weights: where weights are found. None: no file is looked at, and `NOT_TOLD` stands for what is found out
+            on the machine that computes; such an identity has no fingerprint.
 
     Raises:
         ConfigError: a parameter that is no text, number, list, mapping or model of these.
@@ -313,9 +322,9 @@ def canonical(value: Any, *, weights: WeightsLocator) -> Any:
         MissingExtraError: what is taken depends on a package that is not installed.
     """
     if isinstance(value, WeightsFile | Checkpoint):
-        return {"weights": weights.content_sha256(value)}
+        return {"weights": _content(value, weights)}
     if isinstance(value, BaseModel):
-        taken = value.settings_taken() if isinstance(value, TakesSettings) else {}
+        taken = _taken(value, weights)
         parameters = {
             name: canonical(taken.get(name, getattr(value, name)), weights=weights)
             for name, field in type(value).model_fields.items()
@@ -325,7 +334,7 @@ def canonical(value: Any, *, weights: WeightsLocator) -> Any:
             "kind": getattr(value, "kind", type(value).__name__),
             "version": getattr(value, "version", 1),
             "parameters": parameters,
-            "weights": [weights.content_sha256(file) for file in _own_weights(value)],
+            "weights": [_content(file, weights) for file in _own_weights(value)],
             **_plugged_in(value, weights=weights),
         }
     if isinstance(value, Mapping):
@@ -340,7 +349,22 @@ def canonical(value: Any, *, weights: WeightsLocator) -> Any:
     )
 
 
-def _plugged_in(value: BaseModel, *, weights: WeightsLocator) -> dict[str, Any]:
+def _content(file: Weights, weights: WeightsLocator | None) -> str:
+    if weights is not None:
+        return weights.content_sha256(file)
+    pinned = file.sha256 if isinstance(file, WeightsFile) else file.pinned_content
+    return NOT_TOLD if pinned is None else pinned
+
+
+def _taken(value: BaseModel, weights: WeightsLocator | None) -> Mapping[str, Any]:
+    if not isinstance(value, TakesSettings):
+        return {}
+    if weights is not None:
+        return value.settings_taken()
+    return {name: NOT_TOLD for name in type(value).model_fields if getattr(value, name) == "auto"}
+
+
+def _plugged_in(value: BaseModel, *, weights: WeightsLocator | None) -> dict[str, Any]:
     """What counts besides for a model from elsewhere; nothing for those of detector_bench."""
     source = source_fingerprint(type(value))
     if source is None:

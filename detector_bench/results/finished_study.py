@@ -21,6 +21,7 @@ from detector_bench.evaluation.coded_predictions import CodedPredictions
 from detector_bench.evaluation.counting import Counts, count_verdicts
 from detector_bench.evaluation.image_index import ImageIndex
 from detector_bench.evaluation.intervals import Intervals
+from detector_bench.results.inputs import refuse_other_image_set
 from detector_bench.results.long_tables import (
     COLUMNS_NEEDED,
     FURTHER_TABLES,
@@ -30,7 +31,7 @@ from detector_bench.results.long_tables import (
     no_rows,
     read_long_table,
 )
-from detector_bench.results.manifest import EvaluationSettings, Manifest, changed_table
+from detector_bench.results.manifest import STUDY_FILE, EvaluationSettings, Manifest, changed_file, changed_table
 from detector_bench.results.metric_lookup import (
     NOT_EVALUATED,
     Band,
@@ -42,11 +43,9 @@ from detector_bench.results.metric_lookup import (
     of_labelled_images,
     rows_of_attribute,
 )
-from detector_bench.runner.stored_predictions import StoredPredictions, read_predictions
+from detector_bench.runner.stored_predictions import StoredPredictions, read_predictions, sha256_of_file
 from detector_bench.vocabulary import ALL, GROUND_TRUTH, attributes_of
 from detector_bench.vocabulary.columns import DETECTOR_ONLY
-
-STUDY_FILE = "study.yaml"
 
 _Result = TypeVar("_Result")
 
@@ -159,9 +158,12 @@ class ResultFolder:
         """The labelled images behind the study.
 
         Raises:
-            DataError: they are not there any more, or not as they were.
+            DataError: they are not there any more, or wrong.
+            ChangedInputsError: they are not those that the numbers were made of.
         """
-        return ImageSet.load(self.image_set_folder)
+        image_set = ImageSet.load(self.image_set_folder)
+        refuse_other_image_set(self.path, self.manifest, image_set)
+        return image_set
 
     def predictions(
         self, columns: Sequence[str] = (), *, of_images: pa.Array | None = None
@@ -220,6 +222,9 @@ class ResultFolder:
 
     def _rows_of(self, file: str) -> pd.DataFrame:
         path = self.path / file
+        written = self.manifest.proof.files.get(file)
+        if written is not None and sha256_of_file(path) != written:
+            raise changed_file(path)
         try:
             rows = read_long_table(path)
         except (OSError, ValueError, pa.ArrowException) as error:

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 import numpy as np
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from detector_bench.atomic_files import write_text
 from detector_bench.errors import ConfigError
 from detector_bench.evaluation.estimates import EstimateSettings
 from detector_bench.evaluation.intervals import Intervals
@@ -22,17 +21,20 @@ from detector_bench.evaluation.label_doubt import Estimate
 from detector_bench.evaluation.more_labels import Tolerance
 from detector_bench.metrics import METRICS
 from detector_bench.plugins import PluginFile, plugin_files
+from detector_bench.results.proof import Proof
 from detector_bench.results.run_record import read_run_record
+from detector_bench.sealed import DamagedRecordError, read_sealed, write_sealed
 from detector_bench.vocabulary import attribute_named
 
 if TYPE_CHECKING:
     from detector_bench.dataset import ImageSet
 
 NAME = "results.json"
+STUDY_FILE = "study.yaml"
 
-SCHEMA_VERSION = 2
-"""Of the files in a result folder; 1: those of before there was a `results.json`. It grows with every change
-that a reader has to know of."""
+SCHEMA_VERSION = 3
+"""Of the files in a result folder. 1: those of before there was a `results.json`; 2: those without sha256. It
+grows with every change that a reader has to know of."""
 
 Counts = dict[str, dict[str, dict[str, int]]]
 """Images by detector, attribute and status."""
@@ -107,6 +109,8 @@ class Manifest(BaseModel):
     studies with more than 200,000 images causes, ranks, agreement and sweeps are computed when they are asked
     for."""
 
+    proof: Proof = Proof()
+    """What the numbers stand on."""
     tables: tuple[str, ...] = ()
     """What stands in the folder `tables`; the next evaluation removes those that it has no more."""
 
@@ -120,12 +124,12 @@ class Manifest(BaseModel):
         """
         path = folder / NAME
         try:
-            content = json.loads(path.read_text(encoding="utf-8"))
+            content = read_sealed(path)
         except FileNotFoundError:
             raise ConfigError(_why_not(folder)) from None
-        except (OSError, ValueError) as error:
+        except (OSError, DamagedRecordError) as error:
             raise ConfigError(f"{path}: cannot be read ({error}): run {_again(folder)}") from error
-        version = content.get("schema_version") if isinstance(content, dict) else None
+        version = content.get("schema_version")
         if not isinstance(version, int):
             raise ConfigError(f"{path}: the key schema_version is missing: run {_again(folder)}")
         if version > SCHEMA_VERSION:
@@ -175,7 +179,7 @@ class Manifest(BaseModel):
         Raises:
             DetectorBenchError: the disk is full, read-only or the like.
         """
-        write_text(folder / NAME, json.dumps(self.model_dump(mode="json"), indent=2, ensure_ascii=False) + "\n")
+        write_sealed(folder / NAME, self.model_dump(mode="json"))
 
     def check_study(self, study: Mapping[str, Any], file: Path) -> None:
         """Check that the study file of the folder still says what the numbers were computed with.
@@ -201,8 +205,21 @@ class Manifest(BaseModel):
             if found != then:
                 raise ConfigError(
                     f"{file}: `{name}` is {found!r}, but the numbers of this folder were computed with {then!r}: "
-                    f"run {_again(file.parent)}, or set it back"
+                    f"run {_again(file.parent, '--changed-inputs')}, or set it back"
                 )
+
+
+def last_evaluation(folder: Path) -> Manifest | None:
+    """The manifest of a result folder; None where there is none that can be read."""
+    try:
+        return Manifest.read(folder)
+    except ConfigError:
+        return None
+
+
+def changed_file(path: Path) -> ConfigError:
+    """What to say of a file with another sha256 than the manifest lists."""
+    return ConfigError(f"{path}: not as the evaluation wrote it (sha256): run {_again(path.parent)}")
 
 
 def changed_table(path: Path, *, rows: int, listed: int) -> ConfigError:
@@ -244,8 +261,8 @@ def _older(folder: Path, version: int) -> str:
     )
 
 
-def _again(folder: Path) -> str:
-    return f"`detector-bench evaluate {folder}`"
+def _again(folder: Path, *options: str) -> str:
+    return f"`{' '.join(['detector-bench evaluate', str(folder), *options])}`"
 
 
 def _flat(settings: Mapping[str, Any], prefix: str = "") -> list[tuple[str, Any]]:

@@ -5,7 +5,6 @@ It names no user and no host. `manifest` is about the evaluation.
 
 from __future__ import annotations
 
-import json
 import os
 import platform
 import subprocess
@@ -17,9 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from detector_bench import __version__
-from detector_bench.atomic_files import write_text
+from detector_bench.errors import ConfigError
 from detector_bench.runner.run_record import RunRecord
 from detector_bench.runner.shard_ledger import ShardManifest
+from detector_bench.sealed import read_sealed, write_sealed
 
 NAME = "run.json"
 
@@ -58,12 +58,28 @@ _OF_A_RUN = ("environment", "detectors", "stages", "weights", "spending", "sessi
 
 
 def read_run_record(folder: Path) -> dict[str, Any]:
-    """The content of a result folder's `run.json`; empty where there is none, or it is no record."""
+    """The content of a result folder's `run.json`; empty where there is none, or a damaged one."""
     try:
-        record = json.loads((folder / NAME).read_text(encoding="utf-8"))
+        return read_sealed(folder / NAME)
     except (OSError, ValueError):
         return {}
-    return record if isinstance(record, dict) else {}
+
+
+def _sound_record(folder: Path) -> dict[str, Any]:
+    """As `read_run_record`.
+
+    Raises:
+        ConfigError: there is a record, and it is damaged.
+    """
+    try:
+        return read_sealed(folder / NAME)
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as error:
+        raise ConfigError(
+            f"{folder / NAME}: {error}: put back a copy, or remove it; without it nobody can tell any more what "
+            "judged on which machine"
+        ) from error
 
 
 def write_run_record(folder: Path, *, record: RunRecord, began: datetime) -> None:
@@ -127,7 +143,7 @@ def take_over_run_record(judged: Path, out: Path) -> None:
 
     What older versions wrote there of an evaluation is left out: it stands in `results.json`.
     """
-    record = read_run_record(judged)
+    record = _sound_record(judged)
     # Of an older evaluation the environment at the top is not that of the run.
     of_run = _mapping(record.get("predictions")).get("environment") or record.get("environment")
     detectors = {
@@ -158,7 +174,7 @@ def _mapping(value: object) -> Mapping[str, Any]:
 
 
 def _write(folder: Path, content: Mapping[str, Any]) -> None:
-    write_text(folder / NAME, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
+    write_sealed(folder / NAME, content)
 
 
 def environment() -> dict[str, Any]:

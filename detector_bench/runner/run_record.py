@@ -24,6 +24,7 @@ class RunProgress:
         shards_done: how many shards are finished.
         shards: how many there are to do.
         damaged: files of predictions that were damaged; what stood in them is judged again.
+        damaged_results: results in the stage cache that were damaged; they are computed anew.
     """
 
     total: int
@@ -34,6 +35,7 @@ class RunProgress:
     shards_done: int = 0
     shards: int = 1
     damaged: int = 0
+    damaged_results: int = 0
 
     def count(self, status: Status) -> int:
         """Verdicts with this status, over all detectors."""

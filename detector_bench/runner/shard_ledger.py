@@ -15,11 +15,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from filelock import FileLock, Timeout
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
 from detector_bench.atomic_files import remove, write_text
 from detector_bench.errors import ConfigError, DetectorBenchError
 from detector_bench.runner.shards import Shard, ranges, shard_of_file
+from detector_bench.sealed import read_sealed, write_sealed
 
 _PATIENCE = 300.0
 """Seconds to wait for who decides on the layout: it takes a moment, but a thousand tasks may begin at once."""
@@ -106,10 +107,10 @@ class ShardLedger:
         """
         path = self.folder / "layout.json"
         try:
-            return ShardLayout.model_validate_json(path.read_bytes())
+            return ShardLayout.model_validate(read_sealed(path))
         except FileNotFoundError:
             return self._layout_by_names()
-        except (OSError, ValidationError) as error:
+        except (OSError, ValueError) as error:
             why = str(error).splitlines()[0]
             raise ConfigError(
                 f'{str(path)!r} cannot be read ({why}): write {{"shards": N}} into it, N as in the names of the '
@@ -129,7 +130,7 @@ class ShardLedger:
 
     def write_layout(self, layout: ShardLayout) -> None:
         """Say how the folder is cut from now on."""
-        write_text(self.folder / "layout.json", layout.model_dump_json(indent=2) + "\n")
+        write_sealed(self.folder / "layout.json", layout.model_dump(mode="json"))
 
     @contextmanager
     def deciding(self) -> Iterator[None]:
@@ -173,8 +174,8 @@ class ShardLedger:
     def manifest(self, shard: Shard) -> ShardManifest | None:
         """A finished shard's manifest; None if there is none, or none that can be read."""
         try:
-            return ShardManifest.model_validate_json(self._manifest(shard).read_bytes())
-        except (OSError, ValidationError):
+            return ShardManifest.model_validate(read_sealed(self._manifest(shard)))
+        except (OSError, ValueError):
             return None
 
     def begin(self, shard: Shard) -> None:
@@ -184,7 +185,7 @@ class ShardLedger:
     def complete(self, shard: Shard, manifest: ShardManifest) -> None:
         """Write a shard's manifest, whole or not at all, and forget earlier failures."""
         if manifest != self.manifest(shard):
-            write_text(self._manifest(shard), manifest.model_dump_json(indent=2) + "\n")
+            write_sealed(self._manifest(shard), manifest.model_dump(mode="json"))
         remove(self._failure(shard))
 
     def fail(self, shard: Shard, reason: str) -> None:
@@ -224,6 +225,17 @@ class ShardLedger:
         named = {} if manifest is None else manifest.detectors
         paths = {self.predictions / name / each.file: each.sha256 for name, each in named.items()}
         return [path for path, sha256 in paths.items() if file_sha256(path) != sha256]
+
+    def vouched(self) -> dict[Path, str]:
+        """The sha256 of every file that the manifest of a finished shard names, by its path."""
+        layout = self.layout()
+        manifests = [] if layout is None else [self.manifest(shard) for shard in Shard.all(layout.shards)]
+        return {
+            self.predictions / name / each.file: each.sha256
+            for manifest in manifests
+            if manifest is not None
+            for name, each in manifest.detectors.items()
+        }
 
     def discard_damaged(self, shard: Shard) -> list[Path]:
         """Remove a finished shard's files that are not as they were written, and say that it is not finished.

@@ -138,6 +138,7 @@ class ShardRun:
             # What was judged before need not be judged again.
             self._flush(force=True)
             raise
+        self._state.damaged_results += self._cache.damaged
         seconds = time.perf_counter() - began
         record = self._judge.taken_record(images=len(self._images), judged=self._done, seconds=seconds)
         self._add_up_spending(record, contents)

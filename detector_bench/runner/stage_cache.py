@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import sqlite3
@@ -48,7 +49,8 @@ class StageCache:
     """What earlier runs found out: stage results by content, and content hashes of files that have not changed.
 
     Each shard writes a file of its own, so that processes on many machines do not write into one. What runs that
-    were cut otherwise have kept is found, too. Arrays are stored as safetensors, which holds data and no code.
+    were cut otherwise have kept is found, too. Arrays are stored as safetensors, which holds data and no code,
+    behind a sha256 over themselves, their stage and their image: what does not fit it is computed anew.
 
     Args:
         folder: created if missing; None keeps nothing.
@@ -72,8 +74,13 @@ class StageCache:
         others = [path for path in sorted(folder.glob("stages*.sqlite")) if _shard_count(path) != shard.count]
         self._others = [_CacheFile(path) for path in others]
 
+    @property
+    def damaged(self) -> int:
+        """How many results were asked for, so far, and were not as they had been stored."""
+        return sum(file.damaged for file in self._files())
+
     def get(self, stage: str, images: Sequence[str]) -> dict[str, Arrays]:
-        """Stored results of a stage, by image content; images without one are left out."""
+        """Stored results of a stage, by image content; images without one, or with a damaged one, are left out."""
         found: dict[str, Arrays] = {}
         for file in self._files():
             wanted = [image for image in images if image not in found]
@@ -141,6 +148,7 @@ class _CacheFile:
         self._lock = RLock()  # one connection serves the loading thread and the main thread
         self._file = path
         self._in_use: dict[str, bool] = {}
+        self.damaged = 0
         try:
             # SQLite waits for another process everywhere but here: two that make the file at once would collide.
             with FileLock(path.parent / ".opening.lock", timeout=_PATIENCE):
@@ -172,14 +180,14 @@ class _CacheFile:
             query = f"SELECT image, arrays FROM results WHERE stage = ? AND image IN ({marks})"  # noqa: S608
             for image, arrays in self._execute(query, (stage, *part)):
                 try:
-                    found[image] = load(arrays)
-                except (SafetensorError, TypeError, ValueError, KeyError) as error:
-                    raise self._unusable(error) from error
+                    found[image] = load(_checked(arrays, stage=stage, image=image))
+                except (SafetensorError, TypeError, ValueError, KeyError):
+                    self.damaged += 1
         return found
 
     def put(self, stage: str, results: Mapping[str, Arrays]) -> None:
         """As `StageCache.put`."""
-        rows = [(stage, image, _saved(arrays)) for image, arrays in results.items()]
+        rows = [(stage, image, _saved(arrays, stage=stage, image=image)) for image, arrays in results.items()]
         self._write("INSERT OR REPLACE INTO results VALUES (?, ?, ?)", rows)
         self._in_use[stage] = True
 
@@ -199,9 +207,9 @@ class _CacheFile:
             stored.update(
                 {
                     name: sha256
-                    for name, mark, sha256 in self._execute(query, part)
+                    for name, mark, kept in self._execute(query, part)
                     # A damaged row is no knowledge: the file is read again.
-                    if marks.get(name) == mark and isinstance(sha256, str) and _SHA256.fullmatch(sha256)
+                    if marks.get(name) == mark and (sha256 := _known(name, mark, kept)) is not None
                 }
             )
         return stored
@@ -212,7 +220,7 @@ class _CacheFile:
         self._write(
             "INSERT OR REPLACE INTO contents VALUES (?, ?, ?)",
             [
-                (key_of(place), mark.text, sha256)
+                (key_of(place), mark.text, f"{sha256} {_check_of(key_of(place), mark.text, sha256)}")
                 for place, mark, sha256 in hashed
                 if mark.text and (mark.changed is None or now - mark.changed > _SETTLING_NANOSECONDS)
             ],
@@ -252,12 +260,43 @@ class _CacheFile:
 
 def _unusable(file: Path, error: Exception) -> DetectorBenchError:
     return DetectorBenchError(
-        f"the stage cache {str(file)!r} cannot be used: {error}; delete that file, name another folder "
+        f"the stage cache {str(file)!r} cannot be used: {error}; move that file away, name another folder "
         f"with --cache-dir or {CACHE_VARIABLE}, or run with --no-cache"
     )
 
 
-def _saved(arrays: Arrays) -> bytes:
+_MARK = b"checked\n"
+"""What a kept result begins with; those of older versions begin with the length of safetensors' header, whose last
+bytes are zero."""
+
+
+def _saved(arrays: Arrays, *, stage: str, image: str) -> bytes:
     # safetensors writes the memory as it lies there, which is another order for views and Fortran arrays.
     stored: bytes = save({name: np.asarray(array, order="C") for name, array in arrays.items()})
+    return _MARK + _digest(stage, image, stored) + stored
+
+
+def _checked(kept: object, *, stage: str, image: str) -> bytes:
+    """What safetensors stored; a ValueError if it is not that any more."""
+    if not isinstance(kept, bytes):
+        raise TypeError("not what is stored there")
+    if not kept.startswith(_MARK):
+        return kept  # from before there was a digest
+    digest, stored = kept[len(_MARK) : len(_MARK) + 32], kept[len(_MARK) + 32 :]
+    if digest != _digest(stage, image, stored):
+        raise ValueError("not as it was stored")
     return stored
+
+
+def _digest(stage: str, image: str, stored: bytes) -> bytes:
+    return hashlib.sha256(f"{stage} {image} ".encode() + stored).digest()
+
+
+def _known(place: str, mark: str, kept: object) -> str | None:
+    """The sha256 of an image's content, if the row that keeps it is as it was written."""
+    sha256, _, check = str(kept).partition(" ")
+    return sha256 if _SHA256.fullmatch(sha256) and check == _check_of(place, mark, sha256) else None
+
+
+def _check_of(place: str, mark: str, sha256: str) -> str:
+    return hashlib.sha256("\0".join((place, mark, sha256)).encode(errors="surrogatepass")).hexdigest()[:16]

@@ -5,8 +5,11 @@ A table of a million images is a hundred megabytes, so that what only counts rea
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cached_property, lru_cache
 from pathlib import Path
 
 import pyarrow as pa
@@ -15,6 +18,7 @@ import pyarrow.parquet as pq
 
 from detector_bench.errors import DataError, DetectorBenchError, Problem
 from detector_bench.runner.prediction_store import part_number, prediction_files, without_repeats
+from detector_bench.runner.shard_ledger import ShardLedger, file_sha256
 from detector_bench.runner.shards import Shard, shard_of_file
 from detector_bench.vocabulary.columns import PREDICTIONS
 
@@ -90,6 +94,9 @@ class Piece:
 class StoredPredictions(Mapping[str, pa.Table]):
     """The tables of `read_predictions`, each read from disk when it is asked for, and every time anew.
 
+    A file that the manifest of its shard vouches for has to have the sha256 that stands there; pages of all files
+    that `run` writes carry checksums, too. Files that somebody else put there have neither.
+
     Args:
         folder: as `read_predictions` takes it.
         also: further columns of each table.
@@ -100,6 +107,7 @@ class StoredPredictions(Mapping[str, pa.Table]):
 
     def __init__(self, folder: Path | str, *, also: Sequence[str] = ()) -> None:
         folder = predictions_folder(Path(folder))
+        self.folder = folder
         self._folders = {path.name: path for path in _folders_in(folder) if any(path.glob("*.parquet"))}
         self._also = tuple(also)
         if not self._folders:
@@ -128,7 +136,8 @@ class StoredPredictions(Mapping[str, pa.Table]):
 
     def read(self, detector: str, problems: list[Problem], *, of_images: pa.Array | None = None) -> pa.Table:
         """A detector's table, or its rows about some images; what is wrong with files is added to the problems."""
-        return _read_files(detector, self._files(detector), problems, also=self._also, of_images=of_images)
+        files = self._sound_files(detector, problems)
+        return _read_files(detector, files, problems, also=self._also, of_images=of_images)
 
     def pieces(self, detector: str, columns: Sequence[str], problems: list[Problem]) -> list[Piece]:
         """Where a detector's rows stand, in file order; together the pieces are its table.
@@ -140,7 +149,7 @@ class StoredPredictions(Mapping[str, pa.Table]):
         """
         pieces: list[Piece] = []
         shards: dict[Shard, list[Path]] = {}
-        for path in self._files(detector):
+        for path in self._sound_files(detector, problems):
             shards.setdefault(shard_of_file(path.name) or Shard(), []).append(path)
         for paths in shards.values():
             if any(part_number(path) is not None for path in paths):
@@ -153,8 +162,44 @@ class StoredPredictions(Mapping[str, pa.Table]):
                     first += rows
         return pieces
 
-    def _files(self, detector: str) -> list[Path]:
+    def files(self, detector: str) -> list[Path]:
+        """The files with a detector's rows, the newest first."""
         return prediction_files(self._folders[detector])
+
+    @cached_property
+    def vouched(self) -> dict[Path, str]:
+        """The sha256 that each file had when a run wrote it, as its shard's manifest says."""
+        return ShardLedger(self.folder).vouched()
+
+    def compare(self, detectors: Iterable[str]) -> None:
+        """Compare the files of several detectors with their manifests at once, before they are read one by one."""
+        files = [path for name in detectors for path in self.files(name) if path in self.vouched]
+        with ThreadPoolExecutor(max_workers=os.cpu_count() or 1) as threads:
+            list(threads.map(sha256_of_file, files))
+
+    def _sound_files(self, detector: str, problems: list[Problem]) -> list[Path]:
+        files = self.files(detector)
+        for path in files:
+            written = self.vouched.get(path)
+            if written is not None and (found := sha256_of_file(path)) != written:
+                message = "not as the run wrote it: run the study again, which judges anew what stood in it"
+                place = f"{detector}/{path.name}"
+                problems.append(Problem(place, message, column="sha256", value=found, accepted=written))
+        return files
+
+
+def sha256_of_file(path: Path) -> str | None:
+    """The sha256 of a file's content; None if it cannot be read. Unless it changes, a file is read once."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return _sha256_at(path, (found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino))
+
+
+@lru_cache(maxsize=65_536)
+def _sha256_at(path: Path, state: tuple[int, ...]) -> str | None:  # noqa: ARG001 - what the memory hangs on
+    return file_sha256(path)
 
 
 def _folders_in(folder: Path) -> list[Path]:
@@ -201,7 +246,7 @@ def _read_file(
         schema = pq.read_schema(path)
         if not _has_columns(schema, place, problems):
             return nothing
-        with pq.ParquetFile(path, read_dictionary=list(_REPEATED_WORDS)) as file:
+        with pq.ParquetFile(path, read_dictionary=list(_REPEATED_WORDS), page_checksum_verification=True) as file:
             columns = [*_NEEDED_COLUMNS, *(name for name in also if name in schema.names)]
             table = file.read(columns) if row_group is None else file.read_row_group(row_group, columns)
     except (OSError, pa.ArrowException) as error:

@@ -13,8 +13,10 @@ from detector_bench.atomic_files import write_text
 from detector_bench.errors import ConfigError, DetectorBenchError
 from detector_bench.evaluation.more_labels import Tolerance
 from detector_bench.results.finished_study import ResultFolder
+from detector_bench.results.manifest import NAME as RESULTS
 from detector_bench.results.run_record import read_run_record
 from detector_bench.runner.stage_cache import default_cache_folder
+from detector_bench.sealed import sealed_digest
 from detector_bench.site.attribute_page import AttributePage, left_out_of_pictures
 from detector_bench.site.audit_section import CURVE, FIGURE
 from detector_bench.site.browser_data import SCRIPTS, StoredBoxes, stored_boxes, write_browser_data
@@ -177,7 +179,7 @@ class _Writer:
         # The first attribute's page is the one that is opened; it comes last.
         for number in reversed(range(len(pages))):
             not_shown += self._write_attribute(pages, number, about_pictures)
-        self.folder.finish(self._manifest(pages))
+        self.folder.finish(self._manifest(pages), results=sealed_digest(self.study.results.path / RESULTS))
         return WrittenReport(self.folder.path / "index.html", pages[0].headline, tuple(dict.fromkeys(not_shown)))
 
     def _write_assets(self) -> None:

@@ -22,6 +22,8 @@ from detector_bench.atomic_files import replacing, write_text
 from detector_bench.errors import ConfigError, DetectorBenchError
 from detector_bench.results.label_plans import bounded
 from detector_bench.results.metric_lookup import Number
+from detector_bench.results.proof import digests
+from detector_bench.sealed import write_sealed
 from detector_bench.site.verdict import ModelVerdict
 from detector_bench.tables.layout import group_headings
 from detector_bench.tables.table import Cell, Table, ethics_note, is_missing, printable
@@ -211,8 +213,12 @@ class ReportFolder:
         with replacing(self / name) as temporary:
             temporary.write_bytes(source.read_bytes())
 
-    def finish(self, about: Mapping[str, Any]) -> None:
-        """Remove what only the earlier report had, and write the manifest.
+    def finish(self, about: Mapping[str, Any], *, results: str | None) -> None:
+        """Remove what only the earlier report had, and write the manifest, with the sha256 of every file.
+
+        Args:
+            about: what the manifest says besides.
+            results: the seal of the `results.json` that the report is about.
 
         Raises:
             DetectorBenchError: files cannot be removed or written.
@@ -228,8 +234,10 @@ class ReportFolder:
                     break
                 with suppress(OSError):  # not empty
                     folder.rmdir()
-        manifest = {**about, "files": sorted(self._written)}
-        write_text(self.path / MANIFEST, json.dumps(manifest, indent=2, ensure_ascii=False) + "\n")
+        there = sorted(path.relative_to(self.path).as_posix() for path in self.path.rglob("*") if path.is_file())
+        sha256 = digests(self.path, [name for name in there if name != MANIFEST])
+        content = {**about, "results": results, "files": sorted(self._written), "sha256": sha256}
+        write_sealed(self.path / MANIFEST, content)
 
 
 def _listed(manifest: Path) -> list[str]:
