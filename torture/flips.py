@@ -3,13 +3,17 @@
     python -m torture.flips --cases 10000 --seed 1
     python -m torture.flips --seed 1 --only 4711 --kind cache
 
-Each case copies a finished study (images, labels, weights with a file beside them, cache, predictions, results), flips
-a bit, calls `evaluate`, `run`, a run into a new folder from the cache, or `report`, and compares what they say:
+Each case copies a finished study (images, labels, weights with a file beside them, cache, predictions, results),
+flips a bit, calls `evaluate`, `run`, a run into a new folder from the cache or without, or `rank`, and compares:
 
 harmless    the numbers are the true ones, and nothing was mended
-repaired    the numbers are the true ones, and the damaged file is whole again or was judged anew
+repaired    the numbers are the true ones, and the damaged file is whole again
 refused     the command ended with a line that says why
-WRONG       exit status 0 and another number
+told        other numbers, and a line on standard error that names the image or the error
+WRONG       other numbers, exit status 0, and no word
+
+Numbers are a function of the study, the image set and the predictions. So a command is stopped before it computes
+them if all three are the true ones; each `WHOLE`th case goes on to the end, and its files are compared.
 """
 
 from __future__ import annotations
@@ -21,14 +25,14 @@ import shutil
 import sys
 import tempfile
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from torture.cases import Case, run_case, warm
+from torture.cases import Case, expect, run_case, warm, warm_by
 from torture.onnx_files import ONNX_MODULES
 
 FLIP_MODULES = (*ONNX_MODULES, "detector_bench.cli.publishing", "detector_bench.site")
@@ -49,28 +53,39 @@ KINDS: dict[str, tuple[str, ...]] = {
 """What is flipped, by kind of file; kinds take turns."""
 
 COMMANDS: dict[str, tuple[str, ...]] = {
-    "evaluate": ("evaluate", "out", "--quiet"),
-    "run": ("run", "study.yaml", "--out", "out", "--cache-dir", "cache", "--quiet"),
-    "run anew": ("run", "study.yaml", "--out", "anew", "--cache-dir", "cache", "--quiet"),
+    "evaluate": ("evaluate", "out"),
+    "run": ("run", "study.yaml", "--out", "out", "--cache-dir", "cache"),
+    "run anew": ("run", "study.yaml", "--out", "anew", "--cache-dir", "cache"),
+    "run without cache": ("run", "study.yaml", "--out", "anew", "--no-cache"),
     "rank": ("rank", "out", "--json", "--quiet"),
 }
+_AFTER = {
+    "results": ("evaluate", "rank", "rank"),
+    "cache": ("run", "run anew", "run anew"),
+    "predictions": ("evaluate", "evaluate", "run"),
+    # A new folder knows nothing of what labels, images and weights were.
+    "weights": ("run", "run anew", "run without cache"),
+    "side files": ("run", "run anew", "run without cache"),
+}
+WHOLE = 20
+"""One case in so many computes all numbers."""
 
 STUDY = """\
 image_set: set
 attributes: [gender]
 detectors:
-  - {kind: test-colour, name: colour}
-  - {kind: test-brightness, name: brightness}
+  - {{kind: test-colour, name: colour}}
+  - {{kind: test-brightness, name: brightness}}
   - kind: onnx
     name: net
-    network: net.onnx
-    input: {size: [8, 8]}
-    outputs: {gender: {read: classes, output: answers, classes: [male, female]}}
+    network: {{path: net.onnx, sha256: {net}}}
+    input: {{size: [8, 8]}}
+    outputs: {{gender: {{read: classes, output: answers, classes: [male, female]}}}}
   - kind: onnx
     name: other
-    network: other.onnx
-    input: {size: [8, 8]}
-    outputs: {gender: {read: classes, output: answers, classes: [male, female]}}
+    network: {{path: other.onnx, sha256: {other}}}
+    input: {{size: [8, 8]}}
+    outputs: {{gender: {{read: classes, output: answers, classes: [male, female]}}}}
 """
 
 
@@ -101,13 +116,19 @@ def finished() -> Path:
             location="net.onnx.data",
             size_threshold=0,
         )
-        Path("study.yaml").write_text(STUDY)
-        assert case.command(*COMMANDS["run"]) == 0
-        assert case.command(*COMMANDS["rank"]) == 0
+        pins = {name: sha256(Path(f"{name}.onnx").read_bytes()).hexdigest() for name in ("net", "other")}
+        Path("study.yaml").write_text(STUDY.format(**pins))
+        expect(case.command(*COMMANDS["run"]))
+        (folder / "inputs.txt").write_text(_inputs_of("out"))
 
-    made = run_case(make, 0, 0)
-    if made.kind != "accepted":
-        raise RuntimeError(made.message)
+    def rank(case: Case) -> None:
+        os.chdir(folder)
+        expect(case.command(*COMMANDS["rank"]))
+
+    for program in (make, rank):
+        made = run_case(program, 0, 0)
+        if made.kind != "accepted":
+            raise RuntimeError(made.message)
     (folder / "rank.json").write_text(made.printed)
     return folder
 
@@ -130,23 +151,73 @@ def flip(case: Case, kind: str) -> None:
     before = bytes(content)
     content[position] ^= 1 << bit
     path.write_bytes(content)
-    names = ["evaluate", "run", "rank"] if kind == "results" else ["evaluate", "run", "run anew"]
+    names = _AFTER.get(kind, ("evaluate", "run"))
     name = names[int(case.rng.integers(len(names)))]
     case.note(f"{path}, byte {position} of {len(content)}, bit {bit}; {name}")
-    status = case.command(*COMMANDS[name])
+    try:
+        with _stopping(stops=case.number % WHOLE != 0 and name != "rank"):
+            status = case.command(*COMMANDS[name])
+        same = _same(case, name) if status == 0 else False
+    except _TrueInputsError:
+        status, same = 0, True
     sys.stdout.flush()
+    sys.stderr.flush()
     if status:
         verdict = "refused" if status == 1 else f"exit status {status}"
-    elif name == "rank":
-        true = json.loads((finished() / "rank.json").read_text())["rows"]
-        said = json.loads((case.folder / "stdout.txt").read_text())["rows"]
-        verdict = "harmless" if said == true else "WRONG"
+    elif same:
+        verdict = "repaired" if path.exists() and path.read_bytes() == before else "harmless"
     else:
-        out = Path("anew" if name == "run anew" else "out")
-        same = _numbers(out) == _numbers(finished() / "out")
-        mended = path.exists() and path.read_bytes() == before
-        verdict = ("repaired" if mended else "harmless") if same else "WRONG"
+        said = (case.folder / "stderr.txt").read_text(errors="replace")
+        verdict = "told" if path.stem in said or "error" in said else "WRONG"
     case.note(f"verdict: {verdict}")
+
+
+def _same(case: Case, name: str) -> bool:
+    if name == "rank":
+        sys.stdout.flush()
+        true = json.loads((finished() / "rank.json").read_text())["rows"]
+        return bool(json.loads((case.folder / "stdout.txt").read_text())["rows"] == true)
+    return _numbers(Path("out" if name in ("run", "evaluate") else "anew")) == _numbers(finished() / "out")
+
+
+class _TrueInputsError(BaseException):
+    """All that the numbers are computed from is the true one."""
+
+
+@contextmanager
+def _stopping(*, stops: bool) -> Iterator[None]:
+    """Stop an evaluation before it computes, if it would compute from what the true numbers are made of."""
+    from detector_bench import study_run
+
+    whole = study_run._write_results
+
+    def compared(study: Any, image_set: Any, out: Path, **rest: Any) -> Any:
+        if _digest(study, image_set, rest["judged"]) == (finished() / "inputs.txt").read_text():
+            raise _TrueInputsError
+        return whole(study, image_set, out, **rest)
+
+    if stops:
+        study_run._write_results = compared
+    yield
+
+
+def _digest(study: Any, image_set: Any, judged: Path) -> str:
+    from detector_bench.runner.stored_predictions import read_predictions
+
+    settings = study.model_dump(mode="json", exclude={"image_set", "detectors", "name"})
+    found = [json.dumps(settings, sort_keys=True), *(entry.name for entry in study.detectors)]
+    found += [table.to_csv(index=False) for table in (image_set.images, image_set.prompts, image_set.labels)]
+    for name, rows in read_predictions(judged, also=["value"]).items():
+        found += [name, rows.to_pandas().sort_values(["image_id", "attribute"]).to_csv(index=False)]
+    return sha256("\n".join(found).encode()).hexdigest()
+
+
+def _inputs_of(out: str) -> str:
+    from detector_bench.dataset import ImageSet
+    from detector_bench.study import Study
+
+    study = Study.from_yaml(Path(out) / "study.yaml")
+    return _digest(study, ImageSet.load(study.image_set), Path(out) / "predictions")
 
 
 def _numbers(out: Path) -> dict[str, str]:
@@ -165,8 +236,10 @@ def main() -> None:
     given = parser.parse_args()
     warm(FLIP_MODULES)
     finished()
+    warm_by(lambda case: flip(case, "labels"))
     kinds = given.kind or [*KINDS]
     numbers = [given.only] if given.only is not None else range(given.first, given.first + given.cases)
+    columns = ("harmless", "repaired", "refused", "told", "WRONG", "others")
     counts: dict[str, Counter[str]] = {kind: Counter() for kind in kinds}
     longest = largest = 0.0
     for number in numbers:
@@ -177,10 +250,9 @@ def main() -> None:
         )
         counts[kind][verdict] += 1
         longest, largest = max(longest, outcome.seconds), max(largest, outcome.megabytes)
-        if verdict not in ("harmless", "repaired", "refused") or given.only is not None:
+        if verdict not in columns[:4] or given.only is not None:
             notes = " | ".join(outcome.notes.strip().splitlines())
             print(f"{number}: {kind}: {notes}: {' '.join(outcome.message.split())[-300:]}", flush=True)
-    columns = ("harmless", "repaired", "refused", "WRONG", "others")
     print(f"{'':20}{'flips':>8}" + "".join(f"{name:>10}" for name in columns))
     whole: Counter[str] = sum(counts.values(), Counter())
     for kind, found in [*counts.items(), ("all", whole)]:
@@ -188,8 +260,7 @@ def main() -> None:
         cells = [*(found[name] for name in columns[:-1]), others]
         print(f"{kind:20}{found.total():>8}" + "".join(f"{cell:>10}" for cell in cells))
     print(f"longest {longest:.1f} s, largest {largest:.0f} MB")
-    good = whole["harmless"] + whole["repaired"] + whole["refused"]
-    sys.exit(0 if good == whole.total() else 1)
+    sys.exit(0 if sum(whole[verdict] for verdict in columns[:4]) == whole.total() else 1)
 
 
 if __name__ == "__main__":
