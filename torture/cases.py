@@ -248,6 +248,7 @@ def main(name: str, run: Run, *, modules: Sequence[str], cases: int, about: str)
     parser.add_argument("--json", type=Path, help="append the numbers to this file")
     given = parser.parse_args()
     warm(modules)
+    warm_by(run)
     numbers = range(given.first, given.first + given.cases) if given.only is None else [given.only]
     outcomes = run_cases(run, numbers=numbers, seed=given.seed, keep=given.keep, verbose=given.only is not None)
     summary = Summary(outcomes)
