@@ -33,6 +33,7 @@ MEGABYTES = 500
 
 _ADDRESS_SPACE = 6 << 30
 _HANGS_AFTER = 25.0
+_IMPORTED = "modules that a case has imported:\n"
 _EXCUSED = ("accepted", "refused")
 
 Run = Callable[["Case"], None]
@@ -122,7 +123,10 @@ def _child(run: Run, seed: int, number: int, folder: Path) -> None:
     status = 99
     try:
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
-        signal.setitimer(signal.ITIMER_REAL, _HANGS_AFTER)
+        signal.signal(signal.SIGXCPU, signal.SIG_DFL)
+        # By the clock there is more, for the machine may be busy with other things.
+        signal.setitimer(signal.ITIMER_REAL, 5 * _HANGS_AFTER)
+        resource.setrlimit(resource.RLIMIT_CPU, (int(_HANGS_AFTER), int(_HANGS_AFTER) + 5))
         resource.setrlimit(resource.RLIMIT_AS, (_ADDRESS_SPACE, _ADDRESS_SPACE))
         for name, descriptor in (("stdout.txt", 1), ("stderr.txt", 2)):
             opened = os.open(folder / name, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
@@ -169,7 +173,7 @@ def expect(status: int, *accepted: int) -> None:
 def _kind(status: int, said: str) -> str:
     if "Traceback (most recent call last)" in said:
         return "traceback"
-    if status == -signal.SIGALRM:
+    if status in (-signal.SIGALRM, -signal.SIGXCPU):
         return "slow"
     if status == 98:
         return "wrong"
@@ -263,11 +267,12 @@ def warm_by(run: Run) -> None:
     """Import all that a case imports, found out by one in a child."""
 
     def listed(case: Case) -> None:
-        run(case)
-        sys.stdout.flush()
-        (case.folder / "case.txt").write_text("\n".join(sys.modules))
+        with suppress(RefusedError, WrongAnswerError):
+            run(case)
+        (case.folder / "case.txt").write_text(_IMPORTED + "\n".join(sys.modules))
 
-    for module in run_case(listed, 0, 0).notes.split():
+    listing = run_case(listed, 0, 0).notes
+    for module in listing.removeprefix(_IMPORTED).split() if listing.startswith(_IMPORTED) else ():
         with suppress(Exception):
             importlib.import_module(module)
 

@@ -44,7 +44,7 @@ KILL_MODULES = (
     "detector_bench.labelling.store",
     "matplotlib.figure",
 )
-_TIME = re.compile(rb"20\d\d-\d\d-\d\d \d\d:\d\d UTC")
+_TIME = re.compile(rb"20\d\d-\d\d-\d\d[ T]\d\d:\d\d(?: UTC|:\d\d[.\d]*(?:Z|\+00:00))")
 """When a page was written, which it says."""
 _ON_THE_WIRE = 0.3
 """Seconds: an answer that left the server so shortly before the kill may not have arrived."""
@@ -174,7 +174,9 @@ class Found:
     asked_twice: int = 0
 
 
-def command(arguments: tuple[str, ...], folder: Path, *, kill_after: float | None = None) -> tuple[int, float]:
+def command(
+    arguments: tuple[str, ...], folder: Path, *, kill_after: float | None = None, log: Path | None = None
+) -> tuple[int, float]:
     """Run a command in a process of its own, in a folder; its status (negative: the signal) and seconds."""
     from detector_bench.cli.app import main as call
 
@@ -185,7 +187,7 @@ def command(arguments: tuple[str, ...], folder: Path, *, kill_after: float | Non
         try:
             os.setpgid(0, 0)
             os.chdir(folder)
-            opened = os.open("said.txt", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+            opened = os.open(log or "said.txt", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
             os.dup2(opened, 1)
             os.dup2(opened, 2)
             sys.stdout, sys.stderr = os.fdopen(1, "w"), os.fdopen(2, "w", errors="backslashreplace")
