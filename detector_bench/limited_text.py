@@ -12,6 +12,8 @@ MOST_DIGITS = 300
 LONGEST_SHOWN = 60
 """Characters of a bad value that a message repeats."""
 
+_LONGEST_NAME, _LONGEST_PATH = 255, 4_000
+
 # Tab and the line ends are text; what else controls a terminal, ends a C string or is half a character is none.
 _NO_TEXT = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\ud800-\udfff]")
 
@@ -44,6 +46,18 @@ def check_text(text: str) -> None:
         character = ord(found.group())
         kind = "half a surrogate pair" if 0xD800 <= character <= 0xDFFF else "a control character"
         raise LimitError(f"the text {shown(text)} holds {kind}, U+{character:04X}")
+
+
+def check_path(path: str) -> str:
+    """A path as it is, unless no file system takes it.
+
+    Raises:
+        LimitError: it, or one of its parts, is too long.
+    """
+    longest = max(len(part.encode("utf-8", "replace")) for part in path.split("/"))
+    if longest > _LONGEST_NAME or len(path) > _LONGEST_PATH:
+        raise LimitError(f"the path {shown(path)} is too long (accepted: {_LONGEST_NAME} bytes for each part)")
+    return path
 
 
 def shown(text: str) -> str:

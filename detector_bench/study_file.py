@@ -39,6 +39,7 @@ def resolve_detector(entry: Any, *, folder: Path, place: str, depth: int = 0) ->
             raise ConfigError(f"{place}: `extends` is the name of a file; got {base_file!r}")
         path = folder / base_file
         try:
+            _require_plain_file(path)
             base = read_mapping(path)
         except ConfigError as error:
             raise ConfigError(f"{place}: extends: {error}") from error
@@ -52,6 +53,16 @@ def resolve_detector(entry: Any, *, folder: Path, place: str, depth: int = 0) ->
     if not isinstance(name, str):
         raise ConfigError(f"{place}: `name` is text; got {name!r}")
     return {"name": name, "kind": kind, "parameters": merged}
+
+
+def _require_plain_file(path: Path) -> None:
+    # A device or a pipe, which a stranger's study may name, would be read without an end.
+    try:
+        is_special = path.exists() and not (path.is_file() or path.is_dir())
+    except (OSError, ValueError):  # no path at all, as reading it tells
+        return
+    if is_special:
+        raise ConfigError(f"{str(path)!r} is no plain file")
 
 
 def merge(base: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:

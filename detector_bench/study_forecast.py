@@ -42,7 +42,11 @@ def forecast_study(study: StudyConfiguration, out: Path, order: RunOrder) -> For
         ConfigError: a detector asks a service, which may cost money.
         DetectorBenchError: as a run.
     """
-    _refuse_services(study)
+    if asking := asks_services(study):
+        raise ConfigError(
+            f"--dry-run: {asking[0]!r} asks a service, which may cost money for every image: measure the "
+            f"others with {' '.join(f'--without {name}' for name in asking)}"
+        )
     _, session = session_of(study, out, order.model_copy(update={"threads": order.cores_each}))
     left = session.left_to_judge()
     count = sum(len(rows) for rows in left.values())
@@ -95,13 +99,13 @@ def _kind(file: ImageFile) -> ImageKind:
         return UNREADABLE
 
 
-def _refuse_services(study: StudyConfiguration) -> None:
-    for detector in study.build_detectors():
-        if any(_may_cost_money(stage) for stage in with_inputs(detector.stages)):
-            raise ConfigError(
-                f"--dry-run: {detector.name!r} asks a service, which may cost money for every image: measure the "
-                f"others with --without {detector.name}"
-            )
+def asks_services(study: StudyConfiguration) -> list[str]:
+    """Names of the study's detectors whose answers may cost money: they are not asked for a forecast."""
+    return [
+        detector.name
+        for detector in study.build_detectors()
+        if any(_may_cost_money(stage) for stage in with_inputs(detector.stages))
+    ]
 
 
 def _may_cost_money(stage: Stage) -> bool:

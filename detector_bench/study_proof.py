@@ -161,7 +161,11 @@ def unlike_parts(declared: Any, made: Any, place: tuple[str, ...] = ()) -> tuple
     Returns:
         Differences, and the names of what is not told: a line each, every part named once.
     """
-    if isinstance(declared, Mapping) and isinstance(made, Mapping):
+    pairs: list[tuple[str, Any, Any]]
+    if isinstance(declared, str) and isinstance(made, Mapping) and made.keys() == {"pinned", "found"}:
+        # A checkpoint, of which the study pins a part.
+        pairs = [("pinned", declared, made["pinned"]), ("found", NOT_TOLD, made["found"])]
+    elif isinstance(declared, Mapping) and isinstance(made, Mapping):
         pairs = [(str(key), declared.get(key), made.get(key)) for key in dict.fromkeys([*declared, *made])]
     elif isinstance(declared, list) and isinstance(made, list) and len(declared) == len(made):
         pairs = [(str(number), one, other) for number, (one, other) in enumerate(zip(declared, made, strict=True))]

@@ -32,6 +32,7 @@ from detector_bench.runner.shard_ledger import ShardTakenError
 from detector_bench.runner.shards import Shard
 from detector_bench.study_configuration import StudyConfiguration
 from detector_bench.study_session import RunOrder, session_of
+from detector_bench.trust import granted_as_text, take_over
 
 _MOST_TRIES = 3
 """A shard at which so many workers have died is given up: it is not by chance."""
@@ -162,9 +163,11 @@ class _Crew:
             "out": str(self.out.resolve()),
             "order": self.order.model_dump(mode="json"),
             "plugins": [str(path) for path in plugin_paths()],
+            "allowed": granted_as_text(),
         }
         process = subprocess.Popen(  # noqa: S603
-            [sys.executable, "-m", __name__],
+            # Without the working directory among the places that modules are taken from: it may be a stranger's.
+            [sys.executable, "-P", "-m", __name__],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -306,6 +309,7 @@ def main() -> None:
             job = orders.next()
             if job is None:
                 return
+            take_over(job["allowed"])
             load_plugins([Path(path) for path in job["plugins"]])
             order = RunOrder.model_validate(job["order"])
             _, session = session_of(StudyConfiguration.from_yaml(job["study"]), Path(job["out"]), order)

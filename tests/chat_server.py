@@ -21,6 +21,7 @@ from running import frames_of, noise
 from detector_bench.detectors import Detector, build_detector
 from detector_bench.detectors.vlm_judge import VlmJudge
 from detector_bench.perception.answers.chat_answers import ChatAnswers
+from detector_bench.trust import Origin, add_key
 from detector_bench.weights import WeightsLocator
 
 NOWHERE = WeightsLocator()
@@ -101,6 +102,7 @@ def playing(monkeypatch: pytest.MonkeyPatch, folder: Path) -> Iterator[ChatServe
     prepare_environment(monkeypatch, folder)
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     running = ChatServer()
+    add_key("OPENAI_API_KEY", Origin.of(running.address))
     thread = serving(running)
     yield running
     stop(running, thread)

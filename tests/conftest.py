@@ -41,6 +41,14 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Mon
 
 
 @pytest.fixture(scope="session", autouse=True)
+def _own_permissions(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """What the user of this machine allows is no matter of tests; those of services bind their keys themselves."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DETECTOR_BENCH_TRUST", str(tmp_path_factory.mktemp("trust") / "trust.yaml"))
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
 def _no_waiting_for_the_disk() -> Iterator[None]:
     """Leave writing to the disk to the system: no test cuts the power, and each wait is longer than most tests."""
     with pytest.MonkeyPatch.context() as patch:

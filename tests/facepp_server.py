@@ -16,6 +16,7 @@ from running import frames_of, noise
 
 from detector_bench.detectors import Detector, build_detector
 from detector_bench.perception.answers.facepp_answers import FaceppAnswers
+from detector_bench.trust import Origin, add_key
 from detector_bench.weights import WeightsLocator
 
 NOWHERE = WeightsLocator()
@@ -80,6 +81,8 @@ def playing(monkeypatch: pytest.MonkeyPatch, folder: Path) -> Iterator[Server]:
     monkeypatch.setenv("FACEPP_API_KEY", KEY)
     monkeypatch.setenv("FACEPP_API_SECRET", SECRET)
     running = Server()
+    for variable in ("FACEPP_API_KEY", "FACEPP_API_SECRET"):
+        add_key(variable, Origin.of(running.address))
     thread = serving(running)
     yield running
     stop(running, thread)

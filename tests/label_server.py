@@ -36,7 +36,8 @@ class LabelServer:
         annotators: who labels.
         options: further options.
         address: where it listens, after `start`.
-        links: what it printed for everybody, and for "agreement".
+        links: what it gave out for everybody, and for "agreement".
+        said: what it printed until it was open.
     """
 
     folder: Path
@@ -44,6 +45,7 @@ class LabelServer:
     options: tuple[str, ...] = ()
     address: str = ""
     links: dict[str, str] = field(default_factory=dict)
+    said: list[str] = field(default_factory=list)
     _process: subprocess.Popen[str] | None = None
 
     def start(self) -> None:
@@ -68,12 +70,16 @@ class LabelServer:
             text=True,
             env=dict(os.environ),
         )
-        said = self._listen()
+        self.said = said = self._listen()
+        for line in said:
+            if line.startswith("Links with tokens are in "):
+                kept = line.removeprefix("Links with tokens are in ").partition(", which only you")[0]
+                said = Path(kept).read_text(encoding="utf-8").splitlines()
         self.links = {
             line.rsplit(maxsplit=1)[0].strip(): line.rsplit(maxsplit=1)[1] for line in said if "http" in line
         }
         parts = urlsplit(self.links["agreement"])
-        self.address = f"http://127.0.0.1:{parts.port}"
+        self.address = f"{parts.scheme}://127.0.0.1:{parts.port}"
 
     def kill(self) -> None:
         """End it as a power cut would."""

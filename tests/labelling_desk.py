@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import httpx
-import uvicorn
 from fastapi.testclient import TestClient
 from label_server import LabelServer, shown_image, wait_for_another
 
 from detector_bench.dataset import ImageSet
 from detector_bench.labelling import DeskSettings, LabelStore
-from detector_bench.labelling.web.app import listen, make_app
+from detector_bench.labelling.web.app import make_app
 from detector_bench.labelling.web.desk import Desk
+from detector_bench.labelling.web.server import listen, make_server
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -47,15 +47,15 @@ def answer(item_id: str, label: str = "male", *, answer_id: str | None = None, *
 
 
 @contextmanager
-def served(store: LabelStore, desk: Desk | None = None) -> Iterator[str]:
-    """A real server in a thread of this process; gives its address."""
-    app = make_app(store, desk or Desk(("ann", "ben")))
-    server = uvicorn.Server(uvicorn.Config(app, access_log=False, log_level="error", lifespan="off"))
+def served(store: LabelStore, desk: Desk | None = None, **options: Any) -> Iterator[str]:
+    """A real server in a thread of this process; gives its address. `options` are limits and TLS."""
+    server = make_server(make_app(store, desk or Desk(("ann", "ben"))), **options)
     with listen("127.0.0.1", 0) as listening:
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
         thread.start()
         try:
-            yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+            scheme = "https" if options.get("tls") else "http"
+            yield f"{scheme}://127.0.0.1:{listening.getsockname()[1]}"
         finally:
             server.should_exit = True
             thread.join(10)

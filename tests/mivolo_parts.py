@@ -16,6 +16,7 @@ from running import Pixels
 from detector_bench.perception.boxes import boxes
 from detector_bench.perception.networks.mivolo_outputs import main_subject
 from detector_bench.perception.stage import Arrays
+from detector_bench.trust import AllowedCode, add_code, code_sha256, program_files
 
 NOBODY = boxes([], [])
 SIDE = 32
@@ -135,4 +136,5 @@ def write_checkpoint(folder: Path, *, code: dict[str, str] = CODE, **settings: A
         model.head.weight.mul_(20)
         model.head.weight[2] /= 40
     model.save_pretrained(folder)
+    add_code(AllowedCode(name=folder.name, sha256=code_sha256(program_files(folder))))
     return folder

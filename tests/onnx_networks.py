@@ -73,3 +73,9 @@ def mean_colour_classifier(
     shape = [batch, 3, *size] if layout == "NCHW" else [batch, *size, 3]
     last = "numbers" if activation is None else "answers"
     return save(path, nodes, inputs={"image": shape}, outputs={last: [batch, classes]}, constants=constants)
+
+
+def numbers_beside(path: Path, location: str = "net.onnx.data") -> Path:
+    """Move a network's constants out of its file, as the package onnx does it; where they are then."""
+    onnx.save(onnx.load(path), path, save_as_external_data=True, location=location, size_threshold=0)
+    return path.parent / location

@@ -86,8 +86,8 @@ def test_the_job_says_what_is_run_and_keeps_no_secret(
     assert found["output"] == "my out 100%%/logs/shard-%a.log"
     assert (folder / "my out 100%" / "logs").is_dir(), "Slurm makes no folder for logs"
     words = shlex.split(text[text.index("exec ") :].replace("\\\n", " "))
-    assert words[1:4] == [sys.executable, "-m", "detector_bench"]
-    assert words[4:] == [
+    assert words[1:5] == [sys.executable, "-P", "-m", "detector_bench"]
+    assert words[5:] == [
         *("run", "study.yaml", "--out", "my out 100%", "--cache-dir", "cache", "--only", "test-colour"),
         *("--intervals", "--plugin", "mine.py", "--shard", "$SLURM_ARRAY_TASK_ID/4"),
     ]

@@ -18,6 +18,7 @@ from detector_bench.errors import ConfigError, DetectorBenchError
 from detector_bench.perception.answers.chat_answers import ChatAnswers, TokenPrices, TokenUse, token_use
 from detector_bench.perception.answers.generated_answers import answer_of
 from detector_bench.perception.stage import StageFailure, fingerprint
+from detector_bench.trust import Origin, add_key
 from detector_bench.weights import WeightsLocator
 
 NOWHERE = WeightsLocator()
@@ -282,8 +283,11 @@ def test_key_is_needed_only_elsewhere(server: ChatServer, monkeypatch: pytest.Mo
     )
     with pytest.raises(ConfigError, match="FAR_KEY is not set"):
         far.load(NOWHERE)
-    assert far.model_copy(update={"key_variable": None}).missing_settings() == ()
+    (line,) = far.model_copy(update={"key_variable": None}).missing_settings()
+    assert line.startswith("images may not be sent to https://a.example")
     monkeypatch.setenv("FAR_KEY", "two words")
+    add_key("FAR_KEY", Origin.of("a.example"))
+    assert far.missing_settings() == far.model_copy(update={"key_variable": None}).missing_settings() == ()
     with pytest.raises(ConfigError, match="FAR_KEY holds no key") as raised:
         far.load(NOWHERE)
     assert "two words" not in str(raised.value)

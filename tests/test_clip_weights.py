@@ -279,6 +279,50 @@ def test_an_open_clip_folder_is_read_from_its_own_safetensors_alone(
         OpenClip(checkpoint=folder).image_encoder(ANYWHERE)
 
 
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"text_cfg": {"hf_model_name": "bert-base-uncased"}}, "would read 'bert-base-uncased' .* from the hub"),
+        ({"vision_cfg": {"timm_model_name": "hf-hub:a/b"}}, "would read 'hf-hub:a/b' .* from the hub"),
+        (
+            {"text_cfg": {"hf_tokenizer_name": "x", "tokenizer_kwargs": {"trust_remote_code": True}}},
+            "tokenizer_kwargs has 'trust_remote_code'",
+        ),
+    ],
+)
+def test_an_open_clip_folder_reads_nothing_from_elsewhere(
+    open_clip_folder: Path, tmp_path: Path, settings: dict[str, dict[str, Any]], message: str
+) -> None:
+    path = copied(open_clip_folder, tmp_path / "tiny") / "open_clip_config.json"
+    found = json.loads(path.read_text())
+    for part, changes in settings.items():
+        found["model_cfg"][part].update(changes)
+    path.write_text(json.dumps(found))
+    with pytest.raises(ConfigError, match=message):
+        OpenClip(checkpoint=path.parent).embed_prompts(GENDER, ANYWHERE)
+
+
+def test_an_architecture_whose_tokenizer_is_on_the_hub_is_refused(tmp_path: Path) -> None:
+    pytest.importorskip("open_clip")
+    (tmp_path / "own.pt").write_bytes(b"")
+    network = OpenClip(architecture="ViT-B-16-SigLIP", weights_file=tmp_path / "own.pt")
+    with pytest.raises(ConfigError, match=r"would read 'timm/ViT-B-16-SigLIP' \(text_cfg\.hf_tokenizer"):
+        network.embed_prompts(GENDER, ANYWHERE)
+
+
+def test_a_folder_that_reads_elsewhere_is_refused(checkpoint: Path, tmp_path: Path) -> None:
+    folder = copied(checkpoint, tmp_path / "tiny")
+    settings = folder / "tokenizer_config.json"
+    before = settings.read_text()
+    settings.write_text(json.dumps({**json.loads(before), "vocab": "/elsewhere/vocab.json"}))
+    with pytest.raises(WeightsError, match=r"tokenizer_config\.json': vocab is the path '/elsewhere/vocab\.json'"):
+        TransformersClip(checkpoint=folder).embed_prompts(GENDER, ANYWHERE)
+    settings.write_text(before)
+    (folder / "adapter_config.json").write_text('{"base_model_name_or_path": "someone/else"}')
+    with pytest.raises(WeightsError, match=r"holds adapter_config\.json, changes to another network"):
+        TransformersClip(checkpoint=folder).image_encoder(ANYWHERE)
+
+
 def test_open_clip_says_nothing_about_random_weights(
     open_clip_folder: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

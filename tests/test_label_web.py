@@ -27,9 +27,9 @@ from fastapi.testclient import TestClient
 from label_server import label_server
 from labelling_desk import answer, client_of, interrupted, items_of, opened_store
 
-from detector_bench.labelling.web.app import listen
 from detector_bench.labelling.web.desk import Desk
 from detector_bench.labelling.web.messages import MOST_ANSWERS
+from detector_bench.labelling.web.server import listen
 from detector_bench.labelling.web.wording import question_view, reason_views
 from detector_bench.vocabulary.attributes import CLASS_KEYS
 
@@ -362,7 +362,11 @@ COMMAND_MISTAKES = {
     "nobody": (["--guidelines", "none.md"], "none.md cannot be read"),
     "question": (["--attributes", "gender,hair"], "unknown question 'hair'"),
     "task": (["--task", "films"], "'films'"),
-    "host": (["--host", "203.0.113.7"], "cannot listen"),
+    "host": (["--host", "203.0.113.7", "--in-the-clear"], "cannot listen"),
+    "in the clear": (["--host", "0.0.0.0"], "without encryption; accepted: --certificate"),  # noqa: S104
+    "in the clear behind a proxy": (["--public-url", "http://desk.example"], "without encryption"),
+    "half of TLS": (["--certificate", "none.pem"], "name both"),
+    "no certificate": (["--certificate", "none.pem", "--key", "none.pem"], "none.pem' cannot be read"),
     "name": (["--annotator", "a/b"], "no slash"),
     "address": (["--public-url", "desk"], "public address 'desk'"),
     "pairs": (["--task", "pairs"], "seed_image_id"),

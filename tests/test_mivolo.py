@@ -31,6 +31,7 @@ from detector_bench.perception.networks.mivolo_outputs import MivoloOutputs
 from detector_bench.perception.stage import Arrays, Batch, Frame, fingerprint
 from detector_bench.perception.yolo import YoloFaces, YoloPersons
 from detector_bench.runner.readiness import lacking
+from detector_bench.trust import AllowedCode, add_code, code_sha256, program_files
 from detector_bench.weights import WeightsLocator
 from detector_bench.weights.catalogue import MIVOLO_V2
 from detector_bench.weights.files import WeightsFile
@@ -117,6 +118,9 @@ def test_code_runs_only_if_it_is_allowed(checkpoint: Path) -> None:
     assert "set run_checkpoint_code: true" in str(raised.value)
     assert MIVOLO_V2.downloadable
     assert CheckpointNetwork(run_checkpoint_code=True).checkpoint == MIVOLO_V2
+    named = {"path": "someone/mivolo", "files": ["*.safetensors"]}
+    own = CheckpointNetwork.model_validate({"checkpoint": named, "run_checkpoint_code": True})
+    assert own.checkpoint.files == ("*.safetensors", "*.py"), "code that runs counts"
     unpinned = CheckpointNetwork.model_validate({"checkpoint": "someone/mivolo", "run_checkpoint_code": True})
     with pytest.raises(WeightsError, match=r"checkpoint 'someone/mivolo' not found; .* give the `revision`"):
         unpinned.load(WeightsLocator(cache=Path("nowhere")), device="cpu", dtype=None)
@@ -179,6 +183,9 @@ def test_checkpoints_that_do_not_fit(own_modules: None, checkpoint: Path, tmp_pa
         (tmp_path / path.name).write_bytes(path.read_bytes())
     with (tmp_path / "modeling_small.py").open("a") as file:
         file.write("\nimport mivolo_but_not_installed\n")
+    with pytest.raises(ConfigError, match=r"is not allowed on this machine; .* detector-bench trust code /"):
+        outputs_stage(tmp_path).load(ANYWHERE)
+    add_code(AllowedCode(name="changed", sha256=code_sha256(program_files(tmp_path))))
     with pytest.raises(
         MissingExtraError, match=r"mivolo_but_not_installed\.; pip install .*MiVOLO\.git@[0-9a-f]{40}"
     ):

@@ -237,8 +237,18 @@ def test_input_of_another_type_is_refused(tmp_path: Path) -> None:
     assert refused(path) == "input 'image' is tensor(uint8), float32 is needed"
 
 
+def test_names_and_facts_that_are_no_text_are_refused_in_a_line(tmp_path: Path) -> None:
+    path = mean_colour_classifier(tmp_path / "net.onnx", [[1], [0], [0]])
+    whole = path.read_bytes()
+    fact = b"\x0a\x01a\x12\x02\xff\xfe"
+    for content in (whole.replace(b"image", b"im\xffge"), whole + b"\x72" + bytes([len(fact)]) + fact):
+        path.write_bytes(content)
+        with pytest.raises(WeightsError, match=r"net\.onnx' has a name or a fact about itself that is no text"):
+            loading(path)
+
+
 def test_file_that_is_no_network_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "net.onnx"
     path.write_bytes(b"version https://git-lfs.github.com/spec/v1\n")
-    with pytest.raises(WeightsError, match=r"onnxruntime cannot read '.*net\.onnx'"):
+    with pytest.raises(WeightsError, match=r"'.*net\.onnx' is no ONNX network"):
         loading(path)

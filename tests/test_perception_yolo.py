@@ -12,7 +12,7 @@ from onnx import TensorProto, helper
 from onnx_networks import save
 from running import Pixels, found_by, noise, plain, portraits, read_image
 
-from detector_bench.errors import ConfigError
+from detector_bench.errors import ConfigError, WeightsError
 from detector_bench.perception.boxes import areas
 from detector_bench.perception.faces.small_networks import YuNetFaces
 from detector_bench.perception.stage import with_inputs
@@ -234,11 +234,17 @@ def test_network_of_coco_has_no_faces(tmp_path: Path) -> None:
         ({"facts": {"names": "{'person': 0}"}}, "its class names are \"{'person': 0}\", expected a mapping"),
         ({"facts": {"names": "{0: None, 1: 'person'}"}}, "its class names are .*, expected a mapping"),
         ({"facts": {"names": "7"}}, "its class names are '7', expected a mapping"),
+        ({"facts": {"names": "{[]: 1}"}}, r"its class names are '{\[\]: 1}', expected a mapping"),
+        ({"facts": {"names": "{99999999999999999999: 'person'}"}}, "its class names are .*, expected a mapping"),
+        ({"facts": {"names": "-" * 10_000 + "1"}}, "its class names are '-{80}', expected a mapping"),
+        ({"facts": {"names": "1if 1else " * 9}}, "its class names are '1if 1else .*', expected a mapping"),
     ],
 )
 def test_networks_of_another_sort_are_refused(tmp_path: Path, settings: dict[str, Any], message: str) -> None:
     path = constant_network(tmp_path / "net.onnx", ONE, **settings)
-    with pytest.raises(ConfigError, match=r"^net\.onnx .*" + message + "|" + r"^net\.onnx: " + message):
+    with pytest.raises(
+        (ConfigError, WeightsError), match=r"^net\.onnx .*" + message + "|" + r"^net\.onnx: " + message
+    ):
         YoloBoxes(network=str(path), image_size=SIDE).load(ANYWHERE)
 
 

@@ -17,7 +17,7 @@ from running import portraits
 from small_parts import image_name, small_run, write_image_set
 
 from detector_bench.detectors import Prediction, detector
-from detector_bench.errors import ConfigError
+from detector_bench.errors import ConfigError, WeightsError
 from detector_bench.perception.boxes import Crop
 from detector_bench.perception.cores import computing_with, libraries_as_before, threads_per_call
 from detector_bench.perception.faces.small_networks import YuNetFaces
@@ -306,6 +306,15 @@ def test_a_short_run_and_one_core_try_nothing_out(tmp_path: Path) -> None:
     execution = _execution(Weighted(), WeightsLocator(folders=(tmp_path,)))
     list(_batches(write_image_set(tmp_path / "set", COUNT), Weighted(), execution))
     assert list(execution.layouts().values()) == [StageLayout(THREADS, 1, 1).as_data()]
+
+
+def test_weights_that_change_before_they_are_read_stop_the_run(tmp_path: Path) -> None:
+    path = tmp_path / "numbers.bin"
+    path.write_bytes(b"1")
+    execution = _execution(Weighted(), WeightsLocator(folders=(tmp_path,)))
+    path.write_bytes(b"2")
+    with pytest.raises(WeightsError, match=r"weights 'numbers\.bin' have changed since this run began"):
+        list(_batches(write_image_set(tmp_path / "set", COUNT), Weighted(), execution))
 
 
 def test_layouts_change_no_verdict(shared: Path) -> None:

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from unittest.mock import ANY
 
 import numpy as np
 import pytest
@@ -18,6 +19,7 @@ from safetensors.numpy import save
 
 from detector_bench.errors import WeightsError
 from detector_bench.perception.stage import canonical
+from detector_bench.study_proof import unlike_parts
 from detector_bench.weights import Checkpoint, WeightsLocator
 
 NAME, REVISION = "someone/small-network", "0123456789abcdef" * 2 + "01234567"
@@ -106,6 +108,43 @@ def test_a_pinned_checkpoint_has_its_fingerprint_before_it_is_there(tmp_path: Pa
     assert locator().content_sha256(one) != locator().content_sha256(other)
 
 
+def test_what_lies_in_the_folder_beside_the_pinned_files_counts_as_it_is_found(tmp_path: Path) -> None:
+    folder = put(tmp_path / "network")
+    half = Checkpoint(path="network", sha256={"model.safetensors": sha256("model.safetensors")})
+    whole = half.model_copy(update={"sha256": {name: sha256(name) for name in SAFE}})
+    own = locator(tmp_path)
+    before = own.content_sha256(half)
+    assert own.content_sha256(whole) == locator().content_sha256(whole) != before
+    assert own.identity(half) == {"pinned": half.pinned_content, "found": ANY}
+    assert own.contents(half) == {name: sha256(name) for name in SAFE}
+    (folder / "preprocessor_config.json").write_text("{}")  # transformers reads it, whatever `files` says
+    named = half.model_copy(update={"files": tuple(SAFE)})
+    assert own.content_sha256(half) == own.content_sha256(named) != before
+    (folder / "preprocessor_config.json").unlink()
+    (folder / "config.json").write_bytes(FILES["config.json"].replace(b"clip", b"blip"))
+    assert own.content_sha256(half) != before
+    made, told = (canonical(half, weights=each) for each in (own, None))
+    assert unlike_parts(told, made) == ([], ["weights.found was not compared"]), "the study's pins are compared"
+    other = canonical(Checkpoint(path="network", sha256={"model.safetensors": "0" * 64}), weights=None)
+    assert unlike_parts(other, made)[0][0].startswith("weights.pinned is ")
+    own.locate(half)
+    with pytest.raises(WeightsError, match=r"config\.json' is not the pinned one"):
+        own.locate(whole)
+
+
+@pytest.mark.parametrize(
+    ("place", "counts"),
+    [("additional_chat_templates/default.jinja", True), ("parts/code.py", True), ("parts/notes.json", False)],
+)
+def test_templates_and_code_in_folders_below_count(tmp_path: Path, place: str, counts: bool) -> None:
+    folder = put(tmp_path / "network")
+    checkpoint = Checkpoint(path="network", files=("*.safetensors", "*.json", "*.py"))
+    before = locator(tmp_path).content_sha256(checkpoint)
+    (folder / place).parent.mkdir()
+    (folder / place).write_text("1")
+    assert (locator(tmp_path).content_sha256(checkpoint) != before) == counts
+
+
 @pytest.mark.parametrize("mistake", [{"revision": "main"}, {"sha256": {"model.safetensors": "abc"}}], ids=str)
 def test_a_branch_or_half_a_sha256_is_no_pin(mistake: dict[str, object]) -> None:
     with pytest.raises(ValidationError):
@@ -174,3 +213,32 @@ def test_a_checkpoint_that_once_came_needs_no_network(hub: HubServer, tmp_path: 
     (first,) = located(hub.address, tmp_path, checkpoint)
     (again,) = located("http://127.0.0.1:9", tmp_path, checkpoint)
     assert again == first
+
+
+def test_a_file_of_the_hubs_cache_that_was_changed_is_refused_by_name(hub: HubServer, tmp_path: Path) -> None:
+    checkpoint = Checkpoint(
+        path=NAME, revision=REVISION, sha256={"model.safetensors": sha256("model.safetensors")}
+    )
+    (found,) = located(hub.address, tmp_path, checkpoint)
+    config, vocabulary = (Path(found) / name for name in ("config.json", "vocab.txt"))
+    # The hub names small files as git does.
+    content = FILES["config.json"]
+    named_by_git = config.resolve().with_name(hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest())  # noqa: S324
+    config.resolve().rename(named_by_git)
+    config.unlink()
+    config.symlink_to(named_by_git)
+    assert located(hub.address, tmp_path, checkpoint) == [found]
+
+    named_by_git.write_bytes(content + b" ")
+    (refused,) = located(hub.address, tmp_path, checkpoint)
+    assert "config.json' is not the one of revision" in refused
+    assert f"expected {named_by_git.name}; delete it" in refused
+    named_by_git.write_bytes(content)
+
+    vocabulary.resolve().write_bytes(b"b\na\n")
+    (refused,) = located(hub.address, tmp_path, checkpoint)
+    assert f"vocab.txt' is not the one of revision {REVISION}: its sha256 is" in refused
+    vocabulary.unlink()
+    vocabulary.write_bytes(FILES["vocab.txt"])
+    (refused,) = located(hub.address, tmp_path, checkpoint)
+    assert "vocab.txt' did not come with revision" in refused

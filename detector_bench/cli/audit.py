@@ -10,6 +10,7 @@ from detector_bench.cli.console import command, errors, output
 from detector_bench.cli.publishing import MOST_WORKERS
 from detector_bench.cli.studies import loaded, restricted
 from detector_bench.plugins import load_plugins
+from detector_bench.trust import allow_for_this_process
 
 if TYPE_CHECKING:
     from detector_bench.study import StudyAudit
@@ -32,6 +33,8 @@ def audit(
     without: options.Without = None,
     estimated_labels: options.EstimatedLabels = None,
     plugin: options.Plugins = None,
+    allow_key: options.AllowKey = None,
+    allow_host: options.AllowHost = None,
 ) -> None:
     """How biased are the T2I models that made these images, with the labels that there are, or none?
 
@@ -45,6 +48,7 @@ def audit(
     """
     from detector_bench.cli.progress import ReportDisplay, RunProgressDisplay
 
+    allow_for_this_process(keys=allow_key or (), hosts=allow_host or ())
     load_plugins(plugin or [])
     study = restricted(
         loaded(study_file, image_set=image_set),

@@ -16,6 +16,7 @@ from detector_bench.cli.console import command, errors, output
 from detector_bench.cli.weights import known_as
 from detector_bench.errors import ConfigError, nearest_hint
 from detector_bench.plugins import load_plugins
+from detector_bench.trust import allow_for_this_process
 
 if TYPE_CHECKING:
     from detector_bench.conformance import Conformance
@@ -142,6 +143,7 @@ def _weights_entry(file: Weights, locator: WeightsLocator) -> str:
         lines += [f"  sha256: {pin} {name}" for name, pin in file.sha256.items()]
     else:
         lines.append(f"  sha256: {file.sha256 or 'not pinned'}")
+        lines += [f"  sha256: {pin} {name}" for name, pin in file.side_files.items()]
     found = locator.find(file) or (f"no; {_size(file)}, downloaded when needed" if file.downloadable else "no")
     return "\n".join([*lines, f"  found: {found}"])
 
@@ -175,6 +177,8 @@ def conformance(
     most: Annotated[int, typer.Option("--most", min=6, help="How many of that folder's images.")] = 12,
     weights_dir: options.WeightsDir = None,
     plugin: options.Plugins = None,
+    allow_key: options.AllowKey = None,
+    allow_host: options.AllowHost = None,
     attribute_file: options.AttributeFiles = None,
 ) -> None:
     """Check that a detector's verdicts do not depend on how a run goes: batches, order, resuming, process.
@@ -188,6 +192,7 @@ def conformance(
     from detector_bench.conformance import check_detector, pictures_in, sample_pictures
     from detector_bench.vocabulary import read_attributes
 
+    allow_for_this_process(keys=allow_key or (), hosts=allow_host or ())
     load_plugins(plugin or [])
     read_attributes(attribute_file or ())
     detector, weights = _found(name, study_file=study_file, weights_dir=weights_dir)

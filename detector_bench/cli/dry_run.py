@@ -1,7 +1,8 @@
-"""What `run --dry-run` prints."""
+"""What `run --dry-run` prints: what the run reads, sends, costs and executes, and how long it takes."""
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,11 +11,51 @@ from detector_bench.runner.forecast import EVENING, Forecast, Range
 
 if TYPE_CHECKING:
     from detector_bench.study_configuration import StudyConfiguration
+    from detector_bench.study_effects import StudyEffects
     from detector_bench.study_session import RunOrder
 
 
-def print_forecast(study: StudyConfiguration, out: Path, order: RunOrder) -> None:
-    """Measure a sample, and say how long the run will take."""
+def print_dry_run(study: StudyConfiguration, out: Path, order: RunOrder) -> None:
+    """Say what the run would do here, then measure a sample, and say how long it will take.
+
+    Raises:
+        DetectorBenchError: as the run would; behind what it would do.
+    """
+    from detector_bench.study_effects import effects_of
+    from detector_bench.study_forecast import asks_services
+
+    _print_effects(effects_of(study, out, order))
+    if asking := asks_services(study):
+        names = " ".join(f"--without {name}" for name in asking)
+        output.say(f"No time is measured: {', '.join(asking)} may cost money. Measure the others with {names}.")
+        return
+    _print_forecast(study, out, order)
+
+
+def _print_effects(found: StudyEffects) -> None:
+    output.say("It reads")
+    for read in found.reads:
+        output.row(f"  {read.what}: {read.place} ({read.state})", table="reads", **asdict(read))
+    output.say("It sends" if found.sends else "It sends no image anywhere.")
+    for sent in found.sends:
+        keys = ", ".join(f"{variable} ({state})" for variable, state in sent.keys) or "no key"
+        output.row(
+            f"  {sent.stage} (for {', '.join(sent.detectors)}): at most {sent.images:,} images to {sent.host}, "
+            f"each: {sent.form}; answers kept from earlier runs: {sent.kept:,}; key: {keys}; cost: {sent.cost}",
+            table="sends",
+            **{**asdict(sent), "keys": dict(sent.keys)},
+        )
+    output.say("It executes, besides detector_bench" if found.runs else "It executes nothing but detector_bench.")
+    for code in found.runs:
+        output.row(
+            f"  {code.what}: {code.name}, {code.version} ({code.allowed})", table="executes", **asdict(code)
+        )
+    refused = dict.fromkeys(line for sent in found.sends for line in sent.refusals)
+    output.warn(*(f"Not allowed here: {line}" for line in refused))
+    output.say("")
+
+
+def _print_forecast(study: StudyConfiguration, out: Path, order: RunOrder) -> None:
     import pandas as pd
 
     from detector_bench.study_forecast import forecast_study

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from detector_bench.cli import options
+from detector_bench.cli import label_network, options
 from detector_bench.cli.console import command, output
 from detector_bench.errors import ConfigError
 
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from detector_bench.dataset import ImageSet
     from detector_bench.dataset.sample_file import LabelSample
     from detector_bench.labelling import Assignment, DeskSettings, LabelStore
-    from detector_bench.labelling.web.desk import Desk
 
 _LARGEST_GUIDELINE = 1_000_000
 
@@ -68,15 +67,17 @@ def label(
     guidelines: Annotated[
         Path | None, typer.Option("--guidelines", metavar="FILE.md", help="Your guideline, in simple Markdown.")
     ] = None,
-    host: Annotated[
-        str,
-        typer.Option("--host", help="Address to listen at; 0.0.0.0 lets other machines in, with a token each."),
-    ] = "127.0.0.1",
-    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="0: any that is free.")] = 8765,
-    public_url: Annotated[
-        str | None,
-        typer.Option("--public-url", metavar="URL", help="What annotators open, if a proxy stands in between."),
-    ] = None,
+    host: label_network.Host = "127.0.0.1",
+    port: label_network.Port = 8765,
+    public_url: label_network.PublicUrl = None,
+    token: label_network.Token = False,
+    certificate: label_network.Certificate = None,
+    key: label_network.Key = None,
+    in_the_clear: label_network.InTheClear = False,
+    connections: label_network.MostConnections = 1024,
+    connections_per_address: label_network.MostPerAddress = 512,
+    seconds_to_send: label_network.SecondsToSend = 15,
+    seconds_idle: label_network.SecondsIdle = 30,
     browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open the page in a browser.")] = True,
     accept_changes: Annotated[
         bool, typer.Option("--accept-changes", help="Go on although most of the image set's files have changed.")
@@ -88,11 +89,13 @@ def label(
     Settings are decided once, when the store is made. If `sample` has drawn images, only these are asked for;
     --overlap 0.2 shows a fifth of them to everybody, and each of the others to one annotator. With
     --results the agreement page says what the labels so far are worth. On this machine
-    alone no token is needed; with another --host each person gets a link with a token of their own. Set
-    DETECTOR_BENCH_LABEL_SECRET to keep links good over a restart.
+    alone no token is needed, unless --token asks for one; with another --host each person gets a link with a token
+    of their own, and TLS is needed (--certificate and --key, or a proxy in front of 127.0.0.1 that --public-url
+    names). Links with tokens are shown on a terminal; if output goes elsewhere, they stand in a file beside the
+    store that only you can read. Set DETECTOR_BENCH_LABEL_SECRET to keep links good over a restart.
 
     Examples: `detector-bench label my_images --annotator ann`,
-    `detector-bench label my_images -a ann -a ben --attributes gender,age,race --host 0.0.0.0`,
+    `detector-bench label my_images -a ann -a ben --attributes gender,age,race --token`,
     `detector-bench label my_images -a ann -a ben --overlap 0.2 --results results/one --half-width 0.05`
     """
     from detector_bench.installation import require
@@ -101,8 +104,10 @@ def label(
         require(module, extra="label")
     from detector_bench.dataset import ImageSet
     from detector_bench.labelling import Assignment
-    from detector_bench.labelling.web.app import listen, make_app, serve
+    from detector_bench.labelling.web.app import make_app
+    from detector_bench.labelling.web.connections import ConnectionLimits
     from detector_bench.labelling.web.desk import SECRET_VARIABLE, Desk
+    from detector_bench.labelling.web.server import listen, serve
     from detector_bench.study_worth import StudyWorth
     from detector_bench.vocabulary import attributes_of
 
@@ -115,7 +120,12 @@ def label(
         port=port,
         public_url=public_url,
         secret=os.environ.get(SECRET_VARIABLE) or None,
+        asks_token=token,
+        encrypts=certificate is not None or key is not None,
     )
+    tls = label_network.encryption(plan, certificate, key, in_the_clear=in_the_clear)
+    wanted = ConnectionLimits(connections, connections_per_address, seconds_to_send, seconds_idle)
+    limits = label_network.within_files(wanted)
     text = None if guidelines is None else _guideline(guidelines)
     images = ImageSet.load(image_set, require_labels=False)
     drawn = _sample(sample, images, all_images=all_images)
@@ -135,10 +145,11 @@ def label(
                 images, drawn, read, opened.settings.attributes, options.checked_half_width(half_width)
             )
         app = make_app(opened, desk, worth=worth)
-        _print_links(desk, opened)
-        if browser and desk.is_local:
-            _open_browser(desk.link(desk.annotators[0]) if len(desk.annotators) == 1 else f"{desk.address}/")
-        serve(app, listening)
+        with label_network.shown_links(desk, opened):
+            # A browser's command line, and with it a token, could be read by everybody on this machine.
+            if browser and desk.tokens is None:
+                _open_browser(desk.link(desk.annotators[0]) if len(desk.annotators) == 1 else f"{desk.address}/")
+            serve(app, listening, limits=limits, tls=tls)
         output.text(f"Stopped. Every answer that the page called saved is in {opened.path}; start again to go on.")
 
 
@@ -234,28 +245,6 @@ def _default_guideline(settings: DeskSettings) -> str:
     if settings.task is Task.PAIRS:
         return (STATIC.parent / "pair_guideline.md").read_text(encoding="utf-8")
     return resource("labels/lyu2025/labelling_guideline.md").read_text(encoding="utf-8")
-
-
-def _print_links(desk: Desk, store: LabelStore) -> None:
-    output.text(f"The labelling desk for {store.image_set.name} is open. Answers go to {store.path}")
-    width = max(len(name) for name in (*desk.annotators, "agreement"))
-    shared = len(store.shares.of_everybody)
-    if any(store.shares.of.get(name) for name in desk.annotators):
-        images = ", ".join(f"{name} {store.progress(name).total:,}" for name in desk.annotators)
-        output.say(f"{shared:,} images are shown to everybody, the others to one annotator each: {images} in all.")
-    for name in desk.annotators:
-        output.text(f"  {name:<{width}}  {desk.link(name)}")
-    output.text(f"  {'agreement':<{width}}  {desk.link(None)}")
-    if desk.tokens is not None:
-        output.text(
-            "Each link holds a token: give everybody only their own, and keep the agreement's to yourself."
-        )
-    if not desk.is_local and desk.address.startswith("http:"):
-        output.warn(
-            "What is sent over the network is not encrypted: use this in a network that you trust, or put a proxy "
-            "with TLS in front and name it with --public-url."
-        )
-    output.text("Stop with Ctrl-C.")
 
 
 def _open_browser(address: str) -> None:

@@ -271,8 +271,8 @@ DryRun = Annotated[
     bool,
     typer.Option(
         "--dry-run",
-        help="Keep nothing; judge some images of each kind, and say how long all that is left takes here, and how "
-        "much memory and disk.",
+        help="Keep nothing; say what the run reads, sends where, may cost and executes; judge some images of each "
+        "kind, and say how long all that is left takes here, and how much memory and disk.",
     ),
 ]
 NoCache = Annotated[bool, typer.Option("--no-cache", help="Keep no stage results, and use none.")]
@@ -282,6 +282,23 @@ Plugins = Annotated[
         "--plugin",
         metavar="FILE.py",
         help="Python file of your own: detectors, metrics, tables, score systems; may be repeated.",
+    ),
+]
+AllowKey = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--allow-key",
+        metavar="VARIABLE=HOST",
+        help="For this call, this environment variable's value may be sent to this host; may be repeated. For all "
+        "calls: `detector-bench trust key`.",
+    ),
+]
+AllowHost = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--allow-host",
+        metavar="HOST",
+        help="For this call, images may be sent to this host without a key; may be repeated.",
     ),
 ]
 AttributeFiles = Annotated[

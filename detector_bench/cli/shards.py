@@ -120,6 +120,12 @@ def _print_how_to_go_on(
         study = folder / "study.yaml"
         words = ("detector-bench", "run", str(study) if study.is_file() else "STUDY.yaml", "--out", str(folder))
         call = RunCall(words=words, folder=str(Path.cwd()))
+    if given := call.needs_trust:
+        output.warn(
+            f"As the folder {str(folder)!r} has it, what is to be repeated says {', '.join(given)}: "
+            "do that only if you, or somebody you trust, wrote it.",
+            style="",
+        )
     if not left:
         running = sum(each.state is ShardState.RUNNING for each in states)
         if running:

@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any
 from detector_bench.benchmark import benchmarks
 from detector_bench.cli import options
 from detector_bench.cli.console import command, errors, output
-from detector_bench.cli.dry_run import print_forecast
+from detector_bench.cli.dry_run import print_dry_run
 from detector_bench.cli.shards import call_of, kept_call, write_array_job
 from detector_bench.errors import ConfigError, DetectorBenchError
 from detector_bench.plugins import load_plugins
 from detector_bench.runner.shards import ranges
+from detector_bench.trust import allow_for_this_process
 
 if TYPE_CHECKING:
     from detector_bench.study import Results, Study
@@ -51,6 +52,8 @@ def run(
     intervals: options.Intervals = False,
     estimated_labels: options.EstimatedLabels = None,
     plugin: options.Plugins = None,
+    allow_key: options.AllowKey = None,
+    allow_host: options.AllowHost = None,
 ) -> None:
     """Run a study's detectors over its image set, evaluate them, and print the comparison.
 
@@ -78,6 +81,7 @@ def run(
         raise ConfigError("--dry-run is about all that is left: leave out --shard and --slurm-script")
     if dry_run and engine != "processes":
         raise ConfigError("--dry-run measures this machine: leave out --engine")
+    allow_for_this_process(keys=allow_key or (), hosts=allow_host or ())
     load_plugins(plugin or [])
     study = restricted(
         loaded(study_file, image_set=image_set),
@@ -103,6 +107,8 @@ def run(
             "--intervals": intervals,
             "--estimated-labels": estimated_labels,
             "--plugin": plugin,
+            "--allow-key": allow_key,
+            "--allow-host": allow_host,
         },
     )
     if slurm_script is not None or dry_run:
@@ -116,7 +122,7 @@ def run(
             workers=workers,
         )
         if slurm_script is None:
-            print_forecast(study, out, order)
+            print_dry_run(study, out, order)
         else:
             write_array_job(study, out, slurm_script, order=order, call=call)
         return

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 def list_(*, study_file: options.StudyOption = None, weights_dir: options.WeightsDir = None) -> None:
     """Show every known weights file: licence, sha256, source, and where it lies on this machine.
 
+    Of a network with side files, and of a checkpoint, every file that counts, pinned or as it was found.
+
     Example: `detector-bench weights list --weights-dir weights`
     """
     from detector_bench.weights.locate import missing_message
@@ -33,6 +35,8 @@ def list_(*, study_file: options.StudyOption = None, weights_dir: options.Weight
             "source": file.source,
             "sha256": _pins(file),
         }
+        if found is not None and (unpinned := _unpinned(file, found, locator)):
+            facts["not pinned"] = "\n".join(unpinned)
         output.record(file.name, facts, table="weights", good=found is not None)
 
 
@@ -44,6 +48,9 @@ def verify(
     weights_dir: options.WeightsDir = None,
 ) -> None:
     """Compare weights files with their pinned sha256. Exit status 1 if one differs or a named one is missing.
+
+    Side files of a network, and files of a checkpoint, are compared one by one; what is not pinned of a checkpoint
+    in the Hugging Face hub's cache, with the names that the cache has for content.
 
     Example: `detector-bench weights verify --weights-dir weights`
     """
@@ -61,7 +68,9 @@ def verify(
             wrong += 1
             _tell("wrong", file, f": {error}")
         else:
-            _tell("right" if file.sha256 else "unpinned", file, f" ({found})")
+            besides = [name for name in locator.paths(file, found) if name not in file.pins]
+            also = f"; not pinned: {', '.join(besides)}" if file.pins and besides else ""
+            _tell("right" if file.pins else "unpinned", file, f" ({found}{also})")
     if wrong:
         raise typer.Exit(1)
 
@@ -144,7 +153,10 @@ def _known(study_file: Path | None, weights_dir: Path | None) -> tuple[dict[str,
         locator = study.locator(weights_dir=weights_dir)
         stages = [stage for found in study.build_detectors() for stage in found.stages]
         for stage in with_inputs(stages):
-            files.update({file.name: known_as(file) for file in stage.weights()})
+            for file in map(known_as, stage.weights()):
+                # Two files of one name may lie in two folders.
+                name = file.name if files.get(file.name, file) in (file, CATALOGUE.get(file.name)) else file.path
+                files[name] = file
     return files, locator
 
 
@@ -154,7 +166,7 @@ def known_as(file: Weights, locator: WeightsLocator | None = None) -> Weights:
 
     if not isinstance(file, WeightsFile):
         return file
-    is_here = locator is not None and locator.find(file) is not None
+    is_here = locator is not None and locator.find(file) is not None and locator.lacking(file) is None
     return described(file, content=locator.content_sha256(file) if locator and is_here else None)
 
 
@@ -166,6 +178,20 @@ def _chosen(files: dict[str, Weights], names: list[str] | None) -> list[Weights]
 
 
 def _pins(file: Weights) -> str:
-    if isinstance(file.sha256, str):
+    if isinstance(file.sha256, str) and len(file.pins) == 1:
         return file.sha256
-    return "\n".join(f"{pin} {name}" for name, pin in (file.sha256 or {}).items()) or "not pinned"
+    return "\n".join(f"{pin} {name}" for name, pin in file.pins.items()) or "not pinned"
+
+
+def _unpinned(file: Weights, found: Path, locator: WeightsLocator) -> list[str]:
+    """What else counts as it was found, a line each; or the one that says why that cannot be told."""
+    from detector_bench.weights import Checkpoint
+
+    try:
+        names = locator.paths(file, found)
+        if isinstance(file, Checkpoint):  # of gigabytes, perhaps: `verify` reads them
+            return [name for name in names if name not in file.pins]
+        contents = locator.contents(file) if len(names) > 1 else {}
+    except WeightsError as error:
+        return [str(error)]
+    return [f"{sha256} {name}" for name, sha256 in contents.items() if name not in file.pins]

@@ -21,6 +21,7 @@ from detector_bench.detectors.base import Detector, DetectorType, Prediction, bu
 from detector_bench.errors import ConfigError, DetectorBenchError
 from detector_bench.perception.stage import Batch, Stage, with_inputs
 from detector_bench.plugins import PLUGIN_PREFIX, load_plugins
+from detector_bench.trust import granted_as_text, take_over
 from detector_bench.vocabulary import ATTRIBUTES, write_attributes
 from detector_bench.weights import WeightsLocator
 
@@ -59,6 +60,7 @@ class _Homes(NamedTuple):
     search_path: list[str]
     plugin_files: list[Path]
     modules: list[str]
+    allowed: str
 
 
 class _Request(NamedTuple):
@@ -92,7 +94,7 @@ def observe_in_another_process(
         raise ConfigError(f"it cannot be sent there: {error}") from error
     seed = "1" if os.environ.get(_SEED_VARIABLE) != "1" else "2"
     done = subprocess.run(  # noqa: S603
-        [sys.executable, "-m", "detector_bench.conformance.other_process", str(folder)],
+        [sys.executable, "-P", "-m", "detector_bench.conformance.other_process", str(folder)],
         capture_output=True,
         text=True,
         env={**os.environ, _SEED_VARIABLE: seed},
@@ -113,7 +115,8 @@ def _homes(detector: Detector) -> _Homes:
         raise ConfigError("what is defined in a notebook or a script cannot be loaded there: put it into a module")
     plugins = [name for name in names if name.startswith(PLUGIN_PREFIX)]
     files = [Path(str(sys.modules[name].__file__)).resolve() for name in plugins]
-    return _Homes(list(sys.path), files, [name for name in names if name not in plugins])
+    modules = [name for name in names if name not in plugins]
+    return _Homes(list(sys.path), files, modules, granted_as_text())
 
 
 def _parameters(detector: Detector) -> dict[str, Any]:
@@ -130,6 +133,7 @@ def _answer(folder: Path) -> None:
     """What the other process does."""
     homes: _Homes = _read(folder / "homes")
     sys.path[:] = homes.search_path
+    take_over(homes.allowed)
     load_plugins(homes.plugin_files)
     for name in homes.modules:
         import_module(name)

@@ -25,6 +25,7 @@ from detector_bench.declarations import Declaration
 from detector_bench.errors import ConfigError, config_error_from
 from detector_bench.plugins import source_fingerprint
 from detector_bench.registry import Registry
+from detector_bench.trust import ForeignCode, Sending
 from detector_bench.weights import Checkpoint, Weights, WeightsFile, WeightsLocator
 
 Arrays = Mapping[str, NDArray[Any]]
@@ -197,9 +198,18 @@ class Stage(Declaration, ABC):
         """What the stage needs from the environment or the machine and does not find there, a line each."""
         return ()
 
+    def sends(self) -> Sending | None:
+        """Where it sends images, and with which keys; None: nowhere."""
+        return None
+
     def environment_variables(self) -> tuple[str, ...]:
         """The variables that hold its keys, for a process on another machine that computes it."""
-        return ()
+        sending = self.sends()
+        return () if sending is None else sending.variables
+
+    def foreign_code(self, weights: WeightsLocator) -> ForeignCode | None:  # noqa: ARG002
+        """Program code that its weights bring, and that loading them runs; None: there is none."""
+        return None
 
     @property
     def calls_at_once(self) -> int:
@@ -349,10 +359,10 @@ def canonical(value: Any, *, weights: WeightsLocator | None) -> Any:
     )
 
 
-def _content(file: Weights, weights: WeightsLocator | None) -> str:
+def _content(file: Weights, weights: WeightsLocator | None) -> str | dict[str, str]:
     if weights is not None:
-        return weights.content_sha256(file)
-    pinned = file.sha256 if isinstance(file, WeightsFile) else file.pinned_content
+        return weights.identity(file)
+    pinned = file.pinned_content
     return NOT_TOLD if pinned is None else pinned
 
 

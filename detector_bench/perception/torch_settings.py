@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -245,12 +246,36 @@ def _cpu_computes_bfloat16(torch: Any) -> bool:
     return bool(torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported())
 
 
+_ADAPTER, _TOKENIZER = "adapter_config.json", "tokenizer_config.json"
+
+
+def require_whole(folder: Path) -> None:
+    """Refuse a folder whose settings lead transformers to files that lie elsewhere, and so would not count.
+
+    Raises:
+        WeightsError: it changes another network, or names its vocabulary by a path.
+    """
+    if (folder / _ADAPTER).exists():
+        raise WeightsError(f"{str(folder)!r} holds {_ADAPTER}, changes to another network: save the two merged")
+    try:
+        settings = json.loads((folder / _TOKENIZER).read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):  # none is needed, and transformers says what it cannot read
+        return
+    for key in ("vocab", "merges"):
+        if isinstance(settings, Mapping) and isinstance(settings.get(key), str):
+            raise WeightsError(
+                f"{str(folder / _TOKENIZER)!r}: {key} is the path {settings[key][:80]!r} (accepted: no path; the "
+                "files of the folder are read)"
+            )
+
+
 def from_folder(cls: Any, folder: Path, **settings: Any) -> Any:
     """`cls.from_pretrained` of a folder on this machine.
 
     Raises:
-        WeightsError: transformers cannot read it.
+        WeightsError: transformers cannot read it, or would read files elsewhere.
     """
+    require_whole(folder)
     try:
         return cls.from_pretrained(folder, local_files_only=True, **settings)
     except Exception as error:  # transformers and safetensors raise many sorts

@@ -37,7 +37,8 @@ def load_network(path: Path) -> Any:
         network.predict(np.zeros((32, 32, 3), np.uint8), imgsz=32, verbose=False)
         return network
     except Exception as error:  # ultralytics raises many sorts, for a damaged file and for a refused one
-        raise WeightsError(f"ultralytics cannot read {str(path)!r}: {error}") from error
+        first = (str(error).splitlines() or [type(error).__name__])[0]
+        raise WeightsError(f"ultralytics cannot read {str(path)!r}: {first}") from error
     finally:
         torch.set_num_threads(threads)
 

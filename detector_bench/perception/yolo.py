@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
@@ -11,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from detector_bench.errors import ConfigError
+from detector_bench.errors import ConfigError, WeightsError
 from detector_bench.installation import require
 from detector_bench.perception.boxes import boxes
 from detector_bench.perception.networks.onnx_networks import open_session, session_device
@@ -28,6 +29,8 @@ CLASSES = ("person", "face")
 _SHARED_CONFIDENCE = 0.25
 _LETTERBOX_GREY = 114
 _NO_LIMIT = 30_000
+_MOST_CLASSES = 1_000_000
+_LONGEST_NAMES = 1_000_000  # characters
 
 
 class YoloSettings(Stage):
@@ -128,14 +131,10 @@ class YoloBoxes(YoloSettings):
             )
         facts = session.get_modelmeta().custom_metadata_map
         if facts.get("task", "detect") != "detect":
-            raise ConfigError(f"{path.name} is a network for {facts['task']!r}; one for 'detect' is needed")
+            raise ConfigError(f"{path.name} is a network for {facts['task'][:40]!r}; one for 'detect' is needed")
         numbers = _class_numbers(path, _names(path, facts["names"]) if "names" in facts else {0: "person"})
-        if isinstance(shape[1], int) and max(numbers.values()) >= shape[1] - 4:
-            highest = max(numbers.values())
-            raise ConfigError(
-                f"{path.name} lists class {highest} of {highest + 1}, but its output has {shape[1] - 4}: "
-                "export the network again"
-            )
+        if isinstance(shape[1], int):
+            _check_classes(path.name, numbers, classes=shape[1] - 4)
         return numbers
 
     def _detect_one(
@@ -145,6 +144,7 @@ class YoloBoxes(YoloSettings):
         values = np.ascontiguousarray(canvas.transpose(2, 0, 1)[None], dtype=np.float32)
         values /= 255
         candidates = session.run(None, {input_name: values})[0][0].T
+        _check_classes(self.network.name, numbers, classes=candidates.shape[1] - 4)
         likeliest = candidates[:, 4:].max(axis=1)
         found = [self._of_class(cv2, candidates, likeliest, number) for number in numbers.values()]
         corners = np.concatenate([each for each, _ in found])
@@ -179,7 +179,7 @@ class YoloBoxes(YoloSettings):
 
     def _load_ultralytics(self, path: Path) -> StageFunction:
         torch, model = require("torch", extra=self.extra), load_network(path)
-        numbers = _class_numbers(path, model.names)
+        numbers = _class_numbers(path, _checked_names(path, model.names, shown=repr(model.names)))
         positions = {number: position for position, number in numbers.items()}
 
         def detect(frames: Sequence[Frame]) -> list[Arrays]:
@@ -292,22 +292,38 @@ def _fits(shape: Sequence[int | str | None], wanted: Sequence[int | None]) -> bo
 
 
 def _names(path: Path, text: str) -> dict[int, str]:
-    """The class names that a network's file carries, by their numbers."""
+    """The class names that an `.onnx` file carries as text, by their numbers."""
     try:
-        names = ast.literal_eval(text)
-    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        with warnings.catch_warnings(action="ignore"):  # Python's own, about text that is nearly a program
+            names = ast.literal_eval(text) if len(text) <= _LONGEST_NAMES else None
+    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
         names = None
-    if isinstance(names, list):
+    return _checked_names(path, names, shown=text)
+
+
+def _checked_names(path: Path, names: Any, *, shown: str) -> dict[int, str]:
+    if isinstance(names, list | tuple):
         names = dict(enumerate(names))
     fits = isinstance(names, dict) and all(
-        type(number) is int and number >= 0 and isinstance(name, str) for number, name in names.items()
+        type(number) is int and 0 <= number < _MOST_CLASSES and isinstance(name, str)
+        for number, name in names.items()
     )
     if not fits:
-        raise ConfigError(
-            f"{path.name}: its class names are {text[:80]!r}, expected a mapping such as "
+        raise WeightsError(
+            f"{path.name}: its class names are {shown[:80]!r}, expected a mapping such as "
             "{0: 'person', 1: 'face'}: export the network again"
         )
     return dict(names)
+
+
+def _check_classes(name: str, numbers: Mapping[int, int], *, classes: int) -> None:
+    """Refuse numbers that the output has no row for."""
+    highest = max(numbers.values())
+    if highest >= classes:
+        raise WeightsError(
+            f"{name} lists class {highest} of {highest + 1}, but its output has {classes}: "
+            "export the network again"
+        )
 
 
 def _class_numbers(path: Path, names: Mapping[int, str]) -> dict[int, int]:
@@ -315,7 +331,7 @@ def _class_numbers(path: Path, names: Mapping[int, str]) -> dict[int, int]:
     by_name = {name: number for number, name in names.items()}
     numbers = {position: by_name[name] for position, name in enumerate(CLASSES) if name in by_name}
     if not numbers:
-        listed = ", ".join(list(names.values())[:5])
+        listed = ", ".join(" ".join(name[:40].split()) for name in list(names.values())[:5])
         raise ConfigError(f"{path.name} finds neither 'person' nor 'face'; its classes begin with: {listed}")
     return numbers
 

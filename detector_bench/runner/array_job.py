@@ -11,7 +11,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from detector_bench.errors import ConfigError
 from detector_bench.runner.stage_cache import CACHE_VARIABLE
+from detector_bench.trust import TRUST_VARIABLE
 from detector_bench.weights.locate import WEIGHTS_VARIABLE
 
 IMAGES_PER_TASK = 2_000
@@ -22,8 +24,8 @@ MOST_TASKS = 1_000
 
 TASKS_AT_ONCE = 16
 
-PASSED_ON = (WEIGHTS_VARIABLE, CACHE_VARIABLE)
-"""Folders that tasks must find where the one who wrote the script has them. No keys of services are among them."""
+PASSED_ON = (WEIGHTS_VARIABLE, CACHE_VARIABLE, TRUST_VARIABLE)
+"""Places that tasks must find where the one who wrote the script has them. No keys of services are among them."""
 
 
 def sensible_tasks(images: int) -> int:
@@ -61,13 +63,18 @@ class ArrayJob:
         return self.out / "logs"
 
     def text(self) -> str:
-        """The script."""
+        """The script.
+
+        Raises:
+            ConfigError: a word or a path that a line cannot hold.
+        """
+        self._require_one_line_each()
         at_once = min(TASKS_AT_ONCE, self.shards)
         count = "1 task" if self.shards == 1 else f"{self.shards:,} tasks"
         script, out = shlex.quote(str(self.script)), shlex.quote(str(self.out))
         exports = [f"export {name}={shlex.quote(value)}" for name, value in self.environment.items()]
         first, *options = _in_groups(self.words)
-        program = f"exec {shlex.quote(sys.executable)} -m detector_bench {first}"
+        program = f"exec {shlex.quote(sys.executable)} -P -m detector_bench {first}"
         command = " \\\n    ".join([program, *options, f'--shard "$SLURM_ARRAY_TASK_ID/{self.shards}"'])
         return f"""\
 #!/bin/bash
@@ -108,6 +115,14 @@ set -euo pipefail
 # `exec`: the program itself hears when Slurm stops the task, and stores what is done.
 {command}
 """
+
+    def _require_one_line_each(self) -> None:
+        # Behind a line break a comment is over, and what follows in a path would be a command.
+        for text in (*self.words, *map(str, (self.out, self.script, self.folder)), *self.environment.values()):
+            if not text.isprintable():
+                raise ConfigError(
+                    f"--slurm-script: {text!r} cannot stand in a script (accepted: printable letters)"
+                )
 
 
 def _in_groups(words: tuple[str, ...]) -> list[str]:

@@ -155,13 +155,14 @@ class BatchJudge:
 
     def _add_weights(self, record: RunRecord, stage: Stage) -> None:
         for file in stage.weights():
-            sha256 = self.weights.content_sha256(file)
+            sha256, contents = self.weights.content_sha256(file), self.weights.contents(file)
             known = described(file, content=sha256) if isinstance(file, WeightsFile) else file
             taken = record.weights.get(file.name, {}).get("sha256", sha256) != sha256
             record.weights[f"{file.name} ({sha256[:8]})" if taken else file.name] = {
                 "sha256": sha256,
                 "licence": known.licence,
                 "source": known.source,
+                **({"files": contents} if contents != {file.name: sha256} else {}),
             }
 
 

@@ -7,8 +7,16 @@ from collections import defaultdict
 from collections.abc import Mapping
 from threading import RLock
 
+from detector_bench.errors import WeightsError
 from detector_bench.perception.cores import computing_with
-from detector_bench.perception.stage import Arrays, Frame, PreparesAhead, Stage, StageFailure, StageFunction
+from detector_bench.perception.stage import (
+    Arrays,
+    Frame,
+    PreparesAhead,
+    Stage,
+    StageFailure,
+    StageFunction,
+)
 from detector_bench.runner.batch_calls import checked_numbers
 from detector_bench.runner.stage_cache import StageCache
 from detector_bench.runner.time_spent import TimeSpent
@@ -34,6 +42,9 @@ class LoadedStages:
         self, *, fingerprints: Mapping[Stage, str], weights: WeightsLocator, cache: StageCache, threads: int
     ) -> None:
         self._fingerprints = fingerprints
+        self._contents = {
+            stage: {file: weights.content_sha256(file) for file in stage.weights()} for stage in fingerprints
+        }
         self._weights = weights
         self._lock = RLock()
         self._functions: dict[Stage, StageFunction] = {}
@@ -67,6 +78,7 @@ class LoadedStages:
         began = time.perf_counter()
         with computing_with(threads) as cores:
             loaded = stage.load(self._weights)
+        self._require_same_weights(stage)
         function = checked_numbers(loaded)
         if isinstance(loaded, PreparesAhead):
             self._preparing[stage] = loaded
@@ -74,6 +86,13 @@ class LoadedStages:
             self._fixed.add(stage)
         self.count(stage, time.perf_counter() - began, what=" (loading)")
         return function
+
+    def _require_same_weights(self, stage: Stage) -> None:
+        """Refuse weights that have changed since the run began, even while they were read."""
+        for file, content in self._contents[stage].items():
+            self._weights.locate(file)  # what is pinned
+            if self._weights.content_sha256(file) != content:
+                raise WeightsError(f"weights {file.name!r} have changed since this run began: run it again")
 
     def preparing(self, stage: Stage) -> PreparesAhead | None:
         """The loaded stage, if part of its work can be done ahead of its network."""

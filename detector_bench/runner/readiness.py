@@ -10,7 +10,6 @@ from detector_bench.installation import is_installed
 from detector_bench.installation import missing_message as missing_package
 from detector_bench.perception.stage import Stage, with_inputs
 from detector_bench.weights import WeightsLocator
-from detector_bench.weights.locate import missing_message as missing_weights
 
 
 def lacking(detector: Detector, *, weights: WeightsLocator) -> list[str]:
@@ -32,8 +31,11 @@ def stages_lacking(stages: Iterable[Stage], *, weights: WeightsLocator) -> list[
         messages += _packages(stage.modules, extra=stage.extra)
         messages += stage.missing_settings()
         for file in stage.weights():
-            if weights.find(file) is None and not (weights.allow_download and file.downloadable):
-                messages.append(missing_weights(file))
+            lacking = weights.lacking(file)
+            messages += [lacking] if lacking is not None else []
+        code = stage.foreign_code(weights)
+        if code is not None and (refusal := code.refusal()) is not None:
+            messages.append(refusal)
     return list(dict.fromkeys(messages))
 
 
@@ -42,7 +44,8 @@ def require_ready(stages: Iterable[Stage], *, weights: WeightsLocator) -> None:
 
     Raises:
         MissingExtraError: packages are missing.
-        ConfigError: the environment lacks a setting, or the machine what a setting asks for.
+        ConfigError: the environment lacks a setting, the machine what a setting asks for, or the user has not
+            allowed what a stage sends or runs.
         WeightsError: weights are missing, or not the pinned ones.
     """
     stages = list(stages)
@@ -51,7 +54,7 @@ def require_ready(stages: Iterable[Stage], *, weights: WeightsLocator) -> None:
         kind: type[DetectorBenchError] = WeightsError
         if any("not installed" in message for message in messages):
             kind = MissingExtraError
-        elif any(stage.missing_settings() for stage in stages):
+        elif any(stage.missing_settings() or stage.foreign_code(weights) for stage in stages):
             kind = ConfigError
         raise kind("\n".join(messages))
     for stage in stages:

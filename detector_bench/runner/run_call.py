@@ -12,6 +12,8 @@ from detector_bench.errors import DetectorBenchError
 from detector_bench.runner.shard_ledger import ShardLedger
 from detector_bench.runner.shards import Shard
 
+_WITH_TRUST = ("--plugin", "--allow-key", "--allow-host", "--allow-root")
+
 
 class RunCall(BaseModel):
     """A command line as it was typed, without what says which shards it is for.
@@ -28,6 +30,25 @@ class RunCall(BaseModel):
     folder: str
     script: str | None = None
 
+    @property
+    def is_sound(self) -> bool:
+        """Whether it is a call of `run` that a shell's line can hold; what a stranger's file says need not be."""
+        texts = (*self.words, self.folder, *(() if self.script is None else (self.script,)))
+        is_run = self.words[:2] == ("detector-bench", "run") and len(self.words) > 2
+        return (
+            is_run
+            and all(text and text.isprintable() for text in texts)
+            and not (self.words[2].startswith("-") or (self.script or "").startswith("-"))
+        )
+
+    @property
+    def needs_trust(self) -> list[str]:
+        """What in it runs code or gives a permission, as a shell's words."""
+        following = (*self.words[1:], "")
+        pairs = [pair for pair in zip(self.words, following, strict=True) if pair[0].split("=")[0] in _WITH_TRUST]
+        said = [shlex.join(pair if "=" not in pair[0] else pair[:1]) for pair in pairs]
+        return [*said, *([] if self.script is None else [shlex.join(["sbatch", self.script])])]
+
     def line(self, shard: Shard | None = None) -> str:
         """The command, for all that is left or for one shard, as a shell takes it."""
         return shlex.join([*self.words, *(["--shard", str(shard)] if shard else [])])
@@ -39,11 +60,12 @@ class RunCall(BaseModel):
 
 
 def remembered_call(ledger: ShardLedger) -> RunCall | None:
-    """The last call of a run of this folder; None: not known."""
+    """The last call of a run of this folder; None: not known, or no call of `run`."""
     try:
-        return RunCall.model_validate_json((ledger.folder / "call.json").read_bytes())
+        found = RunCall.model_validate_json((ledger.folder / "call.json").read_bytes())
     except (OSError, ValidationError):
         return None
+    return found if found.is_sound else None
 
 
 def remember_call(ledger: ShardLedger, call: RunCall) -> None:

@@ -92,7 +92,8 @@ class RunRecord:
     waited_for: dict[str, float] = field(default_factory=dict)
     """What the run waited for, in seconds that add up to `seconds`; see `time_spent.waited_for`."""
     identities: dict[str, Any] = field(default_factory=dict)
-    weights: dict[str, dict[str, str]] = field(default_factory=dict)
+    weights: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """By name: licence, source and sha256; of several files, one sha256 for all, and each one's in `files`."""
     spending: dict[str, dict[str, float | str]] = field(default_factory=dict)
     """By stage, what its results for this image set cost, those of earlier sessions included."""
 

@@ -22,6 +22,7 @@ from detector_bench.site.audit_section import CURVE, FIGURE
 from detector_bench.site.browser_data import SCRIPTS, StoredBoxes, stored_boxes, write_browser_data
 from detector_bench.site.error_counts import BROWSER_PAGE
 from detector_bench.site.pages import CARE, SHORT_CARE, ReportFolder, with_groups, with_own_care, write_page
+from detector_bench.site.proof_section import proof_content
 from detector_bench.site.provenance import citations, date_of, provenance_blocks
 from detector_bench.site.report_study import MOST_IMAGES, ReportStudy
 from detector_bench.site.table_sets import DrawnFigure, TableSets, draw_figures, table_sets
@@ -296,6 +297,7 @@ class _Writer:
             "provenance": provenance_blocks(
                 record, self.study.results.manifest, version=__version__, settings=written
             ),
+            "proof": proof_content(self.study.results.path, self.study.results.manifest),
             "run_file": bool(record),
             "run_date": date_of(record),
             "citations": citations(),

@@ -79,10 +79,11 @@ def _tables(record: Record) -> list[Block]:
     for name, each in detectors.items():
         kind = _mapping(_mapping(each).get("identity")).get("kind", "")
         rows.append((str(name), str(kind), str(_mapping(each).get("fingerprint", ""))))
-    files = [
-        (str(name), *(str(_mapping(each).get(key, "")) for key in ("licence", "source", "sha256")))
-        for name, each in weights.items()
-    ]
+    files: list[tuple[str, ...]] = []
+    for name, each in weights.items():
+        files.append((str(name), *(str(_mapping(each).get(key, "")) for key in ("licence", "source", "sha256"))))
+        parts = _mapping(_mapping(each).get("files"))
+        files += [(f"{name}: {part}", "", "", str(sha256)) for part, sha256 in parts.items()]
     spent = {
         name: ", ".join(f"{what.replace('_', ' ')} {number}" for what, number in _mapping(each).items())
         for name, each in spending.items()

@@ -11,7 +11,7 @@ import tempfile
 from dataclasses import replace
 from pathlib import Path
 
-from detector_bench.errors import DetectorBenchError
+from detector_bench.errors import ConfigError, DetectorBenchError
 from detector_bench.plugins import plugin_sources
 from detector_bench.runner.judging import BatchJudge
 from detector_bench.runner.run import RunSession
@@ -23,6 +23,7 @@ from detector_bench.study_ray.cluster import RayCluster
 from detector_bench.study_ray.crew import RayCrew, ShardGivenUpError
 from detector_bench.study_ray.nodes import NodeJob, judge_versions, study_files
 from detector_bench.study_session import RunOrder
+from detector_bench.trust import granted_as_text, refusals
 
 __all__ = ["node_job", "run_with_ray"]
 
@@ -98,10 +99,18 @@ def node_job(study: StudyConfiguration, order: RunOrder, session: RunSession, *,
         settings=replace(session.settings, threads=threads, cache_folder=None),
         versions=judge_versions(session.judge),
         environment=_keys(session.judge),
+        allowed=granted_as_text(),
     )
 
 
 def _keys(judge: BatchJudge) -> dict[str, str]:
-    """The keys that stages ask services with, as they are set here."""
+    """The keys that stages ask services with, as they are set here.
+
+    Raises:
+        ConfigError: a stage would send one to a host that the user has not bound it to.
+    """
+    sent = [sending for stage in judge.fingerprints if (sending := stage.sends()) is not None]
+    if refused := list(dict.fromkeys(line for sending in sent for line in refusals(sending))):
+        raise ConfigError("\n".join(refused))
     names = {name for stage in judge.fingerprints for name in stage.environment_variables()}
     return {name: os.environ[name] for name in sorted(names) if name in os.environ}

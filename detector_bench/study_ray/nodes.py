@@ -24,6 +24,7 @@ from detector_bench.runner.image_reading import LoadedImage, MarkedFile, read_an
 from detector_bench.runner.judging import BatchJudge, Version
 from detector_bench.runner.run_settings import RunSettings
 from detector_bench.study_configuration import StudyConfiguration
+from detector_bench.trust import take_over
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,7 @@ class NodeJob:
         settings: batch size and the like.
         versions: of the detectors, by name.
         environment: keys of services that stages ask; set in the node's process, and never shown.
+        allowed: what the user allows; see `trust.granted_as_text`.
         package: the version of detector-bench.
     """
 
@@ -48,6 +50,7 @@ class NodeJob:
     settings: RunSettings
     versions: Mapping[str, Version]
     environment: Mapping[str, str] = field(default_factory=dict, repr=False)
+    allowed: str = "{}"
     package: str = __version__
 
 
@@ -70,6 +73,7 @@ class NodeJudge:
         try:
             if job.package != __version__:
                 raise ConfigError(f"detector-bench is {__version__} there and {job.package} here")
+            take_over(job.allowed)
             judge = _judge(job)
             if differing := [name for name, own in judge_versions(judge).items() if own != job.versions.get(name)]:
                 name = differing[0]

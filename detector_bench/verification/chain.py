@@ -125,9 +125,7 @@ def _of_study(folder: Path, judged: Path, manifest: Manifest, order: Verificatio
         step("images")
         links.append(evidence.images(image_set, stored, names))
     if order.weights_dir is None and not order.recompute:
-        links.append(
-            files.link("weights", Outcome.OPEN, "the weights were not looked at: name them with --weights-dir")
-        )
+        links.append(files.link("weights", Outcome.OPEN, "the weights were not looked at (--weights-dir)"))
         return links
     locator = study.locator(weights_dir=order.weights_dir, allow_download=False)
     try:
@@ -171,7 +169,7 @@ def statement(manifest: Manifest, seal: str, links: list[Link], *, date: str) ->
         sentences.append("Not proved: " + "; ".join(each.says for each in of[Outcome.OPEN]) + ".")
     if of[Outcome.FALSE]:
         broken = "; ".join(f"{each.name}: {(each.problems or (each.says,))[0]}" for each in of[Outcome.FALSE])
-        sentences.append(f"Contradicted, so that these results should not be cited: {broken}.")
+        sentences.append(f"Contradicted, and to be mended before anybody cites this: {broken}.")
     if manifest.proof.differences:
         names = ", ".join(manifest.proof.differences)
         sentences.append(f"The numbers were made although the study does not fit the predictions of {names}.")

@@ -164,7 +164,10 @@ _Verdict = tuple[str, str | None, float | None]
 
 
 def _asks_a_service(detector: Detector) -> bool:
-    return any(type(stage).spending is not Stage.spending for stage in with_inputs(detector.stages))
+    return any(
+        stage.sends() is not None or type(stage).spending is not Stage.spending
+        for stage in with_inputs(detector.stages)
+    )
 
 
 def _verdicts_again(

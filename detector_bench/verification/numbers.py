@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from detector_bench.errors import ConfigError, DetectorBenchError
-from detector_bench.results.inputs import changed_inputs, inputs_of
+from detector_bench.results.inputs import ROWS_FILE, changed_inputs, inputs_of
 from detector_bench.results.long_tables import read_long_table
 from detector_bench.results.manifest import Manifest
 from detector_bench.results.verification_record import Link, Outcome
@@ -43,7 +45,8 @@ def numbers(study: StudyConfiguration, folder: Path, judged: Path, manifest: Man
         again = Manifest.read(out)
         problems: list[str] = []
         equal = near = 0
-        for name, rows in manifest.files.items():
+        tables = {name: rows for name, rows in manifest.files.items() if name != ROWS_FILE}
+        for name, rows in tables.items():
             if manifest.proof.files.get(name) == again.proof.files.get(name):
                 equal += rows
                 continue
@@ -53,7 +56,7 @@ def numbers(study: StudyConfiguration, folder: Path, judged: Path, manifest: Man
     lost = manifest.plugins_left_out()
     if problems and lost:
         return link(_NAME, Outcome.OPEN, "numbers of plugin files cannot be computed without them", lost)
-    says = f"{equal + near:,} rows of {len(manifest.files)} tables come out again"
+    says = f"{equal + near:,} rows of {len(tables)} tables come out again"
     if near:
         says += f", {near:,} of them to {TOLERANCE:g}"
     return link(_NAME, Outcome.FALSE if problems else Outcome.PROVED, says, problems)
@@ -81,7 +84,7 @@ def _difference(stored: Path, again: Path) -> str:
             values = one[column].to_numpy(np.float64), other[column].to_numpy(np.float64)
             same = np.isclose(*values, rtol=TOLERANCE, atol=TOLERANCE, equal_nan=True)
         else:
-            same = (one[column].astype(str) == other[column].astype(str)).to_numpy()
+            same = _texts(one[column]) == _texts(other[column])
         if not same.all():
             row = int(np.flatnonzero(~same)[0])
             return (
@@ -89,6 +92,11 @@ def _difference(stored: Path, again: Path) -> str:
                 f"{one[column].iloc[row]!s}, computed again {other[column].iloc[row]!s}"
             )
     return ""
+
+
+def _texts(column: pd.Series[Any]) -> NDArray[np.str_]:
+    """What stands in each cell; empty where nothing does, whatever way the file's format says so."""
+    return np.array(["" if pd.isna(cell) else str(cell) for cell in column.tolist()], dtype=np.str_)
 
 
 def _rows(path: Path) -> pd.DataFrame:

@@ -131,6 +131,5 @@ def _check(pack: Path, entry: zipfile.ZipInfo) -> None:
     if path.is_absolute() or ".." in path.parts or "\\" in entry.filename or is_link or "\0" in entry.filename:
         raise ConfigError(f"{str(pack)!r} holds a file that would lie outside its folder: {entry.filename!r}")
     if entry.file_size > _LARGEST_RATIO * max(entry.compress_size, 1) + 2**20:
-        raise ConfigError(
-            f"{str(pack)!r}: {entry.filename!r} is {entry.file_size:,} bytes long, out of all proportion"
-        )
+        sizes = f"{entry.file_size:,} bytes out of {entry.compress_size:,}"
+        raise ConfigError(f"{str(pack)!r}: {entry.filename!r} would become {sizes}")

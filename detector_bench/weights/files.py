@@ -5,14 +5,16 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from collections.abc import Mapping
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, Field, field_validator, model_validator
+from pydantic import BeforeValidator, Field, StringConstraints, field_validator, model_validator
 
 from detector_bench.declarations import Declaration
 from detector_bench.errors import WeightsError
+from detector_bench.limited_text import check_path
 
 
 def _lower_case(value: Any) -> Any:
@@ -20,25 +22,34 @@ def _lower_case(value: Any) -> Any:
     return value.strip().lower() if isinstance(value, str) else value
 
 
+Sha256 = Annotated[str, BeforeValidator(_lower_case), StringConstraints(pattern=r"^[0-9a-f]{64}$")]
+"""64 hexadecimal digits."""
+
+
 class WeightsFile(Declaration):
     """One file of weights, pinned by its content.
 
     In a study file, a bare string stands for `{path: that string}`. Two descriptions with the same pinned content
     are equal wherever the file lies and whatever is said about it, so that stages that use it are shared.
+
+    An `.onnx` file may refer to side files, which lie beside it and hold its tensors' numbers. They count as its
+    content does: whoever pins the file pins them, too.
     """
 
     path: str
     """File name, or a path: absolute, or relative to the study file."""
-    sha256: Annotated[str, BeforeValidator(_lower_case)] | None = Field(default=None, pattern=r"^[0-9a-f]{64}$")
+    sha256: Sha256 | None = None
     """Pinned content. Without it, whatever file is found is used, and its sha256 is recorded."""
+    side_files: dict[str, Sha256] = Field(default_factory=dict)
+    """Pinned content of all its side files, by their path as seen from the file."""
     licence: str = "not stated"
     source: str = "not stated"
     url: str | None = None
     """Where `weights fetch` downloads it; only with a pinned sha256."""
     download_bytes: int | None = None
     """About what a download takes."""
-    package: str | None = None
-    """Python package that carries the file."""
+    package: str | None = Field(default=None, pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")
+    """Python package that carries the file. Without dots: to find a package's part, Python imports the package."""
     package_path: str | None = None
     """Path inside that package's folder."""
     package_extra: str | None = None
@@ -49,7 +60,13 @@ class WeightsFile(Declaration):
     def _names_a_file(cls, path: str) -> str:
         if Path(path).name in ("", ".."):
             raise ValueError("a path ends with the name of a file")
-        return path
+        return check_path(path)
+
+    @model_validator(mode="after")
+    def _pins_are_whole(self) -> WeightsFile:
+        if self.side_files and self.sha256 is None:
+            raise ValueError("side_files are pinned together with the file itself: give its sha256, too")
+        return self
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, WeightsFile) and self._content() == other._content()
@@ -57,15 +74,30 @@ class WeightsFile(Declaration):
     def __hash__(self) -> int:
         return hash(self._content())
 
-    def _content(self) -> tuple[str | None, ...]:
+    def _content(self) -> tuple[Any, ...]:
         if self.sha256 is not None:
-            return (self.sha256,)
+            return (self.sha256, *sorted(self.side_files.items()))
         return (self.path, self.package, self.package_path)
 
     @property
     def name(self) -> str:
         """The file's name, without folders."""
         return Path(self.path).name
+
+    @property
+    def pins(self) -> dict[str, str]:
+        """The pinned sha256 of the file and its side files, by their path as seen from its folder."""
+        return {} if self.sha256 is None else {self.name: self.sha256, **self.side_files}
+
+    @property
+    def pinned_content(self) -> str | None:
+        """One sha256 for file and side files, where they are pinned."""
+        return self.digest_of(self.pins) if self.pins else None
+
+    def digest_of(self, contents: Mapping[str, str]) -> str:
+        """One sha256 for the file and its side files, by name; without side files that of the file itself."""
+        own, beside = contents[self.name], {name: each for name, each in contents.items() if name != self.name}
+        return content_digest({"file": own, "side_files": beside}) if beside else own
 
     @property
     def downloadable(self) -> bool:
@@ -97,6 +129,9 @@ def sha256_of(path: Path) -> str:
 SAFE_FILES = ("*.safetensors", "*.json", "*.txt", "*.jinja", "*.model")
 """What is read from a checkpoint. Pickles (`*.bin`, `*.pt`), which can run code, and program files are not."""
 
+CODE = "*.py"
+_CHAT_TEMPLATES = "additional_chat_templates"
+
 _HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
@@ -113,13 +148,18 @@ class Checkpoint(Declaration):
     revision: str | None = Field(default=None, pattern=r"^[0-9a-f]{40}$")
     """The commit on the hub that is downloaded; a branch or tag could change under the same name."""
     sha256: dict[str, str] = Field(default_factory=dict)
-    """Pinned content, by file name."""
+    """Pinned content, by file name. What a folder holds besides counts as it is found, see `counted_in`."""
     files: tuple[str, ...] = SAFE_FILES
-    """Patterns of the files that belong to it."""
+    """Patterns of the files that are downloaded and make it complete."""
     licence: str = "not stated"
     source: str = "not stated"
     download_bytes: int | None = None
     """About what a download takes."""
+
+    @field_validator("path")
+    @classmethod
+    def _names_a_folder(cls, path: str) -> str:
+        return check_path(path)
 
     @model_validator(mode="after")
     def _pins_are_sha256(self) -> Checkpoint:
@@ -148,6 +188,16 @@ class Checkpoint(Declaration):
         return self.path if _HUB_NAME.fullmatch(self.path) else None
 
     @property
+    def pins(self) -> dict[str, str]:
+        """The pinned sha256s, by file name."""
+        return dict(self.sha256)
+
+    @property
+    def pinned_content(self) -> str | None:
+        """One sha256 for revision and pins; None without pins."""
+        return self.digest_of(self.pins) if self.pins else None
+
+    @property
     def downloadable(self) -> bool:
         """Whether it can be fetched: a name on the hub with a pinned commit."""
         return self.hub_name is not None and self.revision is not None
@@ -166,19 +216,28 @@ class Checkpoint(Declaration):
         settings = any(name.endswith("config.json") for name in names)
         return bool(weights) and settings and (set(self.sha256) | _parts(folder, names)) <= names
 
-    def content_of(self, folder: Path) -> str:
-        """One sha256 for the content of all its files in a folder.
+    def counted_in(self, folder: Path) -> list[str]:
+        """The files in a folder that decide what it computes, as paths relative to it, sorted.
 
-        Raises:
-            WeightsError: a file cannot be read.
+        More than `files`: packages such as transformers read what they know by name, asked for or not, and chat
+        templates and program code from folders below.
         """
-        contents = {path.name: sha256_of(path) for path in self.found_in(folder)}
-        return _digest({"files": contents})
+        patterns = (*SAFE_FILES, *self.files)
+        names = {
+            path.name
+            for path in folder.iterdir()
+            if path.is_file() and any(fnmatch(path.name, pattern) for pattern in patterns)
+        }
+        below = [f"{_CHAT_TEMPLATES}/*.jinja", *([f"**/{CODE}"] if CODE in self.files else [])]
+        names |= {
+            path.relative_to(folder).as_posix() for each in below for path in folder.glob(each) if path.is_file()
+        }
+        return sorted(names)
 
-    @property
-    def pinned_content(self) -> str | None:
-        """One sha256 for revision and pins; None without pins."""
-        return _digest({"revision": self.revision, "files": self.sha256}) if self.sha256 else None
+    def digest_of(self, contents: Mapping[str, str]) -> str:
+        """One sha256 for those of its files, by name; with pins, for the revision, too."""
+        files = dict(contents)
+        return content_digest({"revision": self.revision, "files": files} if self.sha256 else {"files": files})
 
 
 def _parts(folder: Path, names: set[str]) -> set[str]:
@@ -192,7 +251,8 @@ def _parts(folder: Path, names: set[str]) -> set[str]:
         return {index + " (unreadable)"}
 
 
-def _digest(value: Any) -> str:
+def content_digest(value: Any) -> str:
+    """The sha256 of plain data."""
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
 
 

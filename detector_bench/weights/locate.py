@@ -3,12 +3,14 @@
 Order of search: the path in the configuration (absolute, or relative to the study file), the weights folders
 (`--weights-dir`, the environment variable `DETECTOR_BENCH_WEIGHTS`), the cache, the Python package that carries
 the file, and last a download. Downloads lie in the cache below their sha256, so that files of one name do not get
-into each other's way; checkpoints from the Hugging Face hub lie in the hub's own cache.
+into each other's way; checkpoints from the Hugging Face hub lie in the hub's own cache. Side
+files of a network lie beside the network that was found.
 """
 
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
@@ -19,7 +21,9 @@ from platformdirs import user_cache_path
 from detector_bench.errors import WeightsError
 from detector_bench.weights.catalogue import described
 from detector_bench.weights.download import cached_folder, download, download_checkpoint
-from detector_bench.weights.files import Checkpoint, WeightsFile, sha256_of
+from detector_bench.weights.files import Checkpoint, WeightsFile, content_digest, sha256_of
+from detector_bench.weights.hub_cache import is_of_commit, require_commit
+from detector_bench.weights.side_files import DamagedNetworkError, side_files
 
 Weights = WeightsFile | Checkpoint
 """What a stage reads: one file, or a folder with a network, its settings and its vocabulary."""
@@ -49,8 +53,9 @@ class WeightsLocator:
     cache: Path = field(default_factory=default_weights_cache)
     allow_download: bool = True
     progress: Callable[[str, int, int | None], None] | None = None
-    _verified: set[tuple[Path, Weights]] = field(default_factory=set, compare=False, repr=False)
+    _verified: set[tuple[object, ...]] = field(default_factory=set, compare=False, repr=False)
     _hashed: dict[tuple[object, ...], str] = field(default_factory=dict, compare=False, repr=False)
+    _referred: dict[tuple[object, ...], tuple[str, ...]] = field(default_factory=dict, compare=False, repr=False)
 
     @classmethod
     def from_environment(
@@ -113,10 +118,22 @@ class WeightsLocator:
             found = self._download(file)
         if found is None:
             raise WeightsError(missing_message(file))
-        if (found, file) not in self._verified:
-            verify(file, found)
-            self._verified.add((found, file))
+        key = (file, *(_signature(path) for path in self.paths(file, found).values()))
+        if key not in self._verified:
+            self._verify(file, found)
+            self._verified.add(key)
         return found
+
+    def lacking(self, file: Weights) -> str | None:
+        """A line about weights that are not there, or lack side files or pins; None for those to be downloaded."""
+        found = self.find(file)
+        if found is None:
+            return None if self.allow_download and file.downloadable else missing_message(file)
+        try:
+            self.paths(file, found)
+        except WeightsError as error:
+            return str(error)
+        return None
 
     def _download(self, file: Weights) -> Path:
         if isinstance(file, Checkpoint):
@@ -129,41 +146,137 @@ class WeightsLocator:
         )
 
     def content_sha256(self, file: Weights) -> str:
-        """The pinned sha256, or for weights without a pin that of what is found.
+        """One sha256 for all that counts of weights; of a file without side files, its own.
 
         Raises:
-            WeightsError: no pin, and nothing found.
+            WeightsError: as `contents`.
         """
-        pinned = file.sha256 if isinstance(file, WeightsFile) else file.pinned_content
-        if pinned is not None:
+        found = self.identity(file)
+        return found if isinstance(found, str) else content_digest(found)
+
+    def identity(self, file: Weights) -> str | dict[str, str]:
+        """What a fingerprint takes for weights: one sha256 for all that counts, see `contents`.
+
+        Of a checkpoint with pins and further files, two: `pinned` for revision and pins, `found` for the rest. In
+        the hub's cache, revision and pins stand for all files.
+
+        Raises:
+            WeightsError: as `contents`.
+        """
+        contents = self.contents(file)
+        pinned, rest = (
+            file.pinned_content,
+            {name: each for name, each in contents.items() if name not in file.pins},
+        )
+        if pinned is None or isinstance(file, WeightsFile):
+            return file.digest_of(contents)
+        place = self.find(file)
+        if not rest or (place is not None and is_of_commit(file, place)):
             return pinned
+        return {"pinned": pinned, "found": content_digest(rest)}
+
+    def contents(self, file: Weights) -> dict[str, str]:
+        """The sha256 of every file that counts, by its path as seen from the weights' folder.
+
+        What is pinned has its pin, and need not be there. The rest has what is found: an unpinned file with its
+        side files, and all that a checkpoint's folder holds besides (`Checkpoint.counted_in`).
+
+        Raises:
+            WeightsError: something counts that is not pinned, and is not found, cannot be read, or must be pinned.
+        """
+        pins = file.pins
         found = self.find(file)
-        if found is None and isinstance(file, Checkpoint) and file.downloadable:
+        if found is None and not pins and isinstance(file, Checkpoint) and file.downloadable:
             found = self.locate(file)
         if found is None:
+            if pins:
+                return pins
             raise WeightsError(missing_message(file))
-        files = [found] if isinstance(file, WeightsFile) else file.found_in(found)
-        key = (found, *((part.name, part.stat().st_mtime_ns, part.stat().st_size) for part in files))
+        return {
+            name: pins[name] if name in pins else self._hash(path)
+            for name, path in self.paths(file, found).items()
+        }
+
+    def _hash(self, path: Path) -> str:
+        key = _signature(path)
         if key not in self._hashed:
-            self._hashed[key] = sha256_of(found) if isinstance(file, WeightsFile) else file.content_of(found)
+            self._hashed[key] = sha256_of(path)
         return self._hashed[key]
 
+    def paths(self, file: Weights, found: Path) -> dict[str, Path]:
+        """Every file that counts, by its path as seen from the weights' folder.
 
-def verify(file: Weights, found: Path) -> None:
-    """Compare sha256s with the pinned ones; what is not pinned passes.
+        Raises:
+            WeightsError: a side file is missing or lies elsewhere, or its pin or that of another one is.
+        """
+        if isinstance(file, Checkpoint):
+            return {name: found / name for name in dict.fromkeys([*file.sha256, *file.counted_in(found)])}
+        beside = self._side_files(found)
+        for name in beside:
+            if not _is_file(found.parent / name):
+                raise WeightsError(
+                    f"weights file {str(found)!r} refers to {name!r}, which does not lie beside it: put it there"
+                )
+        if file.sha256 is not None and set(beside) != set(file.side_files):
+            self._require(found, file.sha256)
+            unpinned = [f"{name}: {self._hash(found.parent / name)}" for name in beside]
+            raise WeightsError(
+                f"weights file {str(found)!r} has a pinned sha256, so its side files are pinned, too; write "
+                f"side_files: {{{', '.join(unpinned)}}} (now: {', '.join(file.side_files) or 'none'})"
+            )
+        return {file.name: found, **{name: found.parent / name for name in beside}}
 
-    Raises:
-        WeightsError: the content is another one, or cannot be read.
-    """
-    pins = {found: file.sha256} if isinstance(file, WeightsFile) else {}
-    if isinstance(file, Checkpoint):
-        pins = {found / name: pin for name, pin in file.sha256.items()}
-    for path, pin in pins.items():
-        if pin is not None and (actual := sha256_of(path)) != pin:
+    def _side_files(self, found: Path) -> tuple[str, ...]:
+        if found.suffix.lower() != ".onnx":
+            return ()
+        key = _signature(found)
+        if key not in self._referred:
+            try:
+                self._referred[key] = tuple(name for name in side_files(found) if name != found.name)
+            except DamagedNetworkError:
+                self._referred[key] = ()  # whoever opens it says so
+        return self._referred[key]
+
+    def _verify(self, file: Weights, found: Path) -> None:
+        """Compare sha256s with the pinned ones, and files of the hub's cache with its names for them."""
+        pins = file.pins
+        for name, path in self.paths(file, found).items():
+            if name in pins:
+                self._require(path, pins[name])
+        if isinstance(file, Checkpoint) and is_of_commit(file, found):
+            require_commit(file, found)
+
+    def _require(self, path: Path, pin: str) -> None:
+        if (actual := self._hash(path)) != pin:
             raise WeightsError(
                 f"weights file {str(path)!r} is not the pinned one: its sha256 is {actual}, "
                 f"expected {pin}; delete it, or correct the sha256 in the configuration"
             )
+
+
+_SETTLED = 2_000_000_000  # nanoseconds
+
+
+def _signature(path: Path) -> tuple[object, ...]:
+    """What changes when a file does, as far as that can be told without reading it.
+
+    A file may be written twice between two ticks of its system's clock: one that was just written has another
+    signature each time.
+    """
+    try:
+        found = path.stat()
+    except OSError as error:
+        raise WeightsError(f"weights file {str(path)!r} cannot be read: {error}") from error
+    changed = max(found.st_mtime_ns, found.st_ctime_ns)
+    fresh = object() if time.time_ns() - changed < _SETTLED else None
+    return path, changed, found.st_mtime_ns, found.st_size, found.st_ino, fresh
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:  # a name that is too long
+        return False
 
 
 def missing_message(file: Weights) -> str:

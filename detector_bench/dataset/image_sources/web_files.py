@@ -41,7 +41,8 @@ class WebFiles:
     """Web servers, whichever an address names; redirects are followed, also to other servers.
 
     User names and passwords come from the user's `.netrc` (or the file that `NETRC` names), and go to the server
-    that is named there only. Proxies and certificates are those of the environment, as `httpx` reads it.
+    that is named there only; an entry `default` goes to none. Proxies and certificates are those of the
+    environment, as `httpx` reads it.
     """
 
     def __init__(self, patience: Patience | None = None) -> None:
@@ -119,12 +120,14 @@ class WebFiles:
     def _client(self) -> httpx.Client:
         import httpx
 
+        from detector_bench.dataset.image_sources.netrc_logins import NamedLogins
+
         with self._lock:
             if self._opened is None:
                 for name in _LOGGERS:
                     _hide_secrets_in(logging.getLogger(name))
                 try:
-                    auth: httpx.Auth | None = httpx.NetRCAuth(os.environ.get("NETRC"))
+                    auth: httpx.Auth | None = NamedLogins(os.environ.get("NETRC"))
                 except (
                     OSError,
                     NetrcParseError,

@@ -85,6 +85,8 @@ class Desk:
         port: its port.
         public_url: the address that annotators use where it is another one, behind a proxy for instance.
         secret: what tokens are derived from; None: made up.
+        asks_token: whether people on this machine need a token, too; those on others always do.
+        encrypts: whether the server itself speaks TLS.
     """
 
     annotators: tuple[str, ...]
@@ -93,6 +95,8 @@ class Desk:
     port: int = 8765
     public_url: str | None = None
     secret: str | None = None
+    asks_token: bool = False
+    encrypts: bool = False
 
     def __post_init__(self) -> None:
         if not self.annotators:
@@ -107,16 +111,29 @@ class Desk:
                 raise ConfigError(
                     f"public address {self.public_url!r}: give it as https://name or http://name:port"
                 )
+            if self.encrypts and parts.scheme == "http":
+                raise ConfigError(
+                    f"public address {self.public_url!r}: with a certificate the desk answers https:// only"
+                )
 
     @property
     def is_local(self) -> bool:
-        """Whether only people on this machine can reach the desk; then no token is asked for."""
-        return self.public_url is None and (self.host == "localhost" or _is_loopback(self.host))
+        """Whether only people on this machine can reach the desk."""
+        return self.public_url is None and self._listens_here
+
+    @property
+    def _listens_here(self) -> bool:
+        return self.host == "localhost" or _is_loopback(self.host)
+
+    @property
+    def is_readable_on_the_way(self) -> bool:
+        """Whether tokens and answers cross a network without TLS."""
+        return not self.encrypts and (not self._listens_here or (self.public_url or "").startswith("http:"))
 
     @cached_property
     def tokens(self) -> Tokens | None:
         """The tokens; None: none is asked for."""
-        return None if self.is_local else Tokens(self.annotators, self.secret)
+        return Tokens(self.annotators, self.secret) if self.asks_token or not self.is_local else None
 
     @property
     def address(self) -> str:
@@ -124,7 +141,8 @@ class Desk:
         if self.public_url is not None:
             return self.public_url.rstrip("/")
         host = _own_address() if self.host in _EVERY_ADDRESS else self.host
-        return f"http://{f'[{host}]' if ':' in host else host}:{self.port}"
+        scheme = "https" if self.encrypts else "http"
+        return f"{scheme}://{f'[{host}]' if ':' in host else host}:{self.port}"
 
     def link(self, annotator: str | None) -> str:
         """The link for an annotator, or (None) for the coordinator.

@@ -13,17 +13,19 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
-from starlette.requests import cookie_parser
+from starlette.requests import ClientDisconnect, cookie_parser
 from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from detector_bench.labelling.web.connections import connection_of
 from detector_bench.labelling.web.desk import Desk, Person, page
 
 logger = logging.getLogger(__name__)
 
 CONTENT_SECURITY_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; connect-src 'self'; "
-    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
+    "require-trusted-types-for 'script'; trusted-types 'none'"
 )
 HEADERS: Mapping[str, str] = {
     "Content-Security-Policy": CONTENT_SECURITY_POLICY,
@@ -36,19 +38,26 @@ HEADERS: Mapping[str, str] = {
 }
 LARGEST_BODY = 2 * 1024 * 1024
 """Bytes of a request; a hundred answers with long notes are less than a tenth of it."""
+LARGEST_BODY_OF_STRANGERS = 4096
+"""Bytes of a request that needs no sign-in: a token, and what stands around it."""
 
 SIGN_IN = "/api/sign-in"
 REVIEW_PAGES = ("/agreement", "/adjudication")
 """The pages that are for the coordinator alone where tokens are asked for."""
+_WITHOUT_BODY = ("GET", "HEAD")
 _NOT_PAGES = ("/api/", "/images/", "/static/", "/export/")
 
 
 class _Refused(Exception):  # noqa: N818 - not an error of the program
-    def __init__(self, status: HTTPStatus, message: str, *, needs_token: bool = False) -> None:
+    def __init__(
+        self, status: HTTPStatus, message: str, *, needs_token: bool = False, closes: bool = False
+    ) -> None:
         super().__init__(message)
         self.status = status
         self.message = message
         self.needs_token = needs_token
+        self.closes = closes
+        """Whether nothing more is read from this connection: where its request ends is not known, or far off."""
 
 
 class Guard:
@@ -77,7 +86,14 @@ class Guard:
 
         try:
             scope.setdefault("state", {})["person"] = self._let_in(scope)
+            connection = connection_of(scope)
+            if connection is not None:
+                connection.is_known = connection.is_known or self._is_from_somebody(scope)
+            if scope["method"] not in _WITHOUT_BODY:
+                receive = await _whole_body(receive, most=_largest_body(str(scope["path"])))
             await self._app(scope, receive, send_with_headers)
+        except ClientDisconnect:
+            pass
         except _Refused as refused:
             await _refusal(scope, refused)(scope, receive, send_with_headers)
         except Exception:
@@ -94,10 +110,11 @@ class Guard:
                 HTTPStatus.MISDIRECTED_REQUEST,
                 f"This address is not the labelling desk's. It is {self._desk.address}",
             )
-        if scope["method"] in ("GET", "HEAD"):
+        if scope["method"] in _WITHOUT_BODY:
             _check_reader(headers, path)
         else:
             _check_writer(headers, own_address=self._desk.address)
+        _check_length(headers, method=scope["method"], path=path)
         tokens = self._desk.tokens
         if tokens is None or path == SIGN_IN or path.startswith("/static/"):
             return None
@@ -109,6 +126,10 @@ class Guard:
             message = f"This is not for {person.name}. If you are somebody else, open your own link."
             raise _Refused(HTTPStatus.FORBIDDEN, message, needs_token=True)
         return person
+
+    def _is_from_somebody(self, scope: Scope) -> bool:
+        """Whether the request shows that its sender belongs here; where no token is asked for, all do."""
+        return self._desk.tokens is None or scope["state"]["person"] is not None
 
 
 def may_use(person: Person, path: str) -> bool:
@@ -139,11 +160,55 @@ def _check_writer(headers: Headers, *, own_address: str) -> None:
         raise _Refused(HTTPStatus.FORBIDDEN, "Another web site sent this; only the desk's own pages may.")
     if headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
         raise _Refused(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "Send this as application/json.")
-    length = headers.get("content-length")
+
+
+def _largest_body(path: str) -> int:
+    return LARGEST_BODY_OF_STRANGERS if path == SIGN_IN else LARGEST_BODY
+
+
+def _check_length(headers: Headers, *, method: str, path: str) -> None:
+    """Every request says once, and plainly, how long it is; then nobody can disagree where it ends."""
+    length, coding = headers.get("content-length"), headers.get("transfer-encoding")
+    if length is not None and coding is not None:
+        raise _Refused(HTTPStatus.BAD_REQUEST, "The request says in two ways how long it is.", closes=True)
+    if method in _WITHOUT_BODY:
+        if coding is not None or length not in (None, "0"):
+            raise _Refused(HTTPStatus.BAD_REQUEST, f"{method} takes nothing along.", closes=True)
+        return
     if length is None or not length.isascii() or not length.isdigit():
-        raise _Refused(HTTPStatus.LENGTH_REQUIRED, "Say how long the request is.")
-    if int(length) > LARGEST_BODY:
-        raise _Refused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"At most {LARGEST_BODY:,} bytes are taken at once.")
+        raise _Refused(HTTPStatus.LENGTH_REQUIRED, "Say how long the request is.", closes=True)
+    if int(length) > _largest_body(path):
+        raise _too_large(_largest_body(path))
+
+
+def _too_large(most: int) -> _Refused:
+    return _Refused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"At most {most:,} bytes are taken at once.", closes=True)
+
+
+async def _whole_body(receive: Receive, *, most: int) -> Receive:
+    """Read what a request takes along, counting what arrives and not what it says; gives it to whoever asks.
+
+    Raises:
+        _Refused: it is too large; not more than that, and one piece of the network's, was kept.
+        ClientDisconnect: the client went away.
+    """
+    parts, size, is_whole = [], 0, False
+    while not is_whole:
+        message = await receive()
+        if message["type"] != "http.request":
+            raise ClientDisconnect
+        part = message.get("body", b"")
+        size += len(part)
+        if size > most:
+            raise _too_large(most)
+        parts.append(part)
+        is_whole = not message.get("more_body", False)
+    whole: list[Message] = [{"type": "http.request", "body": b"".join(parts), "more_body": False}]
+
+    async def receive_again() -> Message:
+        return whole.pop() if whole else await receive()
+
+    return receive_again
 
 
 def _add_headers(message: Message, path: str) -> None:
@@ -160,11 +225,12 @@ def is_page(path: str) -> bool:
 
 
 def _refusal(scope: Scope, refused: _Refused) -> Response:
-    if not is_page(str(scope["path"])) or scope["method"] not in ("GET", "HEAD"):
-        return JSONResponse(error_body(refused.message), status_code=refused.status)
+    headers = {"Connection": "close"} if refused.closes else {}
+    if not is_page(str(scope["path"])) or scope["method"] not in _WITHOUT_BODY:
+        return JSONResponse(error_body(refused.message), status_code=refused.status, headers=headers)
     if refused.needs_token:
         return HTMLResponse(page("sign-in", message=refused.message), status_code=refused.status)
-    return message_page(refused.message, status=refused.status)
+    return message_page(refused.message, status=refused.status, headers=headers)
 
 
 def error_body(message: str, **more: Any) -> dict[str, Any]:
@@ -172,9 +238,9 @@ def error_body(message: str, **more: Any) -> dict[str, Any]:
     return {"error": {"message": message, **more}}
 
 
-def message_page(message: str, *, status: HTTPStatus) -> HTMLResponse:
+def message_page(message: str, *, status: HTTPStatus, headers: Mapping[str, str] | None = None) -> HTMLResponse:
     """A page with one sentence, and the way back."""
-    return HTMLResponse(page("message", message=message), status_code=status)
+    return HTMLResponse(page("message", message=message), status_code=status, headers=headers)
 
 
 def keep_token(response: Response, *, name: str, token: str, secure: bool) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-import os
 from collections.abc import Iterable, Mapping
 from threading import Lock
 from typing import Any, ClassVar, Literal, NamedTuple
@@ -22,6 +21,7 @@ from detector_bench.perception.answers.service_requests import (
     RequestFailure,
     ServiceSettings,
     encoded,
+    image_form,
     is_on_this_machine,
     require_safe_address,
 )
@@ -34,6 +34,7 @@ from detector_bench.perception.stage import (
     StageFunction,
     text_array,
 )
+from detector_bench.trust import Sending, key_from_environment, refusals, unset
 from detector_bench.weights import WeightsLocator
 
 _OWN_FIELDS = ("model", "messages", "stream", "n", "temperature", "max_tokens", "seed")
@@ -112,7 +113,8 @@ class ChatAnswers(ChatEndpoint, Stage):
     it is transparent, as every other detector and the annotators see it. Answers that are none, and those that
     never came, are failures: not kept, and asked for again when a run is repeated.
 
-    The key comes from an environment variable and goes nowhere but into the requests. Declarations that differ
+    The key comes from an environment variable and goes nowhere but into the requests, and only to a host that the
+    user has bound it to (see `trust`). Declarations that differ
     only in pace, key or price are equal: they share answers that are paid for.
     """
 
@@ -129,28 +131,27 @@ class ChatAnswers(ChatEndpoint, Stage):
         """How many images may be asked about at the same time: the function is made for several threads."""
         return self.concurrency
 
-    def environment_variables(self) -> tuple[str, ...]:
-        """The one with the key."""
-        return () if self.key_variable is None else (self.key_variable,)
+    def sends(self) -> Sending:
+        """To the server, with the key if there is one."""
+        shrunk = "" if self.longest_side is None else f", at most {self.longest_side} pixels a side"
+        form = f"the question and the image as {image_form(self)}{shrunk}"
+        return Sending(self.base_url, () if self.key_variable is None else (self.key_variable,), form)
 
     def missing_settings(self) -> tuple[str, ...]:
-        """The key, where one is needed and not set."""
-        if self.key_variable is None or self._key() is not None or is_on_this_machine(self.base_url):
-            return ()
+        """The key, where one is needed and not set, and the user's permission to send it and the images there."""
+        if self.key_variable is None or not unset(self.key_variable) or is_on_this_machine(self.base_url):
+            return refusals(self.sends())
         return (
             f"the environment variable {self.key_variable} is not set; set it to the key for {self.base_url}, "
             "or set `key_variable: null` if none is needed",
         )
-
-    def _key(self) -> str | None:
-        return os.environ.get(self.key_variable or "", "").strip() or None
 
     def load(self, weights: WeightsLocator) -> StageFunction:  # noqa: ARG002
         """Read the key and open a connection; see `Stage.load`."""
         require("tenacity", extra=self.extra)
         if missing := self.missing_settings():
             raise ConfigError("\n".join(missing))
-        key = self._key()
+        key = None if self.key_variable is None else key_from_environment(self.key_variable, self.base_url)
         if key is not None and not (key.isascii() and key.isprintable() and " " not in key):
             raise ConfigError(f"the environment variable {self.key_variable} holds no key: keys are plain letters")
         client = ChatClient(self.base_url, key=key, key_variable=self.key_variable, pace=self.pace)

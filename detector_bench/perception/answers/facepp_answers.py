@@ -23,6 +23,7 @@ from detector_bench.perception.answers.service_requests import (
     RequestFailure,
     ServiceSettings,
     encoded,
+    image_form,
     require_safe_address,
 )
 from detector_bench.perception.boxes import boxes, largest
@@ -36,6 +37,7 @@ from detector_bench.perception.stage import (
     text_array,
     text_in,
 )
+from detector_bench.trust import Sending, refusals
 from detector_bench.weights import WeightsLocator
 
 SHORTEST_SIDE = 48
@@ -156,18 +158,19 @@ class FaceppAnswers(ServiceSettings, Stage):
         require_safe_address(endpoint)
         return endpoint
 
-    def environment_variables(self) -> tuple[str, ...]:
-        """Those with key and secret."""
-        return (KEY_VARIABLE, SECRET_VARIABLE)
+    def sends(self) -> Sending:
+        """To the Detect API, with key and secret."""
+        form = f"the image as {image_form(self)}, at most {LONGEST_SIDE} pixels a side"
+        return Sending(self.endpoint, (KEY_VARIABLE, SECRET_VARIABLE), form)
 
     def missing_settings(self) -> tuple[str, ...]:
-        """Key and secret, where they are not set."""
-        return missing_credentials()
+        """Key and secret, where they are not set, and the user's permission to send them to another host."""
+        return missing_credentials() or refusals(self.sends())
 
     def load(self, weights: WeightsLocator) -> StageFunction:  # noqa: ARG002
         """Read key and secret and open a connection; see `Stage.load`."""
         require("tenacity", extra=self.extra)
-        client = FaceppClient(self.endpoint, Credentials.from_environment(), pace=self.pace)
+        client = FaceppClient(self.endpoint, Credentials.from_environment(self.endpoint), pace=self.pace)
         paid: dict[str, str] = {}  # the cache knows nothing yet of what its own batch holds twice
 
         def ask(frame: Frame) -> Arrays | StageFailure:

@@ -30,6 +30,7 @@ import httpx
 
 from detector_bench.errors import ConfigError, DetectorBenchError
 from detector_bench.perception.answers.service_requests import Pace, PacedRequests, RequestFailure, Secrets
+from detector_bench.trust import key_from_environment
 
 KEY_VARIABLE = "FACEPP_API_KEY"
 SECRET_VARIABLE = "FACEPP_API_SECRET"  # noqa: S105 - the name of a variable, no secret
@@ -52,15 +53,16 @@ class Credentials:
     secret: str = field(repr=False)
 
     @classmethod
-    def from_environment(cls) -> Credentials:
-        """Read both variables.
+    def from_environment(cls, endpoint: str) -> Credentials:
+        """Read both variables, for the host that they are to be sent to.
 
         Raises:
-            ConfigError: one is not set.
+            ConfigError: one is not set, or may not be sent there.
         """
         if missing := missing_credentials():
             raise ConfigError("\n".join(missing))
-        return cls(os.environ[KEY_VARIABLE].strip(), os.environ[SECRET_VARIABLE].strip())
+        key, secret = (key_from_environment(name, endpoint) for name in (KEY_VARIABLE, SECRET_VARIABLE))
+        return cls(key or "", secret or "")
 
     @property
     def secrets(self) -> Secrets:

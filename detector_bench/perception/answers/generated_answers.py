@@ -68,7 +68,13 @@ class GeneratedAnswers(Generation, Stage):  # type: ignore[override]
         torch = require("torch", extra=self.extra)
         device = chosen_device(torch, self.device)
         dtype = chosen_precision(torch, self.precision, device=device)
-        network = _shared_network(weights.locate(self.checkpoint), device=device, dtype=dtype, extra=self.extra)
+        network = _shared_network(
+            weights.locate(self.checkpoint),
+            content=weights.content_sha256(self.checkpoint),
+            device=device,
+            dtype=dtype,
+            extra=self.extra,
+        )
         network.require_prompt(self.question, chat=self.chat)
 
         def answer(frames: Sequence[Frame]) -> list[Arrays]:
@@ -101,13 +107,14 @@ class _Network:
                 folder,
                 dtype=dtype,
                 use_safetensors=True,
+                trust_remote_code=False,
                 output_loading_info=True,
             )
         if found["missing_keys"]:
             first = sorted(found["missing_keys"])[0]
             raise WeightsError(f"{str(folder)!r} is no complete {type(model).__name__}: it lacks {first!r}")
         self._model = model.to(device).eval()
-        self._processor = from_folder(transformers.AutoProcessor, folder, backend="pil")
+        self._processor = from_folder(transformers.AutoProcessor, folder, trust_remote_code=False, backend="pil")
         tokenizer = getattr(self._processor, "tokenizer", None)
         if tokenizer is None:
             raise ConfigError(f"checkpoint {self._name}: its processor has no tokenizer, so it cannot be asked")
@@ -199,12 +206,12 @@ class _Watch:
             raise ValueError("the network's output holds values that are not finite")
 
 
-_NETWORKS: WeakValueDictionary[tuple[Path, str, Any], _Network] = WeakValueDictionary()
+_NETWORKS: WeakValueDictionary[tuple[Path, str, str, Any], _Network] = WeakValueDictionary()
 
 
-def _shared_network(folder: Path, *, device: str, dtype: Any, extra: str | None) -> _Network:
+def _shared_network(folder: Path, *, content: str, device: str, dtype: Any, extra: str | None) -> _Network:
     # Several questions to one network would else take several times its memory.
-    key = (folder.resolve(), device, dtype)
+    key = (folder.resolve(), content, device, dtype)
     network = _NETWORKS.get(key)
     if network is None:
         network = _NETWORKS[key] = _Network(folder, device=device, dtype=dtype, extra=extra)

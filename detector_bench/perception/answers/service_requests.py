@@ -247,6 +247,11 @@ ImageFormat = Literal["jpeg", "png"]
 """PNG is exact; JPEG takes fewer bytes."""
 
 
+def image_form(settings: ServiceSettings) -> str:
+    """In which form images are sent, in words."""
+    return "PNG" if settings.image_format == "png" else f"JPEG of quality {settings.jpeg_quality}"
+
+
 def encoded(
     pixels: NDArray[np.uint8],
     *,

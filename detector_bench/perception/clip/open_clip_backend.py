@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -29,6 +30,7 @@ from detector_bench.perception.torch_settings import (
     exact_convolutions,
     on_device,
     quicken_products,
+    require_whole,
     shorten_products,
 )
 from detector_bench.weights import Weights, WeightsLocator
@@ -36,11 +38,22 @@ from detector_bench.weights.files import CheckpointField, WeightsField
 
 _SETTINGS = "open_clip_config.json"
 _PREFERRED_WEIGHTS = "open_clip_model.safetensors"
+_TOKENIZER = ("text_cfg", "hf_tokenizer_name", ("",))
+_ELSEWHERE: tuple[tuple[str, str, tuple[str, ...]], ...] = (
+    ("text_cfg", "hf_model_name", ("",)),
+    ("vision_cfg", "timm_model_name", ("hf-hub:", "hf_hub:", "local-dir:")),
+)
+"""Settings that name what lies elsewhere: their place, and how such a name begins."""
+_TOKENIZER_SETTINGS = ("clean", "strip_sep_token")
 _TEXT_PARTS = ("transformer", "token_embedding", "text", "text_decoder")
 
 
 class OpenClip(TorchSettings):
-    """Any network of open_clip: a `checkpoint`, or an `architecture` with its `weights`.
+    """A network of open_clip: a `checkpoint`, or an `architecture` with its `weights_file`.
+
+    All of it comes from there: an architecture whose tokenizer open_clip would read from the hub (SigLIP's,
+    CLIPA's) needs a checkpoint, which holds it; a network whose text tower is another one of the hub
+    (`hf_model_name`) is refused.
 
     Images are prepared by the network's own transform, prompts by its own tokenizer, which cuts off what is too
     long. Prompts are always embedded on the CPU in float32. For OpenAI's weights, take an architecture whose name
@@ -111,8 +124,11 @@ class OpenClip(TorchSettings):
         """Read the network, embed prompts, and forget it again; see `image_encoder` for what it raises."""
         torch, library = (require(name, extra=self.extra) for name in self.modules)
         model = self._read(library, weights)
+        through_transformers = bool(self._settings(library, weights).get(_TOKENIZER[1]))
         try:
-            tokenizer = library.get_tokenizer(self._name(weights))
+            # Else transformers would ask at the terminal whether to run code that the folder brings.
+            limits = {"trust_remote_code": False} if through_transformers else {}
+            tokenizer = library.get_tokenizer(self._name(weights), **limits)
         except Exception as error:  # transformers, which reads some tokenizers, raises many sorts
             raise WeightsError(f"open_clip cannot read the tokenizer of {self.source.name}: {error}") from error
         with torch.inference_mode():
@@ -134,6 +150,7 @@ class OpenClip(TorchSettings):
                 f"open_clip has no architecture {self.architecture!r}: {nearest_hint(self.architecture, known)}"
             )
         file = self._weights_in(weights)
+        self._settings(library, weights)
         try:
             # Left to itself, open_clip might take other weights in the folder, or the text tower's from the hub.
             with _without_warnings():
@@ -148,6 +165,40 @@ class OpenClip(TorchSettings):
         except Exception as error:  # open_clip, torch and safetensors raise many sorts
             raise WeightsError(f"open_clip cannot read {str(file)!r}: {error}") from error
         return model.eval()
+
+    def _settings(self, library: Any, weights: WeightsLocator) -> Mapping[str, Any]:
+        """How the network is built, if nothing of it is to be read from elsewhere.
+
+        Raises:
+            ConfigError: open_clip would read a tokenizer or another network's settings from the hub.
+            WeightsError: the checkpoint's settings cannot be read.
+        """
+        elsewhere = _ELSEWHERE
+        if self.checkpoint is None:
+            found = library.get_model_config(self.architecture)
+            elsewhere += (_TOKENIZER,)  # a checkpoint's tokenizer is read from its folder, whatever it is called
+        else:
+            path = weights.locate(self.checkpoint) / _SETTINGS
+            require_whole(path.parent)
+            try:
+                found = json.loads(path.read_text(encoding="utf-8"))["model_cfg"]
+            except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+                raise WeightsError(f"{str(path)!r} cannot be read as settings of open_clip: {error!r}") from error
+        for part, key, marks in elsewhere:
+            name = _mapping(_mapping(found).get(part)).get(key)
+            if isinstance(name, str) and name and name.startswith(marks):
+                raise ConfigError(
+                    f"open_clip would read {name!r} ({part}.{key} of {self.architecture or self.source.name}) "
+                    "from the hub, of whatever version: take a network whose checkpoint holds all of it"
+                )
+        text = _mapping(_mapping(found).get("text_cfg"))
+        for key in _mapping(text.get("tokenizer_kwargs")):
+            if key not in _TOKENIZER_SETTINGS:
+                raise ConfigError(
+                    f"{self.source.name}: text_cfg.tokenizer_kwargs has {str(key)[:40]!r} (accepted: "
+                    f"{', '.join(_TOKENIZER_SETTINGS)})"
+                )
+        return text
 
     def _weights_in(self, weights: WeightsLocator) -> Path:
         if self.checkpoint is None:
@@ -165,6 +216,10 @@ class OpenClip(TorchSettings):
                 "right one in the checkpoint's `files`, beside '*.json' and '*.txt'"
             )
         return candidates[0]
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
 
 
 @contextmanager

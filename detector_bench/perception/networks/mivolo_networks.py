@@ -12,10 +12,11 @@ from pydantic import BeforeValidator, Field, model_validator
 from detector_bench.declarations import Declaration
 from detector_bench.errors import ConfigError, MissingExtraError, WeightsError
 from detector_bench.installation import is_installed, require
-from detector_bench.perception.torch_settings import silenced
+from detector_bench.perception.torch_settings import require_whole, silenced
+from detector_bench.trust import ForeignCode, allowed_copy
 from detector_bench.weights import Weights, WeightsLocator
 from detector_bench.weights.catalogue import MIVOLO_IMDB, MIVOLO_V2
-from detector_bench.weights.files import CheckpointField, WeightsField
+from detector_bench.weights.files import CODE, SAFE_FILES, CheckpointField, WeightsField
 
 INSTALL = (
     "pip install 'setuptools<81' && pip install --no-deps --no-build-isolation "
@@ -65,6 +66,9 @@ class PackageNetwork(Declaration):
         """What to do for the package `mivolo`, which no extra can install."""
         return () if is_installed("mivolo") else (f"the package 'mivolo' is not installed; {INSTALL}",)
 
+    def foreign_code(self, weights: WeightsLocator) -> None:
+        """None: its file is read as plain tensors."""
+
     def weights(self) -> tuple[Weights, ...]:
         """The file with the network's weights."""
         return (self.file,)
@@ -105,10 +109,11 @@ class PackageNetwork(Declaration):
 class CheckpointNetwork(Declaration):
     """A checkpoint that transformers loads together with the checkpoint's own program files.
 
-    They run with your rights: they can read, change and send whatever you can. Read them first, then allow it with
-    `run_checkpoint_code: true`. From the hub they come only at the pinned `revision`, and a checkpoint whose
-    settings name program files of yet another repository is refused. MiVOLO's own checkpoints need
-    the package `mivolo` and an old timm (`INSTALL_FOR_CHECKPOINT`).
+    They run with your rights: they can read, change and send whatever you can. `run_checkpoint_code: true` says in
+    the study that they run; only the user of a machine can allow it there: `detector-bench trust code FOLDER`,
+    which holds for files of just that content. From the hub they come only at the pinned `revision`, and a
+    checkpoint whose settings name program files of yet another repository is refused. MiVOLO's own checkpoints
+    need the package `mivolo` and an old timm (`INSTALL_FOR_CHECKPOINT`).
     """
 
     backend: Literal["transformers"] = "transformers"
@@ -123,8 +128,8 @@ class CheckpointNetwork(Declaration):
             return values
         given = values["checkpoint"]
         found = {"path": str(given)} if isinstance(given, str | Path) else given
-        if isinstance(found, Mapping) and "files" not in found:
-            found = {**found, "files": MIVOLO_V2.files}
+        if isinstance(found, Mapping) and CODE not in found.get("files", ()):
+            found = {**found, "files": (*found.get("files", SAFE_FILES), CODE)}
         return {**values, "checkpoint": found}
 
     @model_validator(mode="after")
@@ -132,7 +137,8 @@ class CheckpointNetwork(Declaration):
         if not self.run_checkpoint_code:
             raise ValueError(
                 f"checkpoint {self.checkpoint.path!r} brings its own program code, and loading it runs that with "
-                "your rights: read it, then set run_checkpoint_code: true"
+                "your rights: read it, then set run_checkpoint_code: true, and allow it on your machine with "
+                "`detector-bench trust code`"
             )
         return self
 
@@ -145,6 +151,10 @@ class CheckpointNetwork(Declaration):
         """What its code needs is known only when it is loaded."""
         return ()
 
+    def foreign_code(self, weights: WeightsLocator) -> ForeignCode:
+        """That of the checkpoint."""
+        return ForeignCode(self.checkpoint.name, weights.find(self.checkpoint))
+
     def weights(self) -> tuple[Weights, ...]:
         """The checkpoint with the network's weights and code."""
         return (self.checkpoint,)
@@ -155,12 +165,15 @@ class CheckpointNetwork(Declaration):
         Raises:
             MissingExtraError: its code needs a package that is not there.
             WeightsError: it cannot be loaded, or lacks weights.
-            ConfigError: its code lies elsewhere, or it is no MiVOLO with face, body and gender.
+            ConfigError: the user has not allowed its code; the code lies elsewhere; or it is no MiVOLO with face,
+                body and gender.
         """
         transformers = require("transformers", extra="mivolo")
         folder = weights.locate(self.checkpoint)
-        _check_code(folder)
-        model = _from_code(transformers, folder).eval().to(device, dtype)
+        require_whole(folder)
+        with allowed_copy(self.checkpoint.name, folder) as copied:
+            _check_code(copied, self.checkpoint.name)
+            model = _from_code(transformers, copied, folder).eval().to(device, dtype)
         side = _side(model.config, self.checkpoint.name)
 
         def judge(faces: Any, bodies: Any) -> tuple[Any, Any]:
@@ -213,16 +226,18 @@ def _untrained(side: int) -> Any:
     return model
 
 
-def _check_code(folder: Path) -> None:
+def _check_code(folder: Path, name: str) -> None:
     """Refuse a checkpoint whose settings name code that does not lie beside them."""
     try:
         found = json.loads((folder / "config.json").read_text(encoding="utf-8"))
         places = [str(place) for place in found.get("auto_map", {}).values()]
     except (OSError, ValueError, AttributeError) as error:
-        raise WeightsError(f"{str(folder / 'config.json')!r} cannot be read: {error}") from error
-    # Before "--" stands another repository, from which transformers would take the code.
-    if not places or any("--" in place for place in places):
-        raise ConfigError(f"checkpoint {folder.name!r} does not bring its own program code (auto_map: {places})")
+        raise WeightsError(f"the config.json of checkpoint {name!r} cannot be read: {error}") from error
+    if (folder / "adapter_config.json").exists():
+        raise ConfigError(f"checkpoint {name!r} has an adapter_config.json, which would load another one's code")
+    # Before "--" stands another repository, from which transformers would take the code; a path may lead anywhere.
+    if not places or not all(part.isidentifier() for place in places for part in place.split(".")):
+        raise ConfigError(f"checkpoint {name!r} does not bring its own program code (auto_map: {places})")
 
 
 def _side(config: Any, name: str) -> int:
@@ -239,11 +254,12 @@ def _side(config: Any, name: str) -> int:
     return side
 
 
-def _from_code(transformers: Any, folder: Path) -> Any:
+def _from_code(transformers: Any, copied: Path, folder: Path) -> Any:
+    """The network of the allowed copy; messages name the folder that it was made of."""
     try:
         with silenced(transformers):
             model, report = transformers.AutoModelForImageClassification.from_pretrained(
-                folder,
+                copied,
                 local_files_only=True,
                 use_safetensors=True,
                 trust_remote_code=True,

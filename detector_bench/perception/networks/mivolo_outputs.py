@@ -27,6 +27,7 @@ from detector_bench.perception.torch_settings import (
     exact_convolutions,
 )
 from detector_bench.perception.yolo import YoloFaces, YoloPersons, letterbox
+from detector_bench.trust import ForeignCode
 from detector_bench.weights import WeightsLocator
 from detector_bench.weights.catalogue import YOLOV8X_PERSONS_AND_FACES
 
@@ -203,6 +204,10 @@ class MivoloOutputs(TorchSettings, Stage):  # type: ignore[override]
     def missing_settings(self) -> tuple[str, ...]:
         """How to get the package `mivolo`, and a precision that the machine lacks."""
         return (*self.network.missing_settings(), *super().missing_settings())
+
+    def foreign_code(self, weights: WeightsLocator) -> ForeignCode | None:
+        """That of a checkpoint."""
+        return self.network.foreign_code(weights)
 
     def load(self, weights: WeightsLocator) -> StageFunction:
         """Read the network; see `Stage.load`."""

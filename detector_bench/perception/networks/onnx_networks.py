@@ -19,6 +19,7 @@ from detector_bench.perception.stage import Arrays, Frame, Stage, StageFunction
 from detector_bench.perception.torch_settings import OF_THE_FILE
 from detector_bench.weights import WeightsLocator
 from detector_bench.weights.files import WeightsField
+from detector_bench.weights.side_files import side_files
 
 _OPENED: set[str] = set()
 """The providers that sessions of this process really got; onnxruntime falls back to the CPU without an error."""
@@ -33,15 +34,21 @@ def open_session(path: Path, *, extra: str = "onnx", optimise: bool = True) -> A
     """Open a network on the GPU where onnxruntime has one, else on the CPU, with `cores.threads_per_call` threads.
 
     Args:
-        path: the `.onnx` file.
+        path: the `.onnx` file; one with another name has no side files, since they would count for nothing.
         extra: the extra to name if onnxruntime is missing.
         optimise: let onnxruntime rewrite the graph; without, the plain graph runs, on the CPU on every machine.
 
     Raises:
         MissingExtraError: onnxruntime is not installed.
-        WeightsError: the file is not a network that onnxruntime can read.
+        WeightsError: the file is not a network that onnxruntime can read, or names in it are no text.
     """
     runtime = require("onnxruntime", extra=extra)
+    if path.suffix.lower() != ".ort":  # onnxruntime's own format, in which everything is inside
+        beside = side_files(path)
+        if beside and path.suffix.lower() != ".onnx":
+            raise WeightsError(
+                f"weights file {str(path)!r} refers to {beside[0]!r}: call a network with side files .onnx"
+            )
     options = runtime.SessionOptions()
     if not optimise:
         options.graph_optimization_level = runtime.GraphOptimizationLevel.ORT_DISABLE_ALL
@@ -52,11 +59,27 @@ def open_session(path: Path, *, extra: str = "onnx", optimise: bool = True) -> A
     wanted = ["CUDAExecutionProvider", "CPUExecutionProvider"] if optimise else ["CPUExecutionProvider"]
     providers = with_exact_numbers([name for name in wanted if name in runtime.get_available_providers()])
     try:
-        session = runtime.InferenceSession(str(path), sess_options=options, providers=providers)
+        # Of a damaged file it would else print that it falls back, to what it has just tried.
+        fallback = int(len(providers) > 1)
+        session = runtime.InferenceSession(
+            str(path), sess_options=options, providers=providers, enable_fallback=fallback
+        )
     except Exception as error:  # onnxruntime raises classes of its own compiled module
-        raise WeightsError(f"onnxruntime cannot read {str(path)!r}: {error}") from error
+        first = (str(error).splitlines() or [type(error).__name__])[0]
+        raise WeightsError(f"onnxruntime cannot read {str(path)!r}: {first}") from error
+    _check_texts(session, path)
     note_providers(session)
     return session
+
+
+def _check_texts(session: Any, path: Path) -> None:
+    """Refuse names and facts that cannot be read as text, before somebody asks for them."""
+    try:
+        for entry in (*session.get_inputs(), *session.get_outputs()):
+            _ = entry.name, entry.shape
+        _ = session.get_modelmeta().custom_metadata_map
+    except UnicodeDecodeError as error:
+        raise WeightsError(f"{str(path)!r} has a name or a fact about itself that is no text: {error}") from error
 
 
 def with_exact_numbers(providers: list[str]) -> list[Any]:

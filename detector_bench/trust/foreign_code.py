@@ -1,0 +1,113 @@
+"""Program code that comes with a checkpoint: what belongs to it, and whether the user has allowed just that."""
+
+from __future__ import annotations
+
+import hashlib
+import shlex
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from shutil import copy
+from tempfile import TemporaryDirectory
+
+from detector_bench.errors import ConfigError
+from detector_bench.trust.this_process import granted
+
+
+@dataclass(frozen=True)
+class ForeignCode:
+    """Code that a checkpoint brings.
+
+    Attributes:
+        name: of the checkpoint.
+        folder: where it lies; None: it is not on this machine.
+    """
+
+    name: str
+    folder: Path | None
+
+    @property
+    def sha256(self) -> str:
+        """Over its program files.
+
+        Raises:
+            ConfigError: it has none, or one cannot be read.
+        """
+        if self.folder is None:
+            raise ConfigError(f"checkpoint {self.name!r} is not on this machine")
+        return code_sha256(program_files(self.folder))
+
+    def refusal(self) -> str | None:
+        """One line, with the command that allows it; None: the user has allowed code of this content.
+
+        Raises:
+            ConfigError: a file cannot be read.
+        """
+        if self.folder is None:
+            return None  # that it is missing is told elsewhere
+        return _refusal(self.name, self.folder, self.sha256)
+
+
+def _refusal(name: str, folder: Path, sha256: str) -> str | None:
+    allowed = granted()
+    if allowed.allows_code(sha256):
+        return None
+    known = any(each.name in (name, folder.name) for each in allowed.code)
+    state = "has changed since it was allowed" if known else "is not allowed on this machine"
+    return (
+        f"the program code of checkpoint {name!r} (sha256 {sha256[:16]}...) {state}; it would run with your "
+        f"rights. Read it, then: detector-bench trust code {shlex.quote(str(folder))}"
+    )
+
+
+def program_files(folder: Path) -> dict[str, bytes]:
+    """The content of all Python files in a folder and below, by their paths there.
+
+    Raises:
+        ConfigError: there is none, or one cannot be read.
+    """
+    try:
+        paths = [path for path in sorted(folder.rglob("*.py")) if path.is_file()]
+        found = {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths}
+    except OSError as error:
+        raise ConfigError(f"the program code in {str(folder)!r} cannot be read: {error}") from error
+    if not found:
+        raise ConfigError(f"{str(folder)!r} holds no program code: no file ends with .py")
+    return found
+
+
+def code_sha256(files: Mapping[str, bytes]) -> str:
+    """One sha256 over program files: over the lines `SHA256  PATH` that sha256sum prints, sorted by path."""
+    lines = [f"{hashlib.sha256(content).hexdigest()}  {path}\n" for path, content in sorted(files.items())]
+    return hashlib.sha256("".join(lines).encode("utf-8", "surrogateescape")).hexdigest()
+
+
+@contextmanager
+def allowed_copy(name: str, folder: Path) -> Iterator[Path]:
+    """A checkpoint whose code the user has allowed, in a folder in which nobody else can change it meanwhile.
+
+    Program files and settings are copied, large files are links. The copy is called by the content of its code,
+    for transformers keeps what it imports by the name of the folder.
+
+    Raises:
+        ConfigError: the code is not allowed, or cannot be read.
+    """
+    files = program_files(folder)
+    sha256 = code_sha256(files)
+    if (refusal := _refusal(name, folder, sha256)) is not None:
+        raise ConfigError(refusal)
+    with TemporaryDirectory(prefix="detector-bench-") as parent:
+        copied = Path(parent) / f"code_{sha256[:16]}"
+        try:
+            for name_in_it, content in files.items():
+                (copied / name_in_it).parent.mkdir(parents=True, exist_ok=True)
+                (copied / name_in_it).write_bytes(content)
+            for path in folder.iterdir():
+                if path.suffix == ".json":
+                    copy(path, copied)
+                elif path.is_file() and path.suffix != ".py":
+                    (copied / path.name).symlink_to(path.resolve())
+        except OSError as error:
+            raise ConfigError(f"checkpoint {name!r} cannot be copied: {error}") from error
+        yield copied

@@ -1,0 +1,232 @@
+"""`verify` and `pack`: every link from page to image is proved, left open, or contradicted by name."""
+
+from __future__ import annotations
+
+import shutil
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from small_parts import image_name, picture
+from study_files import COUNT, manifest, with_network, write_network, write_study_file
+
+from detector_bench.errors import ConfigError
+from detector_bench.results.verification_record import Link, Outcome, Verification
+from detector_bench.runner.shard_ledger import file_sha256
+from detector_bench.sealed import read_sealed, seal_of, sealed_digest, write_sealed
+from detector_bench.study import Study
+from detector_bench.verification import VerificationOrder, unpacked, verify_folder
+
+Command = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("made")
+    write_study_file(folder)
+    with_network(folder).run(folder / "out", use_cache=False)
+    return folder
+
+
+@pytest.fixture
+def folder(made: Path, tmp_path: Path) -> Path:
+    shutil.copytree(made, tmp_path / "here")
+    return tmp_path / "here"
+
+
+def links(folder: Path, **order: object) -> dict[str, Link]:
+    found = verify_folder(folder / "out", VerificationOrder(**order))  # type: ignore[arg-type]
+    return {link.name: link for link in found.links}
+
+
+def everything(folder: Path) -> dict[str, object]:
+    return {"image_set": folder / "images", "weights_dir": folder / "nets", "recompute": 5}
+
+
+def sealed_again(folder: Path, name: str, file: str) -> None:
+    """What somebody does who changes predictions and hides it: all records name the new sha256."""
+    path = folder / "out" / "predictions" / name / file
+    sha256 = file_sha256(path)
+    for record in [folder / "out" / "results.json", *(folder / "out" / "predictions" / "shards").glob("0*.json")]:
+        content = read_sealed(record)
+        entry = (
+            content["proof"]["predictions"][name]["files"] if "proof" in content else content["detectors"][name]
+        )
+        entry[file if "proof" in content else "sha256"] = sha256
+        write_sealed(record, content)
+
+
+def with_other_labels(folder: Path, name: str) -> None:
+    path = folder / "out" / "predictions" / name / "predictions.parquet"
+    table = pq.read_table(path)
+    turned = ["female" if each == "male" else each for each in table["label"].to_pylist()]
+    place = table.schema.get_field_index("label")
+    labels = pa.array(turned, pa.string())
+    pq.write_table(table.set_column(place, table.schema.field("label"), labels), path)
+    sealed_again(folder, name, path.name)
+
+
+def test_a_whole_folder_is_proved(folder: Path) -> None:
+    found = links(folder, **everything(folder))
+    assert {name: link.outcome for name, link in found.items()} == dict.fromkeys(
+        ("results", "files", "predictions", "detectors", "numbers", "images", "weights", "judged again"),
+        Outcome.PROVED,
+    ) | {"detectors": Outcome.OPEN}, "weights without a pin are compared by their own link"
+    assert found["images"].says == f"{COUNT} of {COUNT} images have the content that was judged"
+    assert found["judged again"].says.startswith("10 of 10 verdicts on 5 images")
+
+
+def test_what_is_not_there_is_left_open_and_never_proved(folder: Path) -> None:
+    shutil.rmtree(folder / "images")
+    found = links(folder)
+    assert [name for name, link in found.items() if link.outcome is Outcome.PROVED] == [
+        *("results", "files", "predictions")
+    ]
+    assert found["numbers"].says == "the image set is not here, so no number was computed again"
+
+
+def test_a_changed_file_is_named(folder: Path) -> None:
+    path = folder / "out" / "tables" / "filtering_and_accuracy.csv"
+    path.write_text(path.read_text().replace("1", "2"))
+    (folder / "out" / "confusion.csv").unlink()
+    with pytest.raises(ConfigError, match=r"lacks confusion\.csv"):
+        links(folder)
+    (folder / "out" / "confusion.csv").write_text("")
+    found = links(folder)["files"]
+    assert found.outcome is Outcome.FALSE
+    assert found.problems == (
+        "confusion.csv: not as it was written",
+        "tables/filtering_and_accuracy.csv: not as it was written",
+    )
+
+
+def test_predictions_that_somebody_changed_and_sealed_again_do_not_give_the_numbers(folder: Path) -> None:
+    with_other_labels(folder, "net")
+    found = links(folder, **everything(folder))
+    assert found["predictions"].outcome is Outcome.PROVED
+    assert found["numbers"].outcome is Outcome.FALSE
+    assert any(line.startswith("metrics.csv: ") for line in found["numbers"].problems)
+    assert found["judged again"].outcome is Outcome.FALSE
+    assert any(line.startswith("net, image_") for line in found["judged again"].problems)
+
+
+def test_numbers_that_somebody_changed_and_sealed_again_do_not_come_out(folder: Path) -> None:
+    path = folder / "out" / "metrics.parquet"
+    table = pq.read_table(path).to_pandas()
+    row = int(table.index[table["metric"] == "accuracy"][0])
+    table.loc[row, "value"] = 0.123
+    pq.write_table(pa.Table.from_pandas(table, preserve_index=False).replace_schema_metadata(None), path)
+    content = read_sealed(folder / "out" / "results.json")
+    content["proof"]["files"]["metrics.parquet"] = file_sha256(path)
+    write_sealed(folder / "out" / "results.json", content)
+    found = links(folder)["numbers"]
+    assert found.outcome is Outcome.FALSE
+    assert found.problems[0].startswith(
+        f"metrics.parquet: 1 values of column value, the first in row {row + 2}: 0.123"
+    )
+
+
+def test_other_images_and_weights_are_named(folder: Path) -> None:
+    picture(3, seed=9).save(folder / "images" / "images" / f"{image_name(3)}.png")
+    write_network(folder / "nets" / "net.onnx", red=0.4)
+    found = links(folder, **everything(folder))
+    assert found["images"].outcome is Outcome.FALSE
+    assert found["images"].problems == (f"{image_name(3)}: not the image that was judged",)
+    assert found["weights"].outcome is Outcome.FALSE
+    assert found["weights"].problems[0].startswith("net: ")
+    assert found["judged again"].outcome is Outcome.FALSE
+
+
+def test_other_labels_leave_the_numbers_open(folder: Path) -> None:
+    path = folder / "images" / "labels.csv"
+    path.write_text(path.read_text().replace(",male", ",female", 1))
+    found = links(folder)["numbers"]
+    assert (found.outcome, found.problems) == (Outcome.OPEN, ("the image set",))
+
+
+def test_figures_and_report_are_about_these_results(folder: Path, command: Command) -> None:
+    out = folder / "out"
+    figure = ("--only", "filter_plane", "--format", "png", "--width", "single")
+    assert command("figures", out, *figure)[0] == 0
+    assert command("report", out, "--images", "none", "--without-figures")[0] == 0
+    found = links(folder)
+    assert (found["figures"].outcome, found["report"].outcome) == (Outcome.PROVED, Outcome.PROVED)
+    (out / "figures" / "filter_plane.txt").write_text("Another caption.")
+    page = out / "report" / "index.html"
+    page.write_text(page.read_text().replace("</h1>", "!</h1>"))
+    found = links(folder)
+    assert found["figures"].problems == ("filter_plane.txt: not as it was written",)
+    assert found["report"].problems == ("index.html: not as it was written",)
+    Study.from_yaml(folder / "study.yaml").with_n_clear("human").evaluate(out, out)
+    assert links(folder)["report"].problems[0].startswith("report/ shows other results")
+
+
+def test_the_command_writes_a_statement_and_the_report_shows_it(folder: Path, command: Command) -> None:
+    out = folder / "out"
+    status, said, _ = command("verify", out, "--images", folder / "images")
+    record = Verification.read(out, results=seal_of(manifest(out)))
+    assert status == 0
+    assert record is not None
+    assert record.statement in " ".join(said.split())
+    assert "Not proved: " in record.statement
+    assert command("report", out, "--images", "none", "--without-figures")[0] == 0
+    assert record.statement.split(";")[0].replace("'", "&#39;") in (out / "report" / "index.html").read_text()
+    (out / "tables" / "filtering_and_accuracy.csv").write_text("")
+    status, said, _ = command("verify", out)
+    assert status == 1
+    assert "tables/filtering_and_accuracy.csv: not as it was written" in said
+    command("report", out, "--images", "none", "--without-figures")
+    assert "Verification found a contradiction" in (out / "report" / "index.html").read_text()
+
+
+def test_a_cited_seal_is_compared(folder: Path) -> None:
+    seal = sealed_digest(folder / "out" / "results.json")
+    assert links(folder, cited=seal)["results"].outcome is Outcome.PROVED
+    assert links(folder, cited="0" * 64)["results"].outcome is Outcome.FALSE
+
+
+def test_a_pack_is_verified_elsewhere(folder: Path, tmp_path: Path, command: Command) -> None:
+    for name in ("one", "two"):
+        assert command("pack", folder / "out", "--images", "--file", tmp_path / f"{name}.zip")[0] == 0
+    assert (tmp_path / "one.zip").read_bytes() == (tmp_path / "two.zip").read_bytes()
+    shutil.rmtree(folder)
+    status, said, _ = command("verify", tmp_path / "one.zip")
+    assert status == 0
+    assert f"{COUNT} of {COUNT} images have the content that was judged" in said
+    assert "tables come out again" in said
+
+
+def test_a_pack_without_the_image_set_holds_no_label(folder: Path, tmp_path: Path, command: Command) -> None:
+    assert command("pack", folder / "out", "--without-image-set", "--file", tmp_path / "bare.zip")[0] == 0
+    names = zipfile.ZipFile(tmp_path / "bare.zip").namelist()
+    assert not [name for name in names if name.startswith("image_set/") or ".lock" in name]
+    assert command("verify", tmp_path / "bare.zip")[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("results/../../evil.txt", "x", "outside its folder"),
+        ("/evil.txt", "x", "outside its folder"),
+        ("results/zeros.bin", "0" * 50_000_000, "would become 50,000,000 bytes"),
+        ("something.txt", "x", "it has no folder 'results'"),
+    ],
+)
+def test_a_hostile_pack_is_refused(tmp_path: Path, name: str, content: str, message: str) -> None:
+    with zipfile.ZipFile(tmp_path / "hostile.zip", "w", zipfile.ZIP_DEFLATED) as pack:
+        pack.writestr(name, content)
+    with pytest.raises(ConfigError, match=message), unpacked(tmp_path / "hostile.zip"):
+        pass
+    assert not list(tmp_path.rglob("evil.txt"))
+
+
+def test_a_file_that_is_no_pack_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "no.zip").write_bytes(b"PK\x03\x04 not really")
+    with (
+        pytest.raises(ConfigError, match="is no pack of detector-bench, or a damaged one"),
+        unpacked(tmp_path / "no.zip"),
+    ):
+        pass
