@@ -26,8 +26,8 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
-from functools import cache
+from contextlib import contextmanager, suppress
+from functools import cache, partial
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -67,6 +67,7 @@ _AFTER = {
     "weights": ("run", "run anew", "run without cache"),
     "side files": ("run", "run anew", "run without cache"),
 }
+GOOD = ("harmless", "repaired", "refused", "told")
 WHOLE = 20
 """One case in so many computes all numbers."""
 
@@ -239,28 +240,34 @@ def main() -> None:
     warm_by(lambda case: flip(case, "labels"))
     kinds = given.kind or [*KINDS]
     numbers = [given.only] if given.only is not None else range(given.first, given.first + given.cases)
-    columns = ("harmless", "repaired", "refused", "told", "WRONG", "others")
     counts: dict[str, Counter[str]] = {kind: Counter() for kind in kinds}
     longest = largest = 0.0
-    for number in numbers:
-        kind = kinds[number % len(kinds)]
-        outcome = run_case(lambda case, kind=kind: flip(case, kind), given.seed, number)
-        verdict = (
-            outcome.notes.rpartition("verdict: ")[2].strip() if "verdict: " in outcome.notes else outcome.kind
-        )
-        counts[kind][verdict] += 1
-        longest, largest = max(longest, outcome.seconds), max(largest, outcome.megabytes)
-        if verdict not in columns[:4] or given.only is not None:
-            notes = " | ".join(outcome.notes.strip().splitlines())
-            print(f"{number}: {kind}: {notes}: {' '.join(outcome.message.split())[-300:]}", flush=True)
-    print(f"{'':20}{'flips':>8}" + "".join(f"{name:>10}" for name in columns))
-    whole: Counter[str] = sum(counts.values(), Counter())
-    for kind, found in [*counts.items(), ("all", whole)]:
-        others = sum(count for verdict, count in found.items() if verdict not in columns)
-        cells = [*(found[name] for name in columns[:-1]), others]
-        print(f"{kind:20}{found.total():>8}" + "".join(f"{cell:>10}" for cell in cells))
+    with suppress(KeyboardInterrupt):  # what was counted until then is shown
+        for number in numbers:
+            kind = kinds[number % len(kinds)]
+            outcome = run_case(partial(flip, kind=kind), given.seed, number)
+            has_verdict = "verdict: " in outcome.notes
+            verdict = outcome.notes.rpartition("verdict: ")[2].strip() if has_verdict else outcome.kind
+            counts[kind][verdict] += 1
+            longest, largest = max(longest, outcome.seconds), max(largest, outcome.megabytes)
+            if verdict not in GOOD or given.only is not None:
+                notes = " | ".join(outcome.notes.strip().splitlines())
+                print(f"{number}: {kind}: {notes}: {' '.join(outcome.message.split())[-300:]}", flush=True)
+            if number % 500 == 499:
+                print(f"{number + 1} cases: {dict(sum(counts.values(), Counter()))}", flush=True)
+    whole = sum(counts.values(), Counter())
+    print(_table({**counts, "all": whole}))
     print(f"longest {longest:.1f} s, largest {largest:.0f} MB")
-    sys.exit(0 if sum(whole[verdict] for verdict in columns[:4]) == whole.total() else 1)
+    sys.exit(0 if sum(whole[verdict] for verdict in GOOD) == whole.total() else 1)
+
+
+def _table(counts: dict[str, Counter[str]]) -> str:
+    lines = [f"{'':20}{'flips':>8}" + "".join(f"{name:>10}" for name in (*GOOD, "WRONG", "others"))]
+    for kind, found in counts.items():
+        named = [found[name] for name in (*GOOD, "WRONG")]
+        cells = [*named, found.total() - sum(named)]
+        lines.append(f"{kind:20}{found.total():>8}" + "".join(f"{cell:>10}" for cell in cells))
+    return "\n".join(lines)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Ctrl-C at random moments of commands, from the start of Python to the end: one line, exit status 130, no traceback.
+"""Ctrl-C at random moments of commands, from the start of Python on: one line, exit status 130, no traceback.
 
     python -m torture.interruptions --cases 60 --seed 1
 

@@ -328,6 +328,6 @@ def _saying(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise DetectorBenchError(
-            f"cannot write {str(path)!r}: {error.strerror or error}; what was written stays, and the same command "
-            "with --overwrite goes on"
+            f"cannot write {str(path)!r}: {error.strerror or error}; what was written stays; the same command, "
+            "with --overwrite if it finds tables there, goes on"
         ) from error
