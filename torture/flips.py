@@ -79,7 +79,7 @@ detectors:
   - {{kind: test-brightness, name: brightness}}
   - kind: onnx
     name: net
-    network: {{path: net.onnx, sha256: {net}}}
+    network: {{path: net.onnx, sha256: {net}, side_files: {{net.onnx.data: {data}}}}}
     input: {{size: [8, 8]}}
     outputs: {{gender: {{read: classes, output: answers, classes: [male, female]}}}}
   - kind: onnx
@@ -117,7 +117,8 @@ def finished() -> Path:
             location="net.onnx.data",
             size_threshold=0,
         )
-        pins = {name: sha256(Path(f"{name}.onnx").read_bytes()).hexdigest() for name in ("net", "other")}
+        pinned = {"net": "net.onnx", "other": "other.onnx", "data": "net.onnx.data"}
+        pins = {name: sha256(Path(file).read_bytes()).hexdigest() for name, file in pinned.items()}
         Path("study.yaml").write_text(STUDY.format(**pins))
         expect(case.command(*COMMANDS["run"]))
         (folder / "inputs.txt").write_text(_inputs_of("out"))
