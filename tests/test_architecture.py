@@ -47,7 +47,7 @@ ORDER = (
 """The rooms and single modules of the package, the lowest first; those of one line do not know each other."""
 
 ONLY = {
-    "vocabulary": {"declarations", "errors", "atomic_files"},
+    "vocabulary": {"declarations", "errors", "atomic_files", "limited_text"},
     "metrics": {"errors", "registry", "benchmark", "plugins", "vocabulary"},
     "estimation": {"errors", "vocabulary", "metrics"},
     "labelling": {
