@@ -11,6 +11,10 @@ if TYPE_CHECKING:
     from pydantic import BaseModel, ValidationError
 
 
+_LONGEST = 2000
+"""Characters of one mistake that are shown."""
+
+
 class DetectorBenchError(Exception):
     """Something the user can mend; the message says what is wrong, where, and what is accepted."""
 
@@ -104,8 +108,12 @@ def config_error_from(error: ValidationError, *, place: str, model: type[BaseMod
             message = f"the key {item['ctx']['discriminator']} is missing"
         elif isinstance(item["input"], str | int | float | bool) and repr(item["input"]) not in message:
             message += f"; got {item['input']!r}"
-        lines.append(f"{place}: {where + ': ' if where else ''}{message}")
+        lines.append(f"{place}: {_cut(where) + ': ' if where else ''}{_cut(message)}")
     return ConfigError("\n".join(lines))
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
 
 
 def _known_names(model: type[BaseModel], path: Iterable[int | str]) -> list[str]:

@@ -6,7 +6,7 @@ import os
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Literal, Self, get_args
+from typing import Annotated, Any, Literal, Self, get_args
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError, field_validator, model_validator
@@ -37,13 +37,16 @@ from detector_bench.tables import TableStyle
 from detector_bench.vocabulary import ATTRIBUTES, attributes_of, write_attributes
 from detector_bench.weights import WeightsLocator
 
+_LONGEST_TEXT = 2_000
+"""Characters of a study's name or question, which pages and figures show."""
+
 
 class StudyConfiguration(BaseModel):
     """What is judged, by whom, and how it is evaluated. The one configuration of command line, YAML and Python."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    name: str = "study"
+    name: str = Field(default="study", max_length=_LONGEST_TEXT)
     image_set: Path
     """Folder with images.csv, prompts.csv and, if there are any, labels.csv; in a study file, relative to that
     file. Its `attributes/*.yaml` say what may be judged besides the built-in attributes."""
@@ -59,13 +62,13 @@ class StudyConfiguration(BaseModel):
     """How confidence intervals are found."""
     tolerance: Tolerance = Tolerance()
     """How far off a detector may be and still be called good enough in the report."""
-    question: str = ""
+    question: str = Field(default="", max_length=_LONGEST_TEXT)
     """What the study asks; the report says so."""
-    author: str = ""
+    author: str = Field(default="", max_length=_LONGEST_TEXT)
     """Who made the study; the report says so."""
-    date: str = ""
+    date: str = Field(default="", max_length=_LONGEST_TEXT)
     """When it was made, in the author's words."""
-    display_names: dict[str, str] = {}
+    display_names: dict[str, Annotated[str, Field(max_length=200)]] = {}
     """What people read in place of the names of detectors and T2I models, in tables and figures; CSV files keep
     the plain names."""
     table_style: TableStyle = TableStyle()

@@ -15,7 +15,9 @@ PACKAGE = Path(detector_bench.__file__).parent
 
 ORDER = (
     ("errors",),
-    ("atomic_files", "declarations", "installation", "interruption", "registry", "transfers"),
+    ("atomic_files", "installation", "interruption", "limited_text", "registry", "transfers"),
+    ("json_text", "yaml_text"),
+    ("declarations",),
     ("benchmark", "plugins", "quickstart", "sealed", "trust"),
     ("vocabulary",),
     ("dataset", "weights"),
@@ -45,11 +47,17 @@ ORDER = (
 """The rooms and single modules of the package, the lowest first; those of one line do not know each other."""
 
 ONLY = {
-    "vocabulary": {"declarations", "errors", "atomic_files"},
+    "vocabulary": {"declarations", "errors", "atomic_files", "limited_text"},
     "metrics": {"errors", "registry", "benchmark", "plugins", "vocabulary"},
     "estimation": {"errors", "vocabulary", "metrics"},
-    "labelling": {"declarations", "errors", "atomic_files", "installation", "vocabulary", "dataset", "metrics"},
-    "prompt_lists": {"errors", "atomic_files", "installation", "benchmark", "vocabulary", "dataset", "metrics"},
+    "labelling": {
+        *("declarations", "errors", "atomic_files", "installation", "json_text", "limited_text"),
+        *("vocabulary", "dataset", "metrics"),
+    },
+    "prompt_lists": {
+        *("errors", "atomic_files", "installation", "benchmark", "json_text", "limited_text"),
+        *("vocabulary", "dataset", "metrics"),
+    },
 }
 """Rooms that may know less than all that stands below them: what a number is hangs on no detector and no file."""
 

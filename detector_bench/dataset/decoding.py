@@ -12,6 +12,7 @@ Everything here may be called from many threads at once, and changes no setting 
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import stat
@@ -37,11 +38,17 @@ from PIL.PpmImagePlugin import PpmImageFile
 from PIL.TiffImagePlugin import BITSPERSAMPLE, PHOTOMETRIC_INTERPRETATION, TiffImageFile
 from PIL.WebPImagePlugin import WebPImageFile
 
+from detector_bench.dataset.tiff_complaints import complaint_of_libtiff, listen_to_libtiff
+
 DEFAULT_MAX_PIXELS = 50_000_000
 """Largest width x height that is decoded: about 7,000 x 7,000, far above what T2I models paint."""
 
 DEFAULT_MAX_BYTES = 512 * 1024 * 1024
 """Largest file that is read into memory."""
+
+
+# Pillow's log says on standard error what its exceptions say, too, without the image's name.
+logging.getLogger("PIL").addHandler(logging.NullHandler())
 
 
 class ImageError(Exception):
@@ -159,8 +166,19 @@ def decode_image(data: bytes, *, max_pixels: int = DEFAULT_MAX_PIXELS) -> NDArra
                 "too_large", f"{width} x {height} = {width * height:,} pixels, the limit is {max_pixels:,}"
             )
         _mend_transparency(image)
-        image.load()
+        _load(image)
         return np.array(_to_rgb(_upright(image)))
+
+
+def _load(image: ImageFile.ImageFile) -> None:
+    if not isinstance(image, TiffImageFile):
+        image.load()
+        return
+    listen_to_libtiff()
+    image.load()
+    if complaint := complaint_of_libtiff():
+        # libtiff goes on behind damage, with pixels that nobody painted.
+        raise ImageError("corrupt", f"TIFF: libtiff found damage: {complaint}")
 
 
 class _Format(NamedTuple):

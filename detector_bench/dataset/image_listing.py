@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -21,6 +20,7 @@ from detector_bench.dataset.image_sources.sources import READERS, ImageSources
 from detector_bench.dataset.image_tree import IMAGE_SUFFIXES, TREE, TreeImage, is_image, is_passed_over
 from detector_bench.dataset.text_table import Findings
 from detector_bench.errors import ConfigError, Problem
+from detector_bench.json_text import parse_json
 
 COLUMNS = ("path", "t2i_model", "prompt", "prompt_id")
 """What a column of a Parquet file, or a field of a member `.json`, may be said to hold."""
@@ -180,7 +180,7 @@ def _of_tar(
         if f"{key}.json" in there:
             text = sources.read(f"{file}#{key}.json", max_bytes=_LARGEST_FIELD_FILE)
             try:
-                fields = dict(json.loads(text))
+                fields = dict(parse_json(text.decode("utf-8-sig")))
             except (ValueError, TypeError):
                 raise ImageError("corrupt", f"{shown(file)}#{key}.json: no JSON object") from None
         elif f"{key}.txt" in there:

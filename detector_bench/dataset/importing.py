@@ -5,7 +5,8 @@ from __future__ import annotations
 import filecmp
 import shutil
 import uuid
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -21,7 +22,7 @@ from detector_bench.dataset.prompts import PromptFile, ids_of_folders, import_pr
 from detector_bench.dataset.table_reading import SUFFIXES
 from detector_bench.dataset.text_table import Findings, TextTable, text_columns
 from detector_bench.dataset.validation import Tables, check_brought_files, check_target_folders, validate
-from detector_bench.errors import ConfigError, Problem
+from detector_bench.errors import ConfigError, DetectorBenchError, Problem
 from detector_bench.vocabulary import ATTRIBUTES, attributes_of, read_attributes, write_attributes
 from detector_bench.vocabulary.columns import IMAGE_COLUMNS
 
@@ -139,7 +140,6 @@ def import_folder(
     if not overwrite:
         _check_targets(destination, moved, findings)
     findings.raise_if_any()
-    destination.mkdir(parents=True, exist_ok=True)
     for image in moved:
         bring(Path(image.origin), destination / image.path, link=link)
     write_attributes((each for name, each in own.items() if name not in there), destination)
@@ -289,7 +289,6 @@ def bring(origin: Path, target: Path, *, link: Literal["copy", "hardlink"]) -> N
     Raises:
         ConfigError: a hard link is not possible.
     """
-    target.parent.mkdir(parents=True, exist_ok=True)
     if link == "copy":
         _write_whole(target, lambda temporary: shutil.copyfile(origin, temporary))
         return
@@ -308,20 +307,36 @@ def bring(origin: Path, target: Path, *, link: Literal["copy", "hardlink"]) -> N
 def write_tables(destination: Path, tables: Tables) -> None:
     """Write the three tables as CSV, `images.csv` last."""
     # Without images.csv there is no image set, so a crash from here on leaves none that mixes old and new.
-    (destination / "images.csv").unlink(missing_ok=True)
+    with _saying(destination / "images.csv"):
+        (destination / "images.csv").unlink(missing_ok=True)
     for stem, table in (("prompts", tables.prompts), ("labels", tables.labels), ("images", tables.images)):
         if table is None:
             continue
         frame: pd.DataFrame = table.data.to_pandas()
         _write_whole(destination / f"{stem}.csv", partial(frame.to_csv, index=False, lineterminator="\n"))
-        (destination / f"{stem}.parquet").unlink(missing_ok=True)
+        with _saying(destination / f"{stem}.parquet"):
+            (destination / f"{stem}.parquet").unlink(missing_ok=True)
 
 
 def _write_whole(target: Path, write: Callable[[Path], object]) -> None:
     """Write a file under another name first, so that a crash leaves no half of it under its own."""
     temporary = target.with_name(f".import-{uuid.uuid4().hex}")
+    with _saying(target):
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            write(temporary)
+            temporary.replace(target)
+        finally:
+            temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def _saying(path: Path) -> Iterator[None]:
+    """Turn what a disk refuses into a line that names the file."""
     try:
-        write(temporary)
-        temporary.replace(target)
-    finally:
-        temporary.unlink(missing_ok=True)
+        yield
+    except OSError as error:
+        raise DetectorBenchError(
+            f"cannot write {str(path)!r}: {error.strerror or error}; what was written stays; the same command, "
+            "with --overwrite if it finds tables there, goes on"
+        ) from error

@@ -13,6 +13,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 from detector_bench.dataset import ImageSet
 from detector_bench.dataset.text_table import Findings, shorten
 from detector_bench.errors import DataError, Problem
+from detector_bench.json_text import JsonMistake, read_json
 from detector_bench.labelling.incoming import Imported, IncomingLabel, bring_in
 from detector_bench.labelling.items import DeskItem
 from detector_bench.labelling.label_studio import ANNOTATOR, NOTE, REASON, VALUE
@@ -93,9 +94,11 @@ def import_label_studio(store: LabelStore, path: Path, *, settings: LabelStudioI
 def _tasks(path: Path) -> list[Any]:
     accepted = "a list of tasks, as Label Studio exports them (JSON or JSON-MIN)"
     try:
-        found = json.loads(path.read_text(encoding="utf-8-sig"))
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
-        raise DataError([Problem(path.name, f"cannot be read as JSON ({error})", accepted=accepted)]) from error
+        found = read_json(path)
+    except (OSError, JsonMistake) as error:
+        place = error.place if isinstance(error, JsonMistake) else ""
+        message = f"cannot be read as JSON ({error}{place})"
+        raise DataError([Problem(path.name, message, accepted=accepted)]) from error
     if not isinstance(found, list):
         raise DataError([Problem(path.name, "it is no list", value=type(found).__name__, accepted=accepted)])
     return found

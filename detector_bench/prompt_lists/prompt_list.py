@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Collection, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -14,6 +13,7 @@ import pandas as pd
 from detector_bench.dataset.image_tree import slug
 from detector_bench.dataset.text_table import Findings, shorten
 from detector_bench.errors import ConfigError, DataError, Problem, nearest_hint
+from detector_bench.json_text import JsonMistake, read_json
 from detector_bench.vocabulary import ALL
 from detector_bench.vocabulary.columns import BASE_PROMPT_COLUMN, PROMPT_COLUMNS, WEIGHT_COLUMN, stated_columns
 
@@ -189,6 +189,9 @@ def _joined(prompt: str, suffix: str) -> str:
     return f"{prompt.rstrip('.')}{'' if suffix[0] in ',;:' else ' '}{suffix}"
 
 
+_LARGEST_BYTES = 50_000_000
+
+
 def read_json_object(path: Path) -> dict[str, Any]:
     """Read a JSON file that holds an object. A key that is given twice is a mistake, not an overwritten value.
 
@@ -202,15 +205,13 @@ def read_json_object(path: Path) -> dict[str, Any]:
         return dict(pairs)
 
     try:
-        content = json.loads(path.read_text(encoding="utf-8-sig"), object_pairs_hook=checked)
+        content = read_json(path, pairs=checked, largest=_LARGEST_BYTES)
     except OSError as error:
         reason = error.strerror or str(error)
         raise DataError([Problem(path.name, f"the file cannot be read ({reason})", accepted="JSON")]) from error
-    except json.JSONDecodeError as error:
-        message = f"cannot be read as JSON ({error.msg})"
-        raise DataError([Problem(path.name, message, row=error.lineno, accepted="an object { ... }")]) from error
-    except UnicodeDecodeError as error:
-        raise DataError([Problem(path.name, "wrong encoding", accepted="UTF-8 text")]) from error
+    except JsonMistake as error:
+        message = f"cannot be read as JSON ({error})"
+        raise DataError([Problem(path.name, message, row=error.line, accepted="an object { ... }")]) from error
     if not isinstance(content, dict):
         message = "the file holds no object"
         raise DataError([Problem(path.name, message, value=type(content).__name__, accepted="an object { ... }")])

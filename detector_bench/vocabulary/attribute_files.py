@@ -11,6 +11,7 @@ from pydantic import ValidationError
 from detector_bench.atomic_files import write_text
 from detector_bench.declarations import read_mapping
 from detector_bench.errors import ConfigError, config_error_from, nearest_hint
+from detector_bench.limited_text import shown
 from detector_bench.vocabulary.attributes import Attribute
 
 ATTRIBUTE_FOLDER = "attributes"
@@ -102,7 +103,10 @@ def attributes_of(*folders: Path) -> dict[str, Attribute]:
     """
     found: dict[str, Attribute] = {}
     for folder in folders:
-        files = sorted((folder / ATTRIBUTE_FOLDER).glob("*.y*ml"))
+        try:
+            files = sorted((folder / ATTRIBUTE_FOLDER).glob("*.y*ml"))
+        except OSError as error:  # a name that no file system takes, for instance
+            raise ConfigError(f"{shown(str(folder))}: cannot be read: {error.strerror}") from error
         found |= read_attributes(file for file in files if file.stem not in found)
     return found
 

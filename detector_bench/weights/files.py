@@ -14,6 +14,7 @@ from pydantic import BeforeValidator, Field, StringConstraints, field_validator,
 
 from detector_bench.declarations import Declaration
 from detector_bench.errors import WeightsError
+from detector_bench.limited_text import check_path
 
 
 def _lower_case(value: Any) -> Any:
@@ -59,7 +60,7 @@ class WeightsFile(Declaration):
     def _names_a_file(cls, path: str) -> str:
         if Path(path).name in ("", ".."):
             raise ValueError("a path ends with the name of a file")
-        return path
+        return check_path(path)
 
     @model_validator(mode="after")
     def _pins_are_whole(self) -> WeightsFile:
@@ -154,6 +155,11 @@ class Checkpoint(Declaration):
     source: str = "not stated"
     download_bytes: int | None = None
     """About what a download takes."""
+
+    @field_validator("path")
+    @classmethod
+    def _names_a_folder(cls, path: str) -> str:
+        return check_path(path)
 
     @model_validator(mode="after")
     def _pins_are_sha256(self) -> Checkpoint:

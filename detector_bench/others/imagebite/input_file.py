@@ -8,8 +8,11 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from detector_bench.dataset.text_table import shorten
 from detector_bench.errors import ConfigError, Problem
+from detector_bench.json_text import JsonMistake, read_json
 
+_LARGEST_BYTES = 50_000_000
 _SHARE = "a number from 0 to 1"
 _ACCEPTED = {
     "stereotyping_threshold": _SHARE,
@@ -124,17 +127,14 @@ class InputFile:
 
     def _content(self, path: Path) -> Any:
         try:
-            text = path.read_text(encoding="utf-8-sig")
+            return read_json(path, pairs=self._object, largest=_LARGEST_BYTES)
         except FileNotFoundError:
             raise ConfigError(f"there is no file {self.file!r}") from None
-        except (OSError, UnicodeDecodeError) as error:
+        except OSError as error:
             raise ConfigError(f"{self.file}: cannot be read: {error}") from error
-        try:
-            return json.loads(text, object_pairs_hook=self._object)
-        except json.JSONDecodeError as error:
-            self.problem(f"line {error.lineno}, column {error.colno}", f"not JSON: {error.msg}")
-        except RecursionError:
-            self.problem("", "not read: objects are nested too deep")
+        except JsonMistake as error:
+            place = "" if error.line is None else f"line {error.line}, column {error.column}"
+            self.problem(place, f"not JSON: {error}")
         return None
 
     def _object(self, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -198,4 +198,5 @@ def _path(steps: tuple[int | str, ...]) -> str:
 
 def _problem(file: str, place: str, message: str, *, value: Any = None, accepted: str | None = None) -> Problem:
     text = value if value is None or isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    text = text and shorten(text)
     return Problem(f"{file}, {place}" if place else file, message, value=text, accepted=accepted)
