@@ -214,6 +214,22 @@ def test_a_pack_is_verified_elsewhere(folder: Path, tmp_path: Path, command: Com
     assert "tables come out again" in said
 
 
+def test_an_image_set_in_the_result_folder_is_packed_once_and_only_where_it_is_asked_for(
+    folder: Path, tmp_path: Path, command: Command
+) -> None:
+    shutil.move(folder / "images", folder / "out" / "images")
+    study = Study.from_yaml(folder / "study.yaml", image_set=folder / "out" / "images")
+    study.evaluate(folder / "out", folder / "out")
+    packs = {"all": ["--images"], "tables": [], "nothing": ["--without-image-set"]}
+    found = {}
+    for name, options in packs.items():
+        assert command("pack", folder / "out", *options, "--file", tmp_path / f"{name}.zip")[0] == 0
+        names = zipfile.ZipFile(tmp_path / f"{name}.zip").namelist()
+        found[name] = [sum(each.endswith(ending) for each in names) for ending in (".png", "labels.csv")]
+    assert found == {"all": [COUNT, 1], "tables": [0, 1], "nothing": [0, 0]}
+    assert command("verify", tmp_path / "all.zip")[0] == 0
+
+
 def test_a_pack_without_the_image_set_holds_no_label(folder: Path, tmp_path: Path, command: Command) -> None:
     assert command("pack", folder / "out", "--without-image-set", "--file", tmp_path / "bare.zip")[0] == 0
     names = zipfile.ZipFile(tmp_path / "bare.zip").namelist()

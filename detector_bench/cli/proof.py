@@ -11,7 +11,7 @@ import typer
 
 from detector_bench.cli import options
 from detector_bench.cli.console import command, errors, output
-from detector_bench.errors import DetectorBenchError
+from detector_bench.errors import ConfigError, DetectorBenchError
 from detector_bench.plugins import load_plugins
 
 if TYPE_CHECKING:
@@ -130,12 +130,14 @@ def pack(
 
     results = ResultFolder.open(folder, image_set=image_set)
     target = file or folder.resolve().with_name(folder.resolve().name + ".zip")
-    source = None if without_image_set else results.image_set_folder
-    if source is not None and not source.is_dir():
+    source = results.image_set_folder
+    if without_image_set and images:
+        raise ConfigError("--images needs the tables of the image set: leave out --without-image-set")
+    if not without_image_set and not source.is_dir():
         raise DetectorBenchError(
             f"there is no image set {str(source)!r}: name it with --image-set, or say --without-image-set"
         )
-    packed = pack_folder(folder, target, image_set=source, with_images=images)
+    packed = pack_folder(folder, target, image_set=source, with_tables=not without_image_set, with_images=images)
     output.rows("packed", [{"file": target, **packed}])
     what = ", ".join(f"{number:,} {name}" for name, number in packed.items() if number)
     output.say(f"{target}: {what}, {target.stat().st_size / 1e6:,.1f} MB")

@@ -31,14 +31,17 @@ _MOST_BYTES = 2**40
 _LARGEST_RATIO = 200
 
 
-def pack_folder(folder: Path, out: Path, *, image_set: Path | None, with_images: bool = False) -> dict[str, int]:
+def pack_folder(
+    folder: Path, out: Path, *, image_set: Path, with_tables: bool = True, with_images: bool = False
+) -> dict[str, int]:
     """Write a result folder into one ZIP file; equal folders give equal bytes.
 
     Args:
         folder: the result folder.
         out: the file.
-        image_set: whose tables come along, so that numbers can be computed again; None: no table does.
-        with_images: the images come along, too; those at addresses stay where they are.
+        image_set: of the study; it may lie in the result folder, or be gone.
+        with_tables: its tables come along, so that numbers can be computed again.
+        with_images: so do the images; those at addresses stay where they are.
 
     Returns:
         The number of files of each sort.
@@ -48,12 +51,18 @@ def pack_folder(folder: Path, out: Path, *, image_set: Path | None, with_images:
         DetectorBenchError: a file cannot be read or written.
     """
     Manifest.read(folder)
-    results = [path for path in sorted(folder.rglob("*")) if path.is_file() and _belongs(path, folder, out)]
-    tables = [] if image_set is None else sorted(_tables_of(image_set))
+    results = [
+        path
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+        and _belongs(path, folder, out)
+        and not path.resolve().is_relative_to(image_set.resolve())
+    ]
+    tables = sorted(_tables_of(image_set)) if with_tables else []
     for root, name in tables:
         if (fault := FileInspector(root).fault(name)) is not None:
             raise ConfigError(f"{root / name}: {fault}; it is packed if --allow-root names where it leads")
-    images = [] if image_set is None or not with_images else sorted(_images_of(image_set))
+    images = sorted(_images_of(image_set)) if with_images else []
     try:
         with replacing(out) as temporary, zipfile.ZipFile(temporary, "w", allowZip64=True) as pack:
             for path in results:
