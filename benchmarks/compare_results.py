@@ -19,7 +19,7 @@ import numpy as np
 import pandas as pd
 
 _LEFT_OUT_FOLDERS = ("predictions", "report", "image_set")
-_LEFT_OUT_FILES = ("run.json", "results.json", "study.yaml")
+_LEFT_OUT_FILES = ("run.json", "results.json", "study.yaml", "local_paths.json")
 _LEFT_OUT_ENDINGS = (".parquet", ".pdf")
 """The same rows stand in the CSV file; a PDF holds its date."""
 

@@ -87,7 +87,7 @@ def verify(folder: Path, *, images: int, runs: int) -> None:
     timed(["evaluate", str(folder), "--study", str(folder / "study.yaml"), "--out", str(folder)])
     size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) / 2**20
     print(f"{images:,} images x {DETECTORS} detectors, {size:,.0f} MiB, no images there")
-    for name in ("with the image set's tables: every number computed again", "without the image set"):
+    for name in ("with the image set's tables: every value computed again", "without the image set"):
         seconds, processor, memory = zip(*(timed(["verify", str(folder)]) for _ in range(runs)), strict=True)
         print(f"verify, {name}: {spread(seconds)} s, processor {spread(processor)} s, {max(memory):,.0f} MiB")
         shutil.rmtree(folder / "image_set", ignore_errors=True)

@@ -78,6 +78,7 @@ class Study(StudyConfiguration):
         shards: int | None = None,
         engine: Literal["processes", "ray"] = "processes",
         address: str | None = None,
+        budget: float | None = None,
         changed_inputs: bool = False,
         progress: ProgressListener | None = None,
         tables_with_intervals: bool = False,
@@ -98,6 +99,8 @@ class Study(StudyConfiguration):
                 the number of images and workers.
             engine: who shares the work: processes on this machine, or actors on Ray.
             address: of a Ray cluster: `auto`, `ray://host:10001`; None: one is started here, for this run.
+            budget: the most that all answers of paid services in `out` may cost together, in the currency of their
+                prices; before it could be passed the run stops.
             changed_inputs: labels, prompts or images that were there when the folder's present numbers were made
                 may be others now; without, that is refused. More of them are always welcome.
             progress: is told after every batch; the command line passes a progress bar.
@@ -114,6 +117,7 @@ class Study(StudyConfiguration):
             shards=shards,
             engine=engine,
             address=address,
+            budget=budget,
             changed_inputs=changed_inputs,
         )
         tables = run_study(self, Path(out), order, progress=progress, tables_with_intervals=tables_with_intervals)
@@ -127,6 +131,7 @@ class Study(StudyConfiguration):
         weights_dir: Path | str | None = None,
         cache_dir: Path | str | None = None,
         use_cache: bool = True,
+        budget: float | None = None,
         changed_inputs: bool = False,
         progress: ProgressListener | None = None,
         tables_with_intervals: bool = False,
@@ -136,7 +141,8 @@ class Study(StudyConfiguration):
         Args:
             out: the result folder, which all these processes see.
             shard: its number and how many there are, such as `3/16`.
-            weights_dir, cache_dir, use_cache, changed_inputs, progress, tables_with_intervals: as in `run`.
+            weights_dir, cache_dir, use_cache, budget, changed_inputs: as in `run`.
+            progress, tables_with_intervals: as in `run`.
 
         Returns:
             The results, if all other shards were finished; else the shards that are not.
@@ -149,7 +155,7 @@ class Study(StudyConfiguration):
             self,
             Path(out),
             Shard.parse(shard),
-            _order(weights_dir, cache_dir, use_cache=use_cache, changed_inputs=changed_inputs),
+            _order(weights_dir, cache_dir, use_cache=use_cache, budget=budget, changed_inputs=changed_inputs),
             progress=progress,
             tables_with_intervals=tables_with_intervals,
         )
@@ -203,6 +209,7 @@ class Study(StudyConfiguration):
         weights_dir: Path | str | None = None,
         cache_dir: Path | str | None = None,
         use_cache: bool = True,
+        budget: float | None = None,
         changed_inputs: bool = False,
         progress: ProgressListener | None = None,
         report_progress: ReportProgress | None = None,
@@ -215,7 +222,7 @@ class Study(StudyConfiguration):
         Args:
             out: the result folder.
             half_width: wanted of the intervals of model bias scores, to either side; decides what to do next.
-            weights_dir, cache_dir, use_cache, changed_inputs, progress: as in `run`.
+            weights_dir, cache_dir, use_cache, budget, changed_inputs, progress: as in `run`.
             report_progress: is told before every step of the report, and after every picture.
             workers: how many processes draw figures.
 
@@ -229,6 +236,7 @@ class Study(StudyConfiguration):
             weights_dir=weights_dir,
             cache_dir=cache_dir,
             use_cache=use_cache,
+            budget=budget,
             changed_inputs=changed_inputs,
             progress=progress,
         )
@@ -246,13 +254,13 @@ def _order(
     cache_dir: Path | str | None,
     *,
     use_cache: bool,
-    **about_workers: Any,
+    **further: Any,
 ) -> RunOrder:
     return RunOrder(
         weights_dir=None if weights_dir is None else Path(weights_dir),
         cache_dir=None if cache_dir is None else Path(cache_dir),
         use_cache=use_cache,
-        **about_workers,
+        **further,
     )
 
 

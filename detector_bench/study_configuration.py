@@ -23,11 +23,13 @@ from detector_bench.evaluation.label_doubt import Estimate, check_identified
 from detector_bench.evaluation.more_labels import Tolerance
 from detector_bench.others.study_scores import AnyScoreSystem
 from detector_bench.perception.stage import with_inputs
+from detector_bench.results.local_paths import LocalPaths, PublishedNames, place_of, published_predictions
 from detector_bench.results.manifest import STUDY_FILE, EvaluationSettings
 from detector_bench.study_file import (
     DetectorEntry,
     full_entry,
     resolve_detector,
+    texts_in,
     with_named_parts,
     with_texts_replaced,
 )
@@ -83,6 +85,8 @@ class StudyConfiguration(BaseModel):
     """Larger images become errors instead of being decoded."""
 
     _file: Path | None = PrivateAttr(default=None)
+    _weights: dict[str, Path] = PrivateAttr(default_factory=dict)
+    """Where weights lie that the study file of a result folder only names."""
 
     @model_validator(mode="before")
     @classmethod
@@ -160,10 +164,12 @@ class StudyConfiguration(BaseModel):
                 resolve_detector(entry, folder=path.parent, place=f"{path}: detectors.{number}")
                 for number, entry in enumerate(entries)
             ]
+        # A user's own study file may have any name, and says where things are.
+        local = LocalPaths.read(path.parent) if path.name == STUDY_FILE else LocalPaths()
         if image_set is not None:
             content["image_set"] = Path(image_set)
         elif isinstance(content.get("image_set"), str):
-            content["image_set"] = path.parent / content["image_set"]
+            content["image_set"] = place_of(path.parent, content["image_set"], local.image_set)
         content.setdefault("name", path.stem)
         if isinstance(folder := content.get("image_set"), str | Path):
             # A result folder has a copy, for when the image set is gone.
@@ -172,9 +178,13 @@ class StudyConfiguration(BaseModel):
             study = cls.model_validate(content)
         except ValidationError as error:
             raise config_error_from(error, place=str(path), model=cls) from error
-        beside = tuple(system.with_files(lambda file: path.parent / file) for system in study.scores)
+        beside = tuple(
+            system.with_files(lambda file: place_of(path.parent, file.as_posix(), local.score_files))
+            for system in study.scores
+        )
         study = study.model_copy(update={"scores": beside})
         study._file = path
+        study._weights = {name: path.parent / place for name, place in local.weights.items()}
         return study
 
     def with_n_clear(self, n_clear: str) -> Self:
@@ -261,6 +271,7 @@ class StudyConfiguration(BaseModel):
         return WeightsLocator.from_environment(
             weights_dir=weights_dir,
             beside=None if self._file is None else self._file.parent,
+            named=self._weights,
             allow_download=allow_download,
         )
 
@@ -268,7 +279,7 @@ class StudyConfiguration(BaseModel):
         """All that decides the study's numbers besides images, labels and predictions.
 
         Args:
-            folder: the result folder, from which files of score systems are named.
+            folder: the result folder, below which files of score systems keep their paths.
         """
         return EvaluationSettings(
             detectors=tuple(entry.name for entry in self.detectors),
@@ -285,9 +296,27 @@ class StudyConfiguration(BaseModel):
         )
 
     def scores_from(self, folder: Path) -> list[dict[str, Any]]:
-        """The score systems as plain data, with their files named as seen from a result folder."""
-        moved = [system.with_files(lambda file: Path(path_from(folder, file))) for system in self.scores]
+        """The score systems as plain data, with their files named as a result folder names them."""
+        return self._named_scores(PublishedNames(folder))
+
+    def _named_scores(self, names: PublishedNames) -> list[dict[str, Any]]:
+        moved = [system.with_files(lambda file: Path(names.name(file))) for system in self.scores]
         return [system.model_dump(mode="json") for system in moved]
+
+    def load_image_set(self) -> ImageSet:
+        """Read the study's image set.
+
+        Raises:
+            ConfigError: there is no such folder.
+            DataError: mistakes in it.
+        """
+        if self._file is not None and not self.image_set.is_dir():
+            raise ConfigError(
+                f"{self._file}: image_set: there is no folder {str(self.image_set)!r}; a study file that was "
+                "copied out of a result folder only names its image set: say with --image-set DIR where it is (in "
+                "Python: image_set=)"
+            )
+        return ImageSet.load(self.image_set)
 
     def score_files(self) -> list[Path]:
         """The files and folders that score systems read."""
@@ -312,38 +341,57 @@ class StudyConfiguration(BaseModel):
                     f"display_names: no detector or T2I model {name!r} in this study: {nearest_hint(name, known)}"
                 )
 
-    def _weights_beside(self) -> Iterator[tuple[str, Path]]:
-        """Weights files that are named by a path relative to the study file, and where they lie."""
+    def _weights_elsewhere(self) -> Iterator[tuple[str, Path]]:
+        """Weights that are named by a path of this machine, or relative to the study file; and where they lie."""
         try:
             detectors = self.build_detectors()
         except DetectorBenchError:  # evaluating needs no detectors, so their plugin may be absent
-            detectors = []
+            yield from self._weights.items()
+            texts = {text for entry in self.detectors for text in texts_in(entry.parameters)}
+            files = {text: self._place_of_weights(text) for text in sorted(texts) if "/" in text}
+            for text, found in files.items():
+                if found is not None and os.path.exists(found):  # noqa: PTH110 - the text may be no path at all
+                    yield text, found
+            return
         for stage in with_inputs([stage for detector in detectors for stage in detector.stages]):
             for file in stage.weights():
-                if self._file is not None and (found := self._file.parent / file.path).exists():
+                if (found := self._place_of_weights(file.path)) is not None:
                     yield file.path, found
 
-    def write(self, out: Path) -> None:
-        """Write `out/study.yaml`, which says all that this study says; paths as seen from there.
+    def _place_of_weights(self, text: str) -> Path | None:
+        """Where the weights of a path lie if not in a folder of weights; None: there, or nowhere."""
+        path = Path(os.path.expanduser(text))  # noqa: PTH111 - texts may begin with ~ and be no paths
+        if text in self._weights or path.is_absolute():
+            return self._weights.get(text, path)
+        beside = None if self._file is None else self._file.parent / path
+        return beside if beside is not None and os.path.exists(beside) else None  # noqa: PTH110 - as above
+
+    def write(self, out: Path, *, predictions: Path | None = None) -> None:
+        """Write `out/study.yaml`, which says all that this study says, and `out/local_paths.json`, which says
+        where on this machine is what the former only names.
+
+        Args:
+            out: the result folder.
+            predictions: those that its numbers come from.
 
         Raises:
             DetectorBenchError: the disk is full, read-only or the like.
         """
         content = self.model_dump(mode="json")
-        # Relative, so that a result folder can be moved with its image set, and names no folder of this machine.
-        content["image_set"] = path_from(out, self.image_set)
-        beside = {path: path_from(out, found) for path, found in self._weights_beside()}
+        image_set, weights, scores = (PublishedNames(out) for _ in range(3))
+        content["image_set"] = image_set.name(self.image_set)
+        named = {path: weights.name(found) for path, found in self._weights_elsewhere()}
         content["detectors"] = [
-            {"name": entry["name"], "kind": entry["kind"], **with_texts_replaced(entry["parameters"], beside)}
+            {"name": entry["name"], "kind": entry["kind"], **with_texts_replaced(entry["parameters"], named)}
             for entry in content["detectors"]
         ]
-        content["scores"] = self.scores_from(out)
-        text = yaml.safe_dump(content, sort_keys=False, allow_unicode=True)
-        write_text(out / STUDY_FILE, text)
+        content["scores"] = self._named_scores(scores)
+        write_text(out / STUDY_FILE, yaml.safe_dump(content, sort_keys=False, allow_unicode=True))
+        LocalPaths(
+            image_set=image_set.elsewhere,
+            predictions={} if predictions is None else published_predictions(out, predictions)[1],
+            weights=weights.elsewhere,
+            score_files=scores.elsewhere,
+        ).write(out)
         beside_it = [] if self._file is None else [self._file.parent]
         write_attributes(attributes_of(self.image_set, *beside_it).values(), out)
-
-
-def path_from(folder: Path, path: Path) -> str:
-    """A path as seen from a folder. Links are resolved, because `..` behind a link leads elsewhere."""
-    return os.path.relpath(path.resolve(), folder.resolve())

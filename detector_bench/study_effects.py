@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from importlib.metadata import entry_points
+from math import ceil
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +16,18 @@ import pyarrow.compute as pc
 from detector_bench.dataset import ImageSet
 from detector_bench.detectors.base import Detector
 from detector_bench.errors import DetectorBenchError
+from detector_bench.perception.answers.chat_answers import ChatAnswers
+from detector_bench.perception.answers.prices import (
+    CallPrice,
+    TokenPrices,
+    most_completion_tokens,
+    most_prompt_tokens,
+)
 from detector_bench.perception.stage import Arrays, Stage, fingerprint, with_inputs
 from detector_bench.plugins import plugin_files
 from detector_bench.results.run_record import read_run_record
 from detector_bench.runner.run import RunSession
+from detector_bench.runner.run_ledger import prices_of
 from detector_bench.runner.stage_cache import StageCache, default_cache_folder
 from detector_bench.study_configuration import StudyConfiguration
 from detector_bench.study_session import RunOrder, session_of
@@ -221,23 +230,29 @@ def _key_state(variable: str, sent: Sending) -> str:
 
 def _cost(stage: Stage, images: int, spent: Mapping[str, Any]) -> str:
     """The most that answers about so many images may cost, in words, with what it rests on."""
-    prices, most = getattr(stage, "prices", None), getattr(stage, "max_tokens", None)
-    if prices is None or not hasattr(prices, "prompt"):
+    prices = prices_of(stage)
+    if isinstance(prices, CallPrice):
+        return f"at most {images * prices.call:,.2f} {prices.currency}: {prices.call:g} for every answer"
+    if not isinstance(prices, TokenPrices) or not isinstance(stage, ChatAnswers):
         return "not known: the study gives no prices"
-    answers = float(spent.get("answers", 0)) - float(spent.get("untold", 0))
+    most = most_completion_tokens({"max_tokens": stage.max_tokens, **stage.request_fields})
     if most is None:
         return "not known: the study sets no limit to an answer (max_tokens)"
-    if answers <= 0:
-        written = images * most * prices.completion / 1e6
-        return (
-            f"at most {written:,.2f} {prices.currency} for answers ({most:,} tokens each); for questions and "
-            "images not known before the first answer"
+    answers = float(spent.get("answers", 0)) - float(spent.get("untold", 0))
+    if answers > 0:
+        asked, origin = (
+            float(spent.get("prompt_tokens", 0)) / answers,
+            f"the mean of {answers:,.0f} answers so far",
         )
-    asked = float(spent.get("prompt_tokens", 0)) / answers
-    cost = images * (asked * prices.prompt + most * prices.completion) / 1e6
+    elif stage.longest_side is not None:
+        asked = float(most_prompt_tokens(stage.question, (stage.longest_side, stage.longest_side)))
+        origin = "a bound, as none has been counted yet"
+    else:
+        return "not known: images are sent as they are (longest_side), and none has been counted yet"
+    cost = images * prices.of_tokens(ceil(asked), most)
     return (
-        f"about {cost:,.2f} {prices.currency} at most: {asked:,.0f} tokens for question and image, the mean of "
-        f"{answers:,.0f} answers so far, and {most:,} for the answer"
+        f"about {cost:,.2f} {prices.currency} at most: {asked:,.0f} tokens for question and image, {origin}, and "
+        f"{most:,} for the answer"
     )
 
 

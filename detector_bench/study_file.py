@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -86,6 +86,15 @@ def with_texts_replaced(value: Any, replacements: Mapping[str, str]) -> Any:
     if isinstance(value, list | tuple):
         return [with_texts_replaced(item, replacements) for item in value]
     return value
+
+
+def texts_in(value: Any) -> Iterator[str]:
+    """All texts in plain data, at any depth; keys of mappings are none of them."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping | list | tuple):
+        for item in value.values() if isinstance(value, Mapping) else value:
+            yield from texts_in(item)
 
 
 class DetectorEntry(BaseModel):

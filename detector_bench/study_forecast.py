@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from detector_bench.dataset.decoding import ImageError, image_format, image_size
 from detector_bench.dataset.image_sources import read_image, readers_for
 from detector_bench.errors import ConfigError
-from detector_bench.perception.answers.service_requests import ServiceSettings, is_on_this_machine
+from detector_bench.perception.answers.service_requests import ServiceSettings
 from detector_bench.perception.stage import Stage, with_inputs
 from detector_bench.runner.forecast import UNREADABLE, Forecast, ImageKind, Sampled, forecast, kind_of
 from detector_bench.runner.image_reading import ImageFile
@@ -111,5 +111,5 @@ def asks_services(study: StudyConfiguration) -> list[str]:
 def _may_cost_money(stage: Stage) -> bool:
     as_service: object = stage
     if isinstance(as_service, ServiceSettings):
-        return not is_on_this_machine(getattr(as_service, "base_url", ""))
+        return as_service.costs_money
     return type(stage).spending is not Stage.spending

@@ -59,6 +59,7 @@ def plan(
     t2i_models: tuple[str, ...] = (),
     sample: Path | None = None,
     validated_on: ResultFolder | None = None,
+    published: bool = False,
 ) -> ResultTables:
     """See `Results.plan`.
 
@@ -69,13 +70,14 @@ def plan(
         t2i_models: which ones; none: all.
         sample: of the labelled images; None: the one in the image set's folder, if there is one.
         validated_on: another study, whose labels say what the detectors explain where these images have none.
+        published: whether everybody may read it; then the image set is called by its name, not by its path.
     """
     labels = labels_so_far(results, attribute, sample)
     explained, assumed = 0.0, ""
     if validated_on is not None:
         other = labels_so_far(validated_on, attribute)
         explained = explained_by(other, labels.detectors)
-        assumed = f"as in {validated_on.path}, "
+        assumed = f"as in {validated_on.path.resolve().name}, "
     planner = AuditPlanner(labels, settings, explained)
     found = planner.plan(t2i_models or all_t2i_models(labels))
     words = dict(
@@ -87,7 +89,9 @@ def plan(
         tables.append(prompts_to_label(found.prompts, attribute=attribute, words=words, each_by_itself=by_itself))
     if found.detectors["labels_needed"].notna().any():
         tables.append(detectors_worth(found.detectors, attribute=attribute, detectors=labels.detectors))
-    notes = _sentences(found, labels, settings, results.image_set.root, only=t2i_models)
+    root = results.image_set.root
+    shown = Path(root.name) if published else root
+    notes = _sentences(found, labels, settings, root, shown=shown, only=t2i_models)
     if found.is_guess:
         notes = (_guess(found, assumed, labels), *notes)
     elif validated_on is not None:
@@ -125,7 +129,13 @@ def _guess(found: AuditPlan, assumed: str, labels: LabelsOfSample) -> str:
 
 
 def _sentences(
-    found: AuditPlan, labels: LabelsOfSample, settings: PlanSettings, root: Path, *, only: tuple[str, ...]
+    found: AuditPlan,
+    labels: LabelsOfSample,
+    settings: PlanSettings,
+    root: Path,
+    *,
+    shown: Path,
+    only: tuple[str, ...],
 ) -> tuple[str, ...]:
     """What to do, in words."""
     said, more, total = [], 0.0, 0.0
@@ -157,13 +167,13 @@ def _sentences(
         )
     if more and settings.score != "prompt_bias_score":
         file = found_sample(root)
-        grows = "" if file is None else f" --add-to {root / SAMPLE_FILE}"
+        grows = "" if file is None else f" --add-to {shown / SAMPLE_FILE}"
         # What was drawn before and waits for its label is not drawn again; without a sample a new one is.
         number = int(more) - labels.missing if grows else int(total)
         if number <= 0:
             return (*said, f"Next: label the {labels.missing:,} images of the sample that have no label yet.")
         whose = "".join(f" --t2i-model {name}" for name in only)
-        said.append(f"Next: detector-bench sample {root} --labels {number}{grows}{whose}")
+        said.append(f"Next: detector-bench sample {shown} --labels {number}{grows}{whose}")
     return tuple(said)
 
 

@@ -17,6 +17,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from detector_bench.dataset import ImageSet
+from detector_bench.dataset.image_sources import LocalImage
+from detector_bench.dataset.published_text import without_folders
 from detector_bench.detectors.base import Detector, build_detector
 from detector_bench.errors import DetectorBenchError
 from detector_bench.perception.stage import NOT_TOLD
@@ -81,7 +83,8 @@ def compare_with_study(study: StudyConfiguration, stored: StoredPredictions) -> 
             try:
                 detector = build_detector(entry.kind, name=name, parameters=entry.parameters)
             except DetectorBenchError as error:
-                not_told.append(f"the study's detector is not there to be compared ({str(error).splitlines()[0]})")
+                why = without_folders(str(error).splitlines()[0])
+                not_told.append(f"the study's detector is not there to be compared ({why})")
                 break
             unlike, untold = unlike_parts(_declared_identity(detector), identity)
             differences += unlike
@@ -208,7 +211,7 @@ def compare_images(
     for name in detectors:
         for image_id, sha256 in _judged_contents(stored, name, most=MOST_COMPARED):
             judged.setdefault(image_id, set()).add(sha256)
-    paths = _local_paths(image_set, judged)
+    paths = _local_images(image_set, judged)
     cache_folder = default_cache_folder()
     with closing(StageCache(cache_folder if _usable(cache_folder) else None)) as cache:
         now = hash_files(list(paths.values()), cache=cache, threads=os.cpu_count() or 1)
@@ -262,7 +265,7 @@ def _judged_contents(stored: StoredPredictions, detector: str, *, most: int) -> 
         yield from ((each, sha256) for each, sha256 in zip(ids, contents, strict=True) if sha256)
 
 
-def _local_paths(image_set: ImageSet, image_ids: Mapping[str, Any]) -> dict[str, Path]:
+def _local_images(image_set: ImageSet, image_ids: Mapping[str, Any]) -> dict[str, LocalImage]:
     images = image_set.table("images").data.select(["image_id", "path"])
     wanted = pc.is_in(images["image_id"].cast(pa.string()), pa.array(list(image_ids), pa.string()))
     found = images.filter(wanted)
@@ -270,4 +273,4 @@ def _local_paths(image_set: ImageSet, image_ids: Mapping[str, Any]) -> dict[str,
         image_id: image_set.image_place(path)
         for image_id, path in zip(found["image_id"].to_pylist(), found["path"].to_pylist(), strict=True)
     }
-    return {image_id: place for image_id, place in places.items() if isinstance(place, Path)}
+    return {image_id: place for image_id, place in places.items() if isinstance(place, LocalImage)}

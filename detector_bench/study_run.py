@@ -31,6 +31,7 @@ from detector_bench.plugins import plugin_files
 from detector_bench.results.finished_study import ResultFolder
 from detector_bench.results.inputs import IMAGE_SET, inputs_of, refuse_changed_inputs, write_row_hashes
 from detector_bench.results.label_plans import label_plans
+from detector_bench.results.local_paths import published_predictions
 from detector_bench.results.long_tables import (
     COLUMNS_NEEDED,
     FURTHER_TABLES,
@@ -59,7 +60,7 @@ from detector_bench.runner.stored_predictions import (
     predictions_folder,
     read_predictions,
 )
-from detector_bench.study_configuration import StudyConfiguration, path_from
+from detector_bench.study_configuration import StudyConfiguration
 from detector_bench.study_proof import (
     compare_images,
     compare_with_study,
@@ -204,7 +205,7 @@ def evaluate_study(
     """
     judged = predictions_folder(predictions)
     stored = _of_study(study, judged)
-    image_set = ImageSet.load(study.image_set)
+    image_set = study.load_image_set()
     study.check_image_set(image_set)
     inputs = _inputs(study, image_set, judged.parent, out, may_change=changed_inputs)
     compared = compare_with_study(study, stored)
@@ -368,7 +369,7 @@ def _write_results(
     for name, table in {} if scored is None else scored.files.items():
         files |= write_own_table(name, table, out)
     files |= write_row_hashes(image_set, out)
-    study.write(out)
+    study.write(out, predictions=judged)
     if proof is None:
         proof = Proof(predictions=judged_files(stored, names))
     else:
@@ -383,7 +384,7 @@ def _write_results(
             "fingerprint": inputs[IMAGE_SET],
             "images": len(image_set.image_ids),
         },
-        predictions=path_from(out, judged),
+        predictions=published_predictions(out, judged)[0],
         counts=counts,
         not_comparable=not_comparable,
         tolerance=study.tolerance,

@@ -9,6 +9,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict
 
 from detector_bench.dataset import ImageSet
+from detector_bench.perception.answers.paid_ledger import FOLDER, new_session
 from detector_bench.runner.array_job import sensible_tasks
 from detector_bench.runner.run import RunSession
 from detector_bench.runner.run_settings import RunSettings, available_cores
@@ -28,6 +29,8 @@ class RunOrder(BaseModel):
         threads: how many cores one process may use; None: all, or its share of them.
         engine: who shares the work: processes on this machine, or a Ray cluster.
         address: of the Ray cluster; None: one is started on this machine.
+        budget: the most that all answers of paid services in the result folder may cost together; None: no limit.
+        session: a name for the run, which the processes that share its work have in common.
         changed_inputs: labels, images or prompts may be others than those of the folder's present numbers.
     """
 
@@ -41,6 +44,8 @@ class RunOrder(BaseModel):
     threads: int | None = None
     engine: Literal["processes", "ray"] = "processes"
     address: str | None = None
+    budget: float | None = None
+    session: str | None = None
     changed_inputs: bool = False
 
     @property
@@ -78,7 +83,7 @@ def cut_for_tasks(study: StudyConfiguration, out: Path, order: RunOrder) -> tupl
 def session_of(study: StudyConfiguration, out: Path, order: RunOrder) -> tuple[ImageSet, RunSession]:
     """The study's image set and a session of its detectors over it, checked; nothing is judged yet."""
     detectors = study.build_detectors()
-    image_set = ImageSet.load(study.image_set)
+    image_set = study.load_image_set()
     study.check_image_set(image_set)
     settings = RunSettings(
         batch_size=study.batch_size,
@@ -87,6 +92,9 @@ def session_of(study: StudyConfiguration, out: Path, order: RunOrder) -> tuple[I
         shards=order.shards,
         workers=order.processes,
         threads=order.threads,
+        paid_folder=out / FOLDER,
+        session=order.session or new_session(),
+        budget=order.budget,
     )
     weights = study.locator(weights_dir=order.weights_dir)
     return image_set, RunSession(image_set, detectors, out / "predictions", weights=weights, settings=settings)

@@ -25,6 +25,7 @@ from typing import Any, TextIO
 
 from detector_bench.errors import DetectorBenchError, RunInterruptedError
 from detector_bench.interruption import listen_for_stop
+from detector_bench.perception.answers.budget import BudgetReachedError
 from detector_bench.plugins import load_plugins, plugin_paths
 from detector_bench.runner.run import RunSession
 from detector_bench.runner.run_record import ProgressListener, RunProgress, RunRecord, SilentListener
@@ -73,13 +74,16 @@ def run_with_workers(
         crew = _Crew(
             study_file=Path(folder) / "study.yaml",
             out=out,
-            order=order.model_copy(update={"workers": 1, "threads": order.cores_each}),
+            order=order.model_copy(
+                update={"workers": 1, "threads": order.cores_each, "session": session.settings.session}
+            ),
             shards=deque(shards),
         )
         listener = progress or SilentListener()
         listener.update(state)
         try:
-            crew.work(order.processes, state, listener)
+            with session.telling_what_is_left():
+                crew.work(order.processes, state, listener)
         except KeyboardInterrupt:
             raise RunInterruptedError(
                 f"stopped after {state.done:,} of {state.total - state.reused:,} images; nothing is lost: "
@@ -193,7 +197,8 @@ class _Crew:
             return
         if "problem" in message:
             # The user has to mend it, and it would be the same with every shard.
-            self._problem = self._problem or DetectorBenchError(message["problem"])
+            kind = BudgetReachedError if message.get("budget") else DetectorBenchError
+            self._problem = self._problem or kind(message["problem"])
             self.shards.clear()
         elif message.get("taken"):
             self.taken.append(worker.shard or Shard())
@@ -234,10 +239,12 @@ class _Crew:
         told = [*self._gone, *(worker.told for worker in self._workers)]
         for name in ("reused", "done", "from_cache", "shards_done", "damaged", "damaged_results"):
             setattr(state, name, sum(getattr(each, name) for each in told))
-        state.counts = {}
+        state.counts, state.spent = {}, {}
         for each in told:
             for detector, counts in each.counts.items():
                 state.counts.setdefault(detector, Counter()).update(counts)
+            for currency, amount in each.spent.items():
+                state.spent[currency] = state.spent.get(currency, 0.0) + amount
 
 
 def _environment(place: int, *, threads: int) -> dict[str, str]:
@@ -327,7 +334,7 @@ def main() -> None:
             return  # the parent is gone, or does not want any more; what was judged is stored
         except DetectorBenchError as error:
             with suppress(OSError):
-                teller.say(problem=str(error))
+                teller.say(problem=str(error), budget=isinstance(error, BudgetReachedError))
 
 
 class _Orders:

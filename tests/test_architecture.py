@@ -15,7 +15,7 @@ PACKAGE = Path(detector_bench.__file__).parent
 
 ORDER = (
     ("errors",),
-    ("atomic_files", "installation", "interruption", "limited_text", "registry"),
+    ("atomic_files", "installation", "interruption", "limited_text", "registry", "transfers"),
     ("json_text", "yaml_text"),
     ("declarations",),
     ("benchmark", "plugins", "quickstart", "sealed", "trust"),

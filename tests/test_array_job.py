@@ -119,6 +119,7 @@ def test_every_option_of_a_run_is_handed_on_to_its_tasks(folder: Path, command: 
         "--without": "test-age-and-gender",
         "--estimated-labels": "none",
         "--plugin": "mine.py",
+        "--allow-root": "images",
     }
     given = [word for flag in sorted(flags) for word in (flag, *([values[flag]] if flag in values else []))]
     status, _, errors = command("run", "study.yaml", *given, "--slurm-script", "job.sbatch")

@@ -124,6 +124,7 @@ def test_the_commands_are_those_of_the_documentation() -> None:
         "run",
         "sample",
         "shards",
+        "spending",
         "sweep",
         "taxonomies",
         "trust",
@@ -230,7 +231,7 @@ def test_all_options_of_a_run_reach_the_study(command: Command, folder: Path, tm
     assert status == 0
     written = (folder / "out" / "study.yaml").read_text()
     assert "n_clear: human" in written
-    assert "image_set: ../others" in written
+    assert "image_set: others" in written
     assert (tmp_path / "my-cache" / "stages.sqlite").is_file()
 
     status, _, _ = command(
@@ -349,12 +350,12 @@ def _ran(folder: Path) -> None:
 
 MISTAKES: dict[Callable[[Path], list[str | Path]], str] = {
     mistaken_study: "study.yaml: unknown detector 'test-color': did you mean 'test-colour'",
-    missing_image_set: "nowhere: no such folder",
+    missing_image_set: "there is no folder",
     wrong_label: "labels.csv, row 2, column label: ",
     result_folder_is_a_file: "cannot write to",
     evaluation_folder_is_a_file: "cannot write",
     cache_folder_is_a_file: "the stage cache",
-    damaged_cache: "file is not a database; move that file away",
+    damaged_cache: "file is not a database; name another folder",
     missing_weights_folder: "--weights-dir: there is no folder",
     wrong_denominator: "n_clear is 'detector' or 'human'; got 'both'",
     missing_plugin: "is not a Python file",

@@ -149,3 +149,12 @@ def test_a_run_says_what_it_waited_for_and_what_would_help() -> None:
     # A service answers as fast as it answers.
     assert what_it_waited_for({"chat_answers-12345678": 10.0}, {}) == "Of 10 s: 100% chat_answers."
     assert what_it_waited_for({"decoding": 0.5}, {}) == "", "not worth a sentence"
+
+
+def test_what_is_spent_is_shown_as_it_grows(clock: Clock) -> None:
+    console = Console(file=io.StringIO(), width=40)
+    state = at(100)
+    state.spent = {"USD": 0.01234}
+    with RunProgressDisplay(console) as display:
+        display.update(RunProgress.of_data(state.as_data()))
+    assert shown(console)[-1].endswith("error 0; spent 0.0123 USD")

@@ -28,6 +28,9 @@ from detector_bench import __version__
 from detector_bench.cli import options
 from detector_bench.cli.app import EXIT_INTERRUPTED, EXIT_STATUS, app, main
 from detector_bench.labelling import LabelStore
+from detector_bench.perception.answers.ledger_index import Asked
+from detector_bench.perception.answers.ledger_lines import PaidAnswer
+from detector_bench.perception.answers.paid_ledger import FOLDER, PaidLedger
 from detector_bench.trust import Origin, add_host
 
 Call = Callable[..., tuple[int, str, str]]
@@ -110,7 +113,19 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("seed_index", "word_index", "measure", "value"),
         [(seed, 0, "age_delta_years", 50) for seed in (0, 1)],
     )
+    write_ledger(folder / "results")
     return folder
+
+
+def write_ledger(results: Path) -> None:
+    """A request to a service, and its answer."""
+    ledger = PaidLedger(results / FOLDER)
+    stage = ledger.of_stage(
+        stage="s-1", fingerprint="f", service="a", model="m", prices=None, may_cost=True, counts_tokens=True
+    )
+    entry = stage.entry(Asked("1" * 64, "2" * 64, (8, 8)))
+    entry.send()
+    entry.answered(PaidAnswer("male", prompt_tokens=300, completion_tokens=1))
 
 
 def _said(label: str, score: float) -> Any:
@@ -121,6 +136,7 @@ CALLS: dict[str, Callable[[Path, Path], Sequence[object]]] = {
     "audit": lambda folder, out: [folder / "study.yaml", "--out", out, "--no-cache"],
     "run": lambda folder, out: [folder / "study.yaml", "--out", out, "--no-cache"],
     "shards": lambda folder, _: [folder / "results", "--verify"],
+    "spending": lambda folder, _: [folder / "results", "--export", folder / "answers.csv", "--overwrite"],
     "evaluate": lambda folder, out: [folder / "results", "--out", out, "--allow-incomplete"],
     "compare": lambda folder, _: [folder / "results", "right", "wrong"],
     "rank": lambda folder, _: [folder / "results", "--by", "accuracy"],

@@ -31,8 +31,8 @@ from running import found_by, judged, noise, plain
 from detector_bench.detectors import build_detector
 from detector_bench.errors import ConfigError
 from detector_bench.perception.answers.facepp_answers import MOST_BYTES, FaceppAnswers, read_faces
-from detector_bench.perception.answers.service_requests import retry_after
 from detector_bench.perception.stage import StageFailure, fingerprint
+from detector_bench.transfers import LONGEST_RETRY_AFTER, retry_after
 from detector_bench.weights import WeightsLocator
 
 NOWHERE = WeightsLocator()
@@ -233,8 +233,11 @@ def test_server_that_asks_for_a_long_wait_is_left_alone(server: Server) -> None:
 def test_waits_that_headers_name() -> None:
     assert retry_after({}) == 0
     assert retry_after({"Retry-After": "7"}) == 7
-    for useless in ("soon", "-3", "nan", "inf", "", formatdate(time.time() - 60, usegmt=True)):
+    past = formatdate(time.time() - 60, usegmt=True)
+    for useless in ("soon", "-3", "-1e400", "nan", "", "Mon, 99 Foo 0000 00:00:00 GMT", past):
         assert retry_after({"Retry-After": useless}) == 0
+    for endless in ("1e400", "9" * 5000, "Fri, 31 Dec 9999 23:59:59 GMT"):
+        assert retry_after({"Retry-After": endless}) == LONGEST_RETRY_AFTER
     assert 58 < retry_after({"Retry-After": formatdate(time.time() + 60, usegmt=True)}) <= 60
 
 

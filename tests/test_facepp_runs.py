@@ -276,7 +276,7 @@ def test_key_is_not_in_logs_or_chains_of_exceptions(server: Server, caplog: pyte
     assert caplog.text
     for secret in (KEY, SECRET):
         assert secret not in caplog.text + repr(raised.value)
-        assert secret not in repr(Credentials.from_environment()) + repr(Credentials.from_environment().secrets)
+        assert secret not in repr(own := Credentials.from_environment(server.endpoint)) + repr(own.secrets)
 
 
 def test_key_is_no_part_of_the_fingerprint(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -161,7 +161,7 @@ class TestParquetFiles:
         cells = [os.urandom(100_000) for _ in range(300)]
         pq.write_table(pa.table({"image": cells}), root / "a.parquet", row_group_size=20)
         read = []
-        local = sources._local
+        local = sources.local
         real = local.read
         monkeypatch.setattr(
             local,

@@ -221,8 +221,11 @@ def test_a_run_whose_images_all_fail_ends_with_a_mistake(tmp_path: Path, command
 def test_everything_that_is_written_is_listed_with_its_sha256(folder: Path) -> None:
     listed = manifest(folder / "out")["proof"]["files"]
     there = {path.relative_to(folder / "out").as_posix() for path in (folder / "out").rglob("*") if path.is_file()}
-    others = {name for name in there if name.startswith(("predictions/", "attributes/"))} | {"results.json"}
-    assert set(listed) == there - others
+    others = {name for name in there if name.startswith(("predictions/", "attributes/"))} | {
+        "results.json",
+        "local_paths.json",
+    }
+    assert set(listed) == there - others - {"results.json"}
 
 
 def test_a_network_under_the_same_name_is_not_the_one_that_judged(tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ import pytest
 from small_parts import forget_calls, stage_calls, write_image_set
 
 from detector_bench import plugins
+from detector_bench.dataset.image_folder import ROOTS_VARIABLE
 from detector_bench.errors import ConfigError, DetectorBenchError
 from detector_bench.plugins import PluginFile, load_plugins
 from detector_bench.runner.run_record import RunProgress
@@ -227,7 +228,10 @@ def test_a_shard_at_which_workers_die_is_given_up_and_the_others_are_done(study:
 
 
 @pytest.mark.usefixtures("cluster")
-def test_images_that_only_this_process_sees_are_read_by_it(study: Path, undisturbed: Path) -> None:
+def test_images_that_only_this_process_sees_are_read_by_it(
+    study: Path, undisturbed: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(ROOTS_VARIABLE, str(study / "images"))
     hidden = study / "hidden"
     (hidden / "images").mkdir(parents=True)
     for path in (study / "images").glob("*.csv"):

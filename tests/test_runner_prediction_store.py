@@ -281,7 +281,7 @@ def test_an_unreadable_file_is_one_message_with_its_name_and_the_remedy(
     store = store_in(tmp_path)
     (tmp_path / "mine" / name).write_bytes(content)
     for action in (store.finished, store.discard_other_versions, lambda: store.join(IDS)):
-        with pytest.raises(DetectorBenchError, match=rf"{name}' cannot be read: .*; delete it and run again"):
+        with pytest.raises(DetectorBenchError, match=rf"{name}' cannot be read: .*; run the study again"):
             action()
 
 

@@ -152,7 +152,8 @@ def test_a_damaged_content_hash_is_no_knowledge(tmp_path: Path, damage: object) 
 
 
 REMEDY = (
-    r"; move that file away, name another folder with --cache-dir or DETECTOR_BENCH_CACHE, or run with --no-cache$"
+    r"; name another folder with --cache-dir or DETECTOR_BENCH_CACHE, or run with --no-cache; answers that were "
+    r"paid for stand in the folder `paid` of their results$"
 )
 
 

@@ -54,7 +54,7 @@ def test_an_evaluation_records_its_predictions_versions_seed_and_settings(folder
     record = manifest(folder / "again")
 
     assert record["environment"] == environment()
-    assert record["predictions"] == "../out/predictions"
+    assert record["predictions"] == "out/predictions"
     assert record["seeds"]["intervals"] == {
         "method": "score",
         "level": 0.95,

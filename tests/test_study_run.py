@@ -44,6 +44,7 @@ def test_a_result_folder_holds_everything(folder: Path) -> None:
             for name in ("accuracy_gaps", "agreement", "causes", "comparisons", "confusion", "filter_outcomes")
         ),
         "images_judged_rightly.csv",
+        "local_paths.json",
         "metrics.csv",
         "metrics.parquet",
         "predictions/.lock",
@@ -173,7 +174,7 @@ def test_a_word_that_is_no_weights_path_is_left_as_it_is(folder: Path) -> None:
     study.run(folder / "out")
     written = yaml.safe_load((folder / "out" / "study.yaml").read_text())
     assert written["detectors"][0]["outputs"]["gender"]["read"] == "classes"
-    assert written["detectors"][0]["network"] == "../nets/net.onnx"
+    assert written["detectors"][0]["network"] == "net.onnx"
 
 
 # --- resume through a study

@@ -510,8 +510,9 @@ def test_a_dry_run_says_what_would_be_read_sent_paid_and_executed(
     assert sent["form"] == "the question and the image as JPEG of quality 95, at most 1024 pixels a side"
     assert sent["keys"] == {"MY_KEY": "may not be sent there"}
     assert sent["refusals"][0].startswith("the environment variable MY_KEY is not bound to https://llm.example")
-    # 4 images x 100 tokens x 10 / 10^6
-    assert sent["cost"].startswith("at most 0.00 EUR for answers (100 tokens each); for questions and images not")
+    assert sent["cost"].endswith(
+        "tokens for question and image, a bound, as none has been counted yet, and 100 for the answer"
+    )
     plugins = [row for row in tables["executes"] if row["what"] == "plugin"]
     assert "mine.py" in [row["name"] for row in plugins]
     assert {len(row["version"]) for row in plugins} == {len("sha256 ") + 64}

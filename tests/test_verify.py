@@ -129,6 +129,21 @@ def test_numbers_that_somebody_changed_and_sealed_again_do_not_come_out(folder: 
     )
 
 
+def test_of_a_large_study_values_are_computed_again_and_the_rest_is_named(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("detector_bench.verification.numbers.MOST_IMAGES", COUNT - 1)
+    found = links(folder)
+    assert found["numbers"].outcome is Outcome.PROVED
+    assert found["intervals"].outcome is Outcome.OPEN
+    assert "confidence intervals, 0 scores and estimates and " in found["intervals"].says
+    assert "intervals" not in links(folder, all_numbers=True)
+    with_other_labels(folder, "net")
+    turned = links(folder)["numbers"]
+    assert turned.outcome is Outcome.FALSE
+    assert "values of column value, the first of " in turned.problems[0]
+
+
 def test_other_images_and_weights_are_named(folder: Path) -> None:
     picture(3, seed=9).save(folder / "images" / "images" / f"{image_name(3)}.png")
     write_network(folder / "nets" / "net.onnx", red=0.4)

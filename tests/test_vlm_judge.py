@@ -258,14 +258,17 @@ def test_missing_key_is_named_before_anything_is_done(
     assert lacking(judge(server), weights=NOWHERE) == []
 
 
-def test_cost_of_all_answers_is_in_the_cache(server: ChatServer, tmp_path: Path) -> None:
+def test_what_other_folders_paid_for_is_told_apart(server: ChatServer, tmp_path: Path) -> None:
     images, detector = write_image_set(tmp_path / "set", 6), judge(server)
     server.script = [answers("male", tokens=(100, 2))] * 2
     server.always = answers("male", tokens=(1000, 10))
-    small_run(images, tmp_path / "out", detector)
-    record = small_run(images, tmp_path / "out", detector)
+    small_run(images, tmp_path / "out", detector, paid_folder=tmp_path / "paid")
+    record = small_run(images, tmp_path / "out", detector, paid_folder=tmp_path / "paid")
     (spent,) = record.spending.values()
-    assert spent == {"answers": 6, "prompt_tokens": 4200, "completion_tokens": 44, "untold": 0}
+    told = {"answers": 6, "prompt_tokens": 4200, "completion_tokens": 44, "untold": 0}
+    assert spent == {**told, "answers_this_session": 0}
+    record = small_run(images, tmp_path / "other", detector, paid_folder=tmp_path / "other_paid")
+    assert list(record.spending.values()) == [{f"{name}_of_other_runs": each for name, each in told.items()}]
     (stage,) = detector.stages
     assert isinstance(stage, ChatAnswers)
     contents = [row["image_sha256"] for row in rows(tmp_path / "out")]

@@ -11,12 +11,13 @@ FIRST_LABELS = 200
 """So many to begin with."""
 
 
-def next_steps(audit: AttributeAudit, image_set: Path) -> tuple[str, ...]:
+def next_steps(audit: AttributeAudit, image_set: Path, *, shown: str | None = None) -> tuple[str, ...]:
     """What to do next, a sentence each; of an attribute with some labels `Results.plan` knows more.
 
     Args:
         audit: of one attribute.
         image_set: the folder of the images.
+        shown: what it is called; None: by its path, which is nobody's business in what is published.
     """
     if audit.labels is HumanLabels.ALL:
         return (
@@ -27,8 +28,9 @@ def next_steps(audit: AttributeAudit, image_set: Path) -> tuple[str, ...]:
         return ()
     option = "" if audit.attribute == "gender" else f" --attribute {audit.attribute}"
     asked = "" if audit.attribute == "gender" else f" --attributes {audit.attribute}"
-    label = f"`detector-bench label {image_set}{asked} --annotator NAME`"
+    shown = shown or str(image_set)
+    label = f"`detector-bench label {shown}{asked} --annotator NAME`"
     if found_sample(image_set) is not None:
         return (f"Next: label the sample that was drawn, {label}, and audit again.",)
-    drawn = f"`detector-bench sample {image_set} --labels {FIRST_LABELS}{option}`"
+    drawn = f"`detector-bench sample {shown} --labels {FIRST_LABELS}{option}`"
     return (f"Next: draw {FIRST_LABELS} images, {drawn}, label them, {label}, and audit again.",)

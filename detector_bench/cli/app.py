@@ -29,6 +29,7 @@ COMMANDS: dict[str, str | CommandGroup] = {
     "audit": ".cli.audit:audit",
     "run": ".cli.studies:run",
     "shards": ".cli.shards:shards",
+    "spending": ".cli.spending:spending",
     "evaluate": ".cli.studies:evaluate",
     "estimate": ".cli.estimate:estimate",
     "plan": ".cli.plan:plan",

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from detector_bench.study import StudyAudit
 
 
-@command
+@command(reads_images=True)
 def audit(
     study_file: options.StudyFile,
     *,
@@ -26,6 +26,7 @@ def audit(
     weights_dir: options.WeightsDir = None,
     cache_dir: options.CacheDir = None,
     no_cache: options.NoCache = False,
+    budget: options.BudgetOption = None,
     changed_inputs: options.ChangedInputs = False,
     n_clear: options.NClear = None,
     attribute: options.Attributes = None,
@@ -65,6 +66,7 @@ def audit(
             weights_dir=weights_dir,
             cache_dir=cache_dir,
             use_cache=not no_cache,
+            budget=budget,
             changed_inputs=changed_inputs,
             progress=running,
             report_progress=reporting,

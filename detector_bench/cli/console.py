@@ -6,8 +6,8 @@ import inspect
 import json
 import math
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import UTC, datetime
 from functools import partial, wraps
 from pathlib import Path
@@ -45,6 +45,15 @@ _LogFile = Annotated[
     Path | None,
     typer.Option(
         "--log", metavar="FILE", rich_help_panel=_PANEL, help="Append what happens to this file, with times."
+    ),
+]
+_AllowRoots = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--allow-root",
+        metavar="FOLDER",
+        help="Links of the image set may lead below this folder, too; may be repeated (or "
+        "DETECTOR_BENCH_IMAGE_ROOTS). All others that leave the image set are refused.",
     ),
 ]
 _Gone = Annotated[Path | None, typer.Option("--predictions", hidden=True)]
@@ -221,14 +230,17 @@ class Printout:
 output = Printout()
 
 
-def command(run: Callable[..., None] | None = None, *, prints_rows: bool = True) -> Callable[..., Any]:
-    """Add the options that every command has: `--json` (where it prints rows), `--quiet`, `--log`.
+def command(
+    run: Callable[..., None] | None = None, *, prints_rows: bool = True, reads_images: bool = False
+) -> Callable[..., Any]:
+    """Add the options that every command has: `--json` (where it prints rows), `--quiet`, `--log`; and
+    `--allow-root` where it reads images of an image set.
 
     A command that takes a result folder (its parameter `folder`) also learns what the study file and
     `--predictions`, which it used to take, have become.
     """
     if run is None:
-        return partial(command, prints_rows=prints_rows)
+        return partial(command, prints_rows=prints_rows, reads_images=reads_images)
     own = inspect.signature(run, eval_str=True)
     takes_folder = "folder" in own.parameters
     added: dict[str, tuple[object, object]] = {
@@ -236,6 +248,7 @@ def command(run: Callable[..., None] | None = None, *, prints_rows: bool = True)
         **({"as_json": (_AsJson, False)} if prints_rows else {}),
         "quiet": (_Quiet, False),
         "log": (_LogFile, None),
+        **({"allow_root": (_AllowRoots, None)} if reads_images else {}),
         **({"gone": (_Gone, None)} if takes_folder else {}),
     }
     positional = [name for name, each in own.parameters.items() if each.kind is each.POSITIONAL_OR_KEYWORD]
@@ -251,6 +264,7 @@ def command(run: Callable[..., None] | None = None, *, prints_rows: bool = True)
         quiet: bool = False,
         log: Path | None = None,
         as_json: bool = False,
+        allow_root: list[Path] | None = None,
         gone: Path | None = None,
         **options: Any,
     ) -> None:
@@ -259,7 +273,8 @@ def command(run: Callable[..., None] | None = None, *, prints_rows: bool = True)
         given = own.bind(*arguments, **options).arguments
         if takes_folder:
             _refuse_old_form(name, gone, *(given.get(each) for each in positional))
-        with output.command(name, given.get("folder", given.get("out")), as_json=as_json, quiet=quiet, log=log):
+        folder = given.get("folder", given.get("out"))
+        with output.command(name, folder, as_json=as_json, quiet=quiet, log=log), _allowing(allow_root):
             run(*arguments, **options)
 
     together = own.replace(parameters=[*own.parameters.values(), *parameters])
@@ -268,6 +283,15 @@ def command(run: Callable[..., None] | None = None, *, prints_rows: bool = True)
     vars(called).update(__signature__=together)
     called.__annotations__ = annotations
     return called
+
+
+def _allowing(roots: Sequence[Path] | None) -> AbstractContextManager[None]:
+    """What `--allow-root` allows while a command runs; the image set's rules are not imported for nothing."""
+    if not roots:
+        return nullcontext()
+    from detector_bench.dataset.image_folder import allowing
+
+    return allowing(roots)
 
 
 def complain(what: str, why: str = "") -> None:

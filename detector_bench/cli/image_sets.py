@@ -13,7 +13,7 @@ from detector_bench.cli.console import command, output
 from detector_bench.errors import ConfigError
 
 
-@command
+@command(reads_images=True)
 def check(image_set: options.ImageSetFolder) -> None:
     """Check an image set: its three tables, and every image file. Exit status 1 if something is wrong.
 
@@ -32,7 +32,7 @@ def check(image_set: options.ImageSetFolder) -> None:
         raise typer.Exit(1)
 
 
-@command
+@command(reads_images=True)
 def import_(
     source: Annotated[
         str,

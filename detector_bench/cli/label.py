@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _LARGEST_GUIDELINE = 1_000_000
 
 
-@command(prints_rows=False)
+@command(prints_rows=False, reads_images=True)
 def label(
     image_set: options.ImageSetFolder,
     *,

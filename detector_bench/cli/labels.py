@@ -37,7 +37,7 @@ Where = Annotated[
 ]
 
 
-@command
+@command(reads_images=True)
 def export(
     where: Where,
     *,
@@ -106,7 +106,7 @@ def export(
         )
 
 
-@command
+@command(reads_images=True)
 def import_(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="labels.csv, .parquet, or Label Studio's .json.")],
     where: Where,
@@ -145,7 +145,7 @@ def import_(
             _report(import_labels_csv(store, file, overwrite=overwrite), store)
 
 
-@command
+@command(reads_images=True)
 def agreement(
     where: Where,
     *,

@@ -275,6 +275,16 @@ DryRun = Annotated[
         "kind, and say how long all that is left takes here, and how much memory and disk.",
     ),
 ]
+BudgetOption = Annotated[
+    float | None,
+    typer.Option(
+        "--budget",
+        metavar="AMOUNT",
+        min=0,
+        help="The most that all answers of paid services in the result folder may cost together, in the currency "
+        "of their prices; the run stops before it could be passed.",
+    ),
+]
 NoCache = Annotated[bool, typer.Option("--no-cache", help="Keep no stage results, and use none.")]
 Plugins = Annotated[
     list[Path] | None,

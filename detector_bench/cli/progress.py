@@ -22,6 +22,7 @@ from rich.progress import (
 )
 
 from detector_bench.cli.console import errors, output
+from detector_bench.perception.answers.spending import money
 from detector_bench.runner.time_spent import DECODING, PREPARING, READING
 from detector_bench.vocabulary import Status
 
@@ -139,6 +140,8 @@ class RunProgressDisplay(_Display):
         rate = progress.done / elapsed if elapsed > 0 else 0.0
         speed = f"{rate:.1f} images/s{_cached(progress)}"
         counts = " ".join(f"{status.value} {progress.count(status):,}" for status in Status)
+        if progress.spent:
+            counts += f"; spent {money(progress.spent)}"
         if self._live:
             self._move(progress.done, todo, rate=speed, counts=counts)
         if time.monotonic() - self._last_line >= _SECONDS_BETWEEN_LINES or progress.done == todo:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from detector_bench.results.verification_record import Verification
 
 
-@command
+@command(reads_images=True)
 def verify(
     folder: Annotated[
         Path, typer.Argument(metavar="DIR", help="A result folder, or a file that `pack` made of one.")
@@ -34,6 +35,13 @@ def verify(
         int, typer.Option("--recompute", min=0, metavar="N", help="Judge N images again, drawn at random.")
     ] = 0,
     seed: options.Seed = 0,
+    all_numbers: Annotated[
+        bool,
+        typer.Option(
+            "--all-numbers",
+            help="Of more than 20,000 images, too, compute every interval and table again: it takes minutes.",
+        ),
+    ] = False,
     cited: Annotated[
         str | None,
         typer.Option("--cited", metavar="SHA256", help="The seal of results.json that a paper names."),
@@ -58,7 +66,7 @@ def verify(
     from detector_bench.verification import VerificationOrder, unpacked, verify_folder
 
     load_plugins(plugin or [])
-    order = VerificationOrder(images, weights_dir, recompute, seed, report, cited)
+    order = VerificationOrder(images, weights_dir, recompute, seed, report, cited, all_numbers)
     with errors.status("verifying") as status:
 
         def step(what: str) -> None:
@@ -66,8 +74,7 @@ def verify(
 
         if folder.is_file():
             with unpacked(folder) as (results, image_set):
-                order = VerificationOrder(images or image_set, weights_dir, recompute, seed, report, cited)
-                found = verify_folder(results, order, step=step)
+                found = verify_folder(results, replace(order, image_set=images or image_set), step=step)
         else:
             found = verify_folder(folder, order, step=step)
     _print(found)
@@ -94,7 +101,7 @@ def _print(found: Verification) -> None:
     output.row(found.statement, table="statement", statement=found.statement)
 
 
-@command
+@command(reads_images=True)
 def pack(
     folder: options.Folder,
     *,

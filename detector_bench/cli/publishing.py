@@ -68,7 +68,7 @@ def figures(
     output.say(f"{len(written.files)} files are in {folder_out}")
 
 
-@command
+@command(reads_images=True)
 def report(
     folder: options.Folder,
     *,

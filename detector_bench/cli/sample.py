@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from detector_bench.dataset.sample_file import LabelSample
 
 
-@command
+@command(reads_images=True)
 def sample(
     image_set: options.ImageSetFolder,
     *,

@@ -28,7 +28,7 @@ _LONG_TABLES = ("prompt_bias_scores", "confusion", "label_doubt")
 """They have many rows, and stand in files only."""
 
 
-@command
+@command(reads_images=True)
 def run(
     study_file: options.StudyFile,
     *,
@@ -37,6 +37,7 @@ def run(
     weights_dir: options.WeightsDir = None,
     cache_dir: options.CacheDir = None,
     no_cache: options.NoCache = False,
+    budget: options.BudgetOption = None,
     workers: options.Workers = None,
     engine: options.Engine = "processes",
     address: options.Address = None,
@@ -66,6 +67,7 @@ def run(
     `detector-bench run my_study.yaml --out results/large --shard 3/16`,
     `detector-bench run my_study.yaml --out results/large --slurm-script large.sbatch`,
     `detector-bench run my_study.yaml --out results/large --engine ray --address auto`,
+    `detector-bench run my_study.yaml --out results/large --budget 5.00`,
     `detector-bench run my_study.yaml --out results/large --dry-run`
     """
     if engine not in ENGINES:
@@ -99,6 +101,7 @@ def run(
             "--weights-dir": weights_dir,
             "--cache-dir": cache_dir,
             "--no-cache": no_cache,
+            "--budget": budget,
             "--changed-inputs": changed_inputs,
             "--n-clear": n_clear,
             "--attribute": attribute,
@@ -118,6 +121,7 @@ def run(
             weights_dir=weights_dir,
             cache_dir=cache_dir,
             use_cache=not no_cache,
+            budget=budget,
             shards=shards,
             workers=workers,
         )
@@ -134,13 +138,14 @@ def run(
             weights_dir=weights_dir,
             cache_dir=cache_dir,
             use_cache=not no_cache,
+            budget=budget,
             changed_inputs=changed_inputs,
             tables_with_intervals=intervals,
             **({} if shard else {"workers": workers, "shards": shards, "engine": engine, "address": address}),
         )
 
 
-@command
+@command(reads_images=True)
 def evaluate(
     folder: options.Folder,
     *,
@@ -281,6 +286,7 @@ def _waiting(sessions: Sequence[Mapping[str, Any]]) -> tuple[dict[str, float], d
 
 
 def _print(result: Results, files: Sequence[str]) -> None:
+    from detector_bench.perception.answers.paid_ledger import FOLDER, PaidLedger
     from detector_bench.results.metric_lookup import no_labels
 
     long = (*_LONG_TABLES, *(name for each in benchmarks() for name in each.long_tables))
@@ -298,6 +304,11 @@ def _print(result: Results, files: Sequence[str]) -> None:
                     f"{name}, {attribute}: {images} ended in an error; "
                     "the column `reason` of its predictions says why"
                 )
+    if damaged := PaidLedger(result.folder / FOLDER).damaged:
+        output.warn(
+            f"the ledger of paid answers has {len(damaged):,} damaged lines, which count as never written; the "
+            f"first: {damaged[0]} (all: detector-bench spending {result.folder})"
+        )
     for stage, spent in result.spending.items():
         numbers = ", ".join(f"{name.replace('_', ' ')} {_in_words(number)}" for name, number in spent.items())
         output.warn(f"{stage}, so far: {numbers}", style="")

@@ -17,6 +17,7 @@ from pydantic import BaseModel
 from detector_bench.conformance.comparison import Observation, Session
 from detector_bench.dataset import ImageSet
 from detector_bench.dataset.decoding import decode_image
+from detector_bench.dataset.image_sources import read_image
 from detector_bench.detectors.base import Detector, DetectorType, Prediction, build_detector
 from detector_bench.errors import ConfigError, DetectorBenchError
 from detector_bench.perception.stage import Batch, Stage, with_inputs
@@ -145,7 +146,7 @@ def _answer(folder: Path) -> None:
         kind, name, parameters = request.detector
         detector = build_detector(kind, name=name, parameters=parameters)
     rows = image_set.images[["image_id", "path"]].itertuples(index=False)
-    images = {image_id: decode_image(image_set.image_path(path).read_bytes()) for image_id, path in rows}
+    images = {image_id: decode_image(read_image(image_set.image_place(path))) for image_id, path in rows}
     with Session(detector, weights=request.weights) as session:
         (folder / "answer").write_bytes(pickle.dumps(session.observe(images, [list(images)])))
 

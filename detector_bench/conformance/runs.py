@@ -123,7 +123,7 @@ class RunsOfOneSet:
     def _kept(self) -> Iterator[tuple[tuple[str, str], StageResult]]:
         """Results of the stages that keep them, as they come back from the disk."""
         ids = self._image_set.images["image_id"].tolist()
-        paths = [self._image_set.image_path(path) for path in self._image_set.images["path"]]
+        paths = [self._image_set.image_place(path) for path in self._image_set.images["path"]]
         with closing(StageCache(self._folder / "cache")) as cache:
             contents = hash_files(paths, cache=cache, threads=1)
             for stage in with_inputs(self._detector.stages):

@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from io import BytesIO
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, cast
+from typing import Any, BinaryIO, Literal, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -59,9 +59,10 @@ class ImageError(Exception):
     Reasons of `image_size` and `decode_image`: `empty_file`, `not_an_image`, `truncated` (the file ends early),
     `corrupt`, `too_large` (more pixels than the limit), `unsupported_mode` (floating-point pixels, for instance),
     `out_of_memory`.
-    Reasons of `image_sources` besides those: `no_permission`, `changed` (it is another file than the one that was
-    listed), `unreachable` (nobody answers, or not in time), `truncated_transfer` (the connection broke off),
-    `no_ranges` (a server that sends no parts of files, where a part is wanted).
+    Reasons of `image_sources` besides those: `outside_folder` (a link leads out of it), `no_permission`,
+    `changed` (it is another file than the one that was listed), `unreachable` (nobody answers, or not in time),
+    `truncated_transfer` (the connection broke off), `no_ranges` (a server that sends no parts of files, where a
+    part is wanted).
     """
 
     def __init__(self, reason: str, detail: str) -> None:
@@ -79,24 +80,41 @@ def read_image_file(path: Path, *, max_bytes: int = DEFAULT_MAX_BYTES) -> bytes:
     Raises:
         ImageError: see there for the reasons.
     """
-    try:
-        status = path.stat()
-        _require_regular_file(path, status)
+
+    def opened() -> BinaryIO:
+        _require_regular_file(path, path.stat())
         # Between the check and the opening the path may have become a pipe: O_NONBLOCK keeps that from hanging.
         descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
-        with open(descriptor, "rb") as file:  # noqa: PTH123 - pathlib cannot open a descriptor
-            status = os.fstat(descriptor)
-            _require_regular_file(path, status)
+        return open(descriptor, "rb")  # noqa: PTH123 - pathlib cannot open a descriptor
+
+    return content_of(opened, str(path), max_bytes=max_bytes)
+
+
+def content_of(opened: Callable[[], BinaryIO], name: str, *, max_bytes: int = DEFAULT_MAX_BYTES) -> bytes:
+    """The whole content of a file.
+
+    Args:
+        opened: opens it.
+        name: what messages call it.
+        max_bytes: larger files are refused.
+
+    Raises:
+        ImageError: as `read_image_file`.
+    """
+    try:
+        with opened() as file:
+            status = os.fstat(file.fileno())
+            _require_regular_file(name, status)
             if status.st_size > max_bytes:
-                raise ImageError("too_large", f"{path}: {status.st_size:,} bytes, the limit is {max_bytes:,}")
+                raise ImageError("too_large", f"{name}: {status.st_size:,} bytes, the limit is {max_bytes:,}")
             data = file.read()
     except (FileNotFoundError, NotADirectoryError):
-        raise ImageError("missing_file", f"{path}: no such file") from None
+        raise ImageError("missing_file", f"{name}: no such file") from None
     except (OSError, ValueError) as error:
         # ValueError: a null character in the path.
-        raise ImageError("unreadable", f"{path}: {getattr(error, 'strerror', None) or error}") from error
+        raise ImageError("unreadable", f"{name}: {getattr(error, 'strerror', None) or error}") from error
     if not data:
-        raise ImageError("empty_file", f"{path}: the file holds no bytes")
+        raise ImageError("empty_file", f"{name}: the file holds no bytes")
     return data
 
 
@@ -281,7 +299,7 @@ def _reason_for(error: Exception, image_format: _Format, data: bytes) -> str:
     return "unsupported_mode" if _UNSUPPORTED.search(message) else "corrupt"
 
 
-def _require_regular_file(path: Path, status: os.stat_result) -> None:
+def _require_regular_file(path: Path | str, status: os.stat_result) -> None:
     if not stat.S_ISREG(status.st_mode):
         kind = "a directory" if stat.S_ISDIR(status.st_mode) else "a device, pipe or socket"
         raise ImageError("not_a_file", f"{path}: {kind}, not a file")

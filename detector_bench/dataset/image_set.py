@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -27,6 +27,7 @@ from detector_bench.dataset.consensus import (
     decide,
 )
 from detector_bench.dataset.image_ids import ImageIds, one_array
+from detector_bench.dataset.image_paths import is_file_below
 from detector_bench.dataset.image_references import SEED_COLUMN, ImageCodes
 from detector_bench.dataset.prompts import stated_by, weights_of
 from detector_bench.dataset.table_reading import read_table
@@ -286,17 +287,22 @@ class ImageSet:
         return weights_of(self.prompts)
 
     def image_path(self, path: str) -> Path:
-        """Where the image file of a cell of `images.path` lies, if it is one below the folder; see `sources`."""
+        """Where the image file of a cell of `images.path` would lie; what may be read, `image_place` knows."""
         return self.root / path
 
     def image_place(self, path: str) -> ImagePlace:
         """Where the image of a cell of `images.path` lies, for whoever reads it."""
         if "#" not in path and "://" not in path:
-            return self.root / path
-        from detector_bench.dataset.image_paths import is_file_below
+            return self._local_image(path)
         from detector_bench.dataset.image_sources import DistantImage  # decoders take a while to import
 
-        return self.root / path if is_file_below(path) else DistantImage(self.sources, path)
+        return self._local_image(path) if is_file_below(path) else DistantImage(self.sources, path)
+
+    @cached_property
+    def _local_image(self) -> Callable[[str], ImagePlace]:
+        from detector_bench.dataset.image_sources import LocalImage  # decoders take a while to import
+
+        return partial(LocalImage, self.sources.local)
 
     @cached_property
     def sources(self) -> ImageSources:

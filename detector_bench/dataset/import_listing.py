@@ -18,7 +18,7 @@ from detector_bench.dataset.importing import IMAGE_FOLDER, bring, check_destinat
 from detector_bench.dataset.label_import import LabelImport
 from detector_bench.dataset.prompts import PromptFile, ids_of_folders, import_prompts
 from detector_bench.dataset.text_table import Findings, TextTable, text_columns
-from detector_bench.dataset.validation import Tables, validate
+from detector_bench.dataset.validation import Tables, check_brought_files, check_target_folders, validate
 from detector_bench.errors import Problem
 from detector_bench.vocabulary import ATTRIBUTES, attributes_of, read_attributes, write_attributes
 
@@ -113,6 +113,10 @@ def import_listed(
         validate(tables, findings, require_labels=False, require_pairs=False)
     check_destination(destination, has_labels=labels is not None, overwrite=overwrite, findings=findings)
     moved = {} if re.match(ADDRESS, source) else _files_to_move(found, placed, root, destination)
+    check_brought_files(
+        root, [origin.relative_to(root).as_posix() for origin in moved], into=destination, findings=findings
+    )
+    check_target_folders(destination, list(moved.values()), findings)
     taken = [name for origin, name in moved.items() if _is_taken(origin, destination / name) and not overwrite]
     findings.add_kind([Problem(name, "a file has this name already", accepted="overwrite") for name in taken])
     findings.raise_if_any()

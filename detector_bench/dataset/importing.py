@@ -21,7 +21,7 @@ from detector_bench.dataset.label_import import ImageKeys, LabelImport, import_l
 from detector_bench.dataset.prompts import PromptFile, ids_of_folders, import_prompts
 from detector_bench.dataset.table_reading import SUFFIXES
 from detector_bench.dataset.text_table import Findings, TextTable, text_columns
-from detector_bench.dataset.validation import Tables, validate
+from detector_bench.dataset.validation import Tables, check_brought_files, check_target_folders, validate
 from detector_bench.errors import ConfigError, DetectorBenchError, Problem
 from detector_bench.vocabulary import ATTRIBUTES, attributes_of, read_attributes, write_attributes
 from detector_bench.vocabulary.columns import IMAGE_COLUMNS
@@ -135,6 +135,7 @@ def import_folder(
         validate(tables, findings, require_labels=False, require_pairs=False)
     destination = folders.destination
     check_destination(destination, has_labels=labels is not None, overwrite=overwrite, findings=findings)
+    folders.check_links(images, findings)
     moved = [image for image in images if image.origin != f"{destination}/{image.path}"]
     if not overwrite:
         _check_targets(destination, moved, findings)
@@ -172,6 +173,14 @@ class _Folders:
     def apart(self) -> tuple[Path, ...]:
         """Folders that hold seeds, now or after this import."""
         return () if self.seeds is None else (self.seeds, self.destination / SEED_FOLDER)
+
+    def check_links(self, images: list[_Image], findings: Findings) -> None:
+        """Report images that links bring from elsewhere, and folders that would take them elsewhere."""
+        for folder in (self.source, *([self.seeds] if self.seeds else [])):
+            prefix = f"{folder}/"
+            paths = [image.origin.removeprefix(prefix) for image in images if image.origin.startswith(prefix)]
+            check_brought_files(folder, paths, into=self.destination, findings=findings)
+        check_target_folders(self.destination, [image.path for image in images], findings)
 
     def path_in_set(self, folder: Path, path: str, *, otherwise: str) -> str:
         """Where a file of a folder lies in the image set; under `otherwise` if the folder lies elsewhere."""

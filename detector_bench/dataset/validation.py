@@ -6,7 +6,6 @@ are not looked for: who reads them learns whether they are there.
 
 from __future__ import annotations
 
-import os
 import stat
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -20,6 +19,12 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from detector_bench.dataset.consensus import RESERVED_ANNOTATORS, check_values
+from detector_bench.dataset.image_folder import (
+    LEAVES_THROUGH_LINK,
+    ROOTS_VARIABLE,
+    ImageFolder,
+    LeavesFolderError,
+)
 from detector_bench.dataset.image_ids import ImageIds
 from detector_bench.dataset.image_paths import (
     ADDRESS,
@@ -68,9 +73,6 @@ _RESERVED = {
 }
 LEAVES_FOLDER = r"^/|^[A-Za-z]:|\\|(^|/)\.\.(/|$)"
 """Regular expression of a path that is absolute, climbs with `..`, or has a backslash or drive letter."""
-
-LEAVES_THROUGH_LINK = "path that leaves the folder through a link"
-"""A foreign image set could show any picture of this machine that way, to annotators or in a report."""
 
 _CONTROL_CHARACTER = r"\p{Cc}"
 
@@ -309,12 +311,11 @@ class FileInspector:
     """Tells what is wrong with a file below a folder; remembers the folders it has seen.
 
     Args:
-        root: the image set's folder, with links resolved.
+        root: the image set's folder.
     """
 
     def __init__(self, root: Path) -> None:
-        self._root = str(root)
-        self._real_folders: dict[str, str] = {}
+        self._folder = ImageFolder(root)
 
     def fault(self, path: str) -> str | None:
         """Say what is wrong with a file, or None: missing, not a file, or outside the folder through a link.
@@ -327,30 +328,19 @@ class FileInspector:
         return self._fault(path)
 
     def _fault(self, path: str) -> str | None:
-        whole = os.path.join(self._root, path)  # noqa: PTH118 - a million pathlib objects would be slow
         try:
-            real = self._real_path(whole)
-            mode = os.stat(real).st_mode  # noqa: PTH116 - likewise
+            _, status = self._folder.find(path)
+        except LeavesFolderError:
+            return LEAVES_THROUGH_LINK
         except FileNotFoundError:
             return "missing image file"
         except (OSError, ValueError) as error:
             return f"image file cannot be read ({getattr(error, 'strerror', None) or error})"
-        if real != self._root and not real.startswith(self._root.rstrip(os.sep) + os.sep):
-            return LEAVES_THROUGH_LINK
-        if stat.S_ISDIR(mode):
+        if stat.S_ISDIR(status.st_mode):
             return "path of a folder, not of an image file"
-        if not stat.S_ISREG(mode):
+        if not stat.S_ISREG(status.st_mode):
             return "path of something that is not a regular file"
         return None
-
-    def _real_path(self, whole: str) -> str:
-        folder, name = os.path.split(whole)
-        if folder not in self._real_folders:
-            self._real_folders[folder] = os.path.realpath(folder, strict=True)
-        candidate = os.path.join(self._real_folders[folder], name)  # noqa: PTH118
-        if name in (os.curdir, "") or stat.S_ISLNK(os.lstat(candidate).st_mode):
-            return os.path.realpath(candidate, strict=True)
-        return candidate
 
 
 def check_image_files(images: TextTable, root: Path, findings: Findings) -> None:
@@ -364,13 +354,44 @@ def check_image_files(images: TextTable, root: Path, findings: Findings) -> None
     add_by_kind(faults, findings)
 
 
+def check_brought_files(folder: Path, paths: Sequence[str], *, into: Path, findings: Findings) -> None:
+    """Report the files of a folder that are not to be brought into an image set.
+
+    Args:
+        folder: where they are, with links resolved.
+        paths: of the files, below it.
+        into: the image set's folder; what lies below it already may be linked from anywhere below it.
+        findings: receives those that are missing, are no files, or lie outside.
+    """
+    is_inside = folder.is_relative_to(into)
+    prefix = f"{folder.relative_to(into).as_posix()}/" if is_inside else ""
+    inspector = FileInspector(into if is_inside else folder)
+    accepted = f"an image file in the folder, or below one that --allow-root or {ROOTS_VARIABLE} names"
+    faults = ((path, inspector.fault(f"{prefix}{path}")) for path in paths)
+    add_by_kind([Problem(path, fault, accepted=accepted) for path, fault in faults if fault is not None], findings)
+
+
+def check_target_folders(destination: Path, paths: Sequence[str], findings: Findings) -> None:
+    """Report the folders of an image set that files cannot go into, as they would lie outside then."""
+    inside = ImageFolder(destination)
+    folders = dict.fromkeys(path.rpartition("/")[0] for path in paths)
+    accepted = f"a folder of the image set's own, or a link below one that --allow-root or {ROOTS_VARIABLE} names"
+    findings.add_kind(
+        [
+            Problem(folder, "folder that is a link out of the image set", accepted=accepted)
+            for folder in folders
+            if inside.leads_out(folder)
+        ]
+    )
+
+
 def image_problem(images: TextTable, record: int, path: str, message: str) -> Problem:
     """A mistake about one image file, placed at the first record that names it."""
     accepted = "an image file in the image set's folder"
     if not is_file_below(path):
         accepted = "an image there, which may be read"
     if message == LEAVES_THROUGH_LINK:
-        accepted += "; `run` reads this one, but neither the labelling desk nor a report shows it"
+        accepted += f", or below a folder that --allow-root or {ROOTS_VARIABLE} names"
     return Problem(
         file=images.file_of(record),
         message=message,

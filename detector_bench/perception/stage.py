@@ -53,9 +53,10 @@ class Frame:
         image_id: the id in the image set.
         results: results so far, by stage.
         prepared: what loaded stages made of the image ahead of their networks; see `PreparesAhead`.
+        sha256: of the image's file, where it is known.
     """
 
-    __slots__ = ("_pixels", "image_id", "prepared", "results")
+    __slots__ = ("_pixels", "image_id", "prepared", "results", "sha256")
 
     def __init__(
         self,
@@ -64,8 +65,10 @@ class Frame:
         pixels: NDArray[np.uint8] | None = None,
         results: dict[Stage, Arrays | StageFailure] | None = None,
         prepared: dict[Stage, Any] | None = None,
+        sha256: str | None = None,
     ) -> None:
         self.image_id = image_id
+        self.sha256 = sha256
         self.prepared: dict[Stage, Any] = {} if prepared is None else prepared
         self.results: dict[Stage, Arrays | StageFailure] = {} if results is None else results
         self._pixels = pixels

@@ -22,6 +22,7 @@ from detector_bench.evaluation.counting import Counts, count_verdicts
 from detector_bench.evaluation.image_index import ImageIndex
 from detector_bench.evaluation.intervals import Intervals
 from detector_bench.results.inputs import refuse_other_image_set
+from detector_bench.results.local_paths import LocalPaths, place_of
 from detector_bench.results.long_tables import (
     COLUMNS_NEEDED,
     FURTHER_TABLES,
@@ -60,6 +61,7 @@ class ResultFolder:
         image_set_folder: where the labelled images are, or were.
         own_image_set: the folder of images that was named in place of the study's; None: none was.
         study: the content of its `study.yaml`.
+        predictions_folder: where the predictions are, or were, that the numbers come from.
         computed: further tables are computed when they are asked for, as the folder's are of other settings.
     """
 
@@ -68,6 +70,7 @@ class ResultFolder:
     image_set_folder: Path
     own_image_set: Path | None = None
     study: Mapping[str, Any] = field(default_factory=dict)
+    predictions_folder: Path = Path("predictions")
     computed: bool = False
     _tables: dict[str, pd.DataFrame] = field(default_factory=dict)
     _parts: dict[str, FinishedStudy] = field(default_factory=dict)
@@ -94,10 +97,12 @@ class ResultFolder:
             )
         study = read_mapping(path / STUDY_FILE)
         own = None if image_set is None else Path(image_set)
-        images = own or path / str(study.get("image_set", ""))
+        local = LocalPaths.read(path)
+        images = own or place_of(path, str(study.get("image_set", "")), local.image_set)
         attributes_of(images, path)
         manifest.check_study(study, path / STUDY_FILE)
-        return cls(path, manifest, images, own, study)
+        judged = place_of(path, manifest.predictions, local.predictions)
+        return cls(path, manifest, images, own, study, judged)
 
     def asked_anew(self, **settings: Any) -> ResultFolder:
         """The same folder with other settings, by which its further tables are computed."""
@@ -158,9 +163,14 @@ class ResultFolder:
         """The labelled images behind the study.
 
         Raises:
-            DataError: they are not there any more, or wrong.
+            ConfigError: they are not there any more.
+            DataError: they are wrong.
             ChangedInputsError: they are not those that the numbers were made of.
         """
+        if self.own_image_set is None and not self.image_set_folder.is_dir():
+            raise ConfigError(
+                f"there is no image set {self.image_set_folder.name!r} any more: say with --image-set where it is"
+            )
         image_set = ImageSet.load(self.image_set_folder)
         refuse_other_image_set(self.path, self.manifest, image_set)
         return image_set
@@ -177,7 +187,7 @@ class ResultFolder:
         Raises:
             DetectorBenchError: they are not there.
         """
-        stored = read_predictions(self.path / self.manifest.predictions, also=columns, of_images=of_images)
+        stored = read_predictions(self.predictions_folder, also=columns, of_images=of_images)
         return {name: stored[name] for name in self.settings.detectors if name in stored}
 
     def coded_predictions(
@@ -192,7 +202,7 @@ class ResultFolder:
         Raises:
             DetectorBenchError: they are not there, or the image set is not.
         """
-        stored = StoredPredictions(self.path / self.manifest.predictions, also=columns)
+        stored = StoredPredictions(self.predictions_folder, also=columns)
         wanted = self.settings.detectors if detectors is None else detectors
         return CodedPredictions(
             ImageIndex.of(self.image_set),

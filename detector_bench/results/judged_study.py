@@ -28,7 +28,7 @@ def judged_study(
         for name, each in found.items()
         if name in predictions and isinstance(each, Mapping) and "fingerprint" in each
     }
-    return JudgedStudy(str(results.path), results.image_set, predictions, fingerprints, sample)
+    return JudgedStudy(results.path.resolve().name, results.image_set, predictions, fingerprints, sample)
 
 
 def study_validated_on(results: ResultFolder, folder: Path) -> JudgedStudy:

@@ -54,7 +54,7 @@ class EvaluationSettings(BaseModel):
     intervals: Intervals
     estimated_labels: Estimate
     scores: tuple[dict[str, Any], ...]
-    """Settings of the score systems, their files named as seen from the result folder."""
+    """Settings of the score systems, their files named as `local_paths` names them."""
     estimates: EstimateSettings = EstimateSettings()
     """Of bias over all images, where some have no label."""
     classes: dict[str, tuple[str, ...]] = {}
@@ -90,7 +90,7 @@ class Manifest(BaseModel):
     image_set: dict[str, str | int]
     """Name, fingerprint and number of images of the image set whose labels were counted."""
     predictions: str
-    """The folder of the predictions, as seen from the result folder."""
+    """The folder of the predictions, if it lies in the result folder; of another one its name (`local_paths`)."""
     counts: Counts
     not_comparable: dict[str, str]
     """By attribute, why its detectors are not compared; attributes whose detectors are have no entry."""

@@ -14,8 +14,10 @@ from threading import Event, Thread, current_thread, main_thread
 from types import FrameType
 from typing import Generic, NamedTuple, TypeVar
 
+from detector_bench.dataset.published_text import without_folders
 from detector_bench.detectors.base import Detector, Prediction
 from detector_bench.interruption import stop_once
+from detector_bench.perception.answers.paid_ledger import PaidLedger
 from detector_bench.perception.cores import computing_with
 from detector_bench.perception.stage import Arrays, Batch, Frame, Stage, StageFailure, StageResult, with_inputs
 from detector_bench.runner.batch_calls import each_or_failure, stage_failure
@@ -68,6 +70,15 @@ class StageExecution:
     @cache.setter
     def cache(self, cache: StageCache) -> None:
         self._stages.cache = cache
+
+    @property
+    def paid(self) -> PaidLedger:
+        """Where stages that ask paid services record it."""
+        return self._stages.paid
+
+    @paid.setter
+    def paid(self, ledger: PaidLedger) -> None:
+        self._stages.paid = ledger
 
     def layouts(self) -> dict[str, dict[str, int | bool | None]]:
         """How the work of each network that ran is laid on the cores, by `label`, as plain data."""
@@ -161,7 +172,8 @@ def judge(detector: Detector, frames: Sequence[Frame]) -> list[Prediction]:
 
 
 def errors_for(detector: Detector, image_id: str, reason: str) -> list[Prediction]:
-    """A detector's error rows for an image, one for each attribute."""
+    """A detector's error rows for an image, one for each attribute; they are published, with the reason."""
+    reason = without_folders(reason)
     return [Prediction.error(image_id, attribute, reason) for attribute in detector.attributes]
 
 

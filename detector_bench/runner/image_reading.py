@@ -66,7 +66,11 @@ class LoadedImage:
     def frame(self) -> Frame:
         """The image as stages and detectors see it."""
         return Frame(
-            self.file.image_id, pixels=self.pixels, results=dict(self.cached), prepared=dict(self.prepared)
+            self.file.image_id,
+            pixels=self.pixels,
+            results=dict(self.cached),
+            prepared=dict(self.prepared),
+            sha256=self.sha256,
         )
 
 

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from threading import RLock
 
 from detector_bench.errors import WeightsError
+from detector_bench.perception.answers.paid_ledger import PaidLedger, TakesLedger
 from detector_bench.perception.cores import computing_with
 from detector_bench.perception.stage import (
     Arrays,
@@ -36,6 +37,7 @@ class LoadedStages:
         seconds: time spent in each stage, by `label`, added up over threads; loading under `<label> (loading)`.
         images: how many images each stage was really run on.
         spent: what the run's time goes into.
+        paid: where stages that ask paid services record it; to be set before they are loaded.
     """
 
     def __init__(
@@ -51,6 +53,7 @@ class LoadedStages:
         self._fixed: set[Stage] = set()
         self._preparing: dict[Stage, PreparesAhead] = {}
         self.cache = cache
+        self.paid = PaidLedger(None)
         self.threads = threads
         self.seconds: dict[str, float] = defaultdict(float)
         self.images: dict[str, int] = defaultdict(int)
@@ -80,6 +83,9 @@ class LoadedStages:
             loaded = stage.load(self._weights)
         self._require_same_weights(stage)
         function = checked_numbers(loaded)
+        asking: object = loaded
+        if isinstance(asking, TakesLedger):
+            asking.take_ledger(self.paid, stage=self.label(stage), fingerprint=self._fingerprints[stage])
         if isinstance(loaded, PreparesAhead):
             self._preparing[stage] = loaded
         if cores.asked:

@@ -279,7 +279,10 @@ def _read_metadata(path: Path) -> Mapping[bytes, bytes] | None:
 def unreadable(path: Path, error: Exception | str) -> DetectorBenchError:
     """What to say of a file of predictions that cannot be read."""
     why = " ".join(str(error).split())
-    return DetectorBenchError(f"prediction file {str(path)!r} cannot be read: {why}; delete it and run again")
+    return DetectorBenchError(
+        f"prediction file {str(path)!r} cannot be read: {why}; run the study again, which "
+        "judges anew what stood in it"
+    )
 
 
 def _storable(text: str | None) -> str | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, contextmanager
 from functools import cached_property
 from pathlib import Path
 
@@ -17,10 +17,12 @@ from detector_bench.dataset import ImageSet
 from detector_bench.dataset.image_paths import shown
 from detector_bench.detectors.base import Detector
 from detector_bench.errors import ConfigError, DetectorBenchError, RunInterruptedError
+from detector_bench.perception.answers.budget import BudgetReachedError
 from detector_bench.runner.image_reading import ImageFile
 from detector_bench.runner.judging import BatchJudge
 from detector_bench.runner.layout import decide_layout, join_layout
 from detector_bench.runner.prediction_store import judged_images
+from detector_bench.runner.run_ledger import open_ledger
 from detector_bench.runner.run_record import ProgressListener, RunProgress, RunRecord, SilentListener
 from detector_bench.runner.run_settings import RunSettings
 from detector_bench.runner.shard_ledger import ShardLedger, ShardTakenError
@@ -78,7 +80,7 @@ class RunSession:
         elsewhere: judges in other processes; None: this one does.
 
     Raises:
-        ConfigError: two detectors have one name.
+        ConfigError: two detectors have one name, or a budget for what has no price.
         MissingExtraError, WeightsError: a detector's version cannot be told.
     """
 
@@ -99,6 +101,7 @@ class RunSession:
         self.elsewhere: JudgesElsewhere | None = None
         self._image_set = image_set
         self._judge = BatchJudge(detectors, weights=weights, threads=self.settings.cores)
+        self._judge.execution.paid = open_ledger(self.settings, self._judge.fingerprints)
         self._numbers: tuple[int, NDArray[np.int32]] | None = None
 
     @property
@@ -112,8 +115,14 @@ class RunSession:
         return self._judge
 
     def described(self) -> RunRecord:
-        """The versions of detectors, stages and weights, of a process that has judged nothing."""
-        return self._judge.taken_record(images=0, judged=0, seconds=0.0)
+        """Versions of detectors, stages and weights, and what was paid, of a process that has judged nothing."""
+        return self.with_spending(self._judge.taken_record(images=0, judged=0, seconds=0.0))
+
+    def with_spending(self, record: RunRecord) -> RunRecord:
+        """The record with what the ledger of this folder holds."""
+        found = RunRecord(spending=self._judge.execution.paid.spending())
+        found.add(record)
+        return found
 
     @cached_property
     def images(self) -> int:
@@ -164,15 +173,28 @@ class RunSession:
         shards = Shard.all(self.decide_layout())
         state = RunProgress(total=self.images, shards=len(shards))
         record, taken = RunRecord(), []
-        for shard in shards:
-            try:
-                record.add(self.run_shard(shard, state=state, progress=progress))
-            except ShardTakenError:
-                if len(shards) == 1:
-                    raise
-                taken.append(shard)
-        record.add(self.run_left(taken, state=state, progress=progress))
-        return record
+        with self.telling_what_is_left():
+            for shard in shards:
+                try:
+                    record.add(self.run_shard(shard, state=state, progress=progress))
+                except ShardTakenError:
+                    if len(shards) == 1:
+                        raise
+                    taken.append(shard)
+            record.add(self.run_left(taken, state=state, progress=progress))
+        return self.with_spending(record)
+
+    @contextmanager
+    def telling_what_is_left(self) -> Iterator[None]:
+        """When the budget is reached, say how many images have no verdict yet."""
+        try:
+            yield
+        except BudgetReachedError as error:
+            left = sum(len(rows) for rows in self.left_to_judge().values())
+            images = "1 image is" if left == 1 else f"{left:,} images are"
+            raise BudgetReachedError(
+                f"{error}; {images} left, and all else is stored: run it again with a larger --budget to go on"
+            ) from None
 
     def run_left(
         self, taken: Sequence[Shard], *, state: RunProgress, progress: ProgressListener | None = None
@@ -220,7 +242,8 @@ class RunSession:
         """
         join_layout(self.ledger, shard, fingerprints=self.fingerprints)
         state = RunProgress(total=len(self._rows(shard)))
-        return self.run_shard(shard, state=state, progress=progress)
+        with self.telling_what_is_left():
+            return self.with_spending(self.run_shard(shard, state=state, progress=progress))
 
     def run_shard(
         self, shard: Shard, *, state: RunProgress, progress: ProgressListener | None = None

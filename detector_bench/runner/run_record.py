@@ -24,6 +24,7 @@ class RunProgress:
         shards_done: how many shards are finished.
         shards: how many there are to do.
         damaged: files of predictions that were damaged; what stood in them is judged again.
+        spent: what answers of paid services cost in this run, by currency.
         damaged_results: results in the stage cache that were damaged; they are computed anew.
     """
 
@@ -35,6 +36,7 @@ class RunProgress:
     shards_done: int = 0
     shards: int = 1
     damaged: int = 0
+    spent: dict[str, float] = field(default_factory=dict)
     damaged_results: int = 0
 
     def count(self, status: Status) -> int:
@@ -95,7 +97,7 @@ class RunRecord:
     weights: dict[str, dict[str, Any]] = field(default_factory=dict)
     """By name: licence, source and sha256; of several files, one sha256 for all, and each one's in `files`."""
     spending: dict[str, dict[str, float | str]] = field(default_factory=dict)
-    """By stage, what its results for this image set cost, those of earlier sessions included."""
+    """By stage, what its answers cost: this session's, and all of the result folder; see `spending_record`."""
 
     def session(self) -> dict[str, Any]:
         """What this process did, as one of the `sessions` of `run.json`."""

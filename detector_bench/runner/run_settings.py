@@ -20,6 +20,9 @@ class RunSettings:
         cache_folder: where stage results are kept; None keeps none.
         shards: into how many shards the image set is cut; None leaves it as the folder is, or follows its size.
         workers: how many processes share the work.
+        paid_folder: where requests to paid services and their answers are recorded; None: nowhere.
+        session: a name for the run, which the processes that share its work have in common.
+        budget: the most that the answers of `paid_folder` may cost together; None: no limit.
     """
 
     batch_size: int = 32
@@ -28,6 +31,9 @@ class RunSettings:
     cache_folder: Path | None = None
     shards: int | None = None
     workers: int = 1
+    paid_folder: Path | None = None
+    session: str | None = None
+    budget: float | None = None
 
     @property
     def cores(self) -> int:

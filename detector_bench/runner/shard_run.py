@@ -20,6 +20,7 @@ from detector_bench.runner.image_reading import ImageFile, hash_files
 from detector_bench.runner.judging import BatchJudge
 from detector_bench.runner.loading import loaded_batches
 from detector_bench.runner.prediction_store import PredictionStore
+from detector_bench.runner.run_ledger import asks_service
 from detector_bench.runner.run_record import ProgressListener, RunProgress, RunRecord
 from detector_bench.runner.run_settings import RunSettings
 from detector_bench.runner.shard_ledger import ShardFile, ShardLedger, ShardManifest
@@ -185,6 +186,7 @@ class ShardRun:
                 self._done += len(batch.contents)
                 self._state.done += len(batch.contents)
                 self._state.from_cache += batch.from_cache
+                self._state.spent = self._judge.execution.paid.spent_in_session()
                 self._progress.update(self._state)
                 self._flush()
         self._flush(force=True)
@@ -217,8 +219,15 @@ class ShardRun:
         images = list({sha256 for sha256 in contents.values() if sha256 is not None})
         for stage, own in self._judge.fingerprints.items():
             if type(stage).spending is not Stage.spending:
-                found = self._cache.get(own, images)
-                record.spending[self._judge.execution.label(stage)] = dict(stage.spending(found.values()))
+                # What the ledger of this folder holds is added up there, once for all shards.
+                paid = self._judge.execution.paid
+                others = [image for image in images if not paid.has_answer(own, image)]
+                found = self._cache.get(own, others)
+                spent = dict(stage.spending(found.values()))
+                if asks_service(stage):
+                    spent = {f"{name}_of_other_runs": value for name, value in spent.items()} if found else {}
+                if spent:
+                    record.spending[self._judge.execution.label(stage)] = spent
 
     def _manifest(self, record: RunRecord, earlier: ShardManifest | None) -> ShardManifest:
         before = {} if earlier is None else earlier.detectors

@@ -260,8 +260,9 @@ class _CacheFile:
 
 def _unusable(file: Path, error: Exception) -> DetectorBenchError:
     return DetectorBenchError(
-        f"the stage cache {str(file)!r} cannot be used: {error}; move that file away, name another folder "
-        f"with --cache-dir or {CACHE_VARIABLE}, or run with --no-cache"
+        f"the stage cache {str(file)!r} cannot be used: {error}; name another folder with --cache-dir or "
+        f"{CACHE_VARIABLE}, or run with --no-cache; answers that were paid for stand in the folder `paid` of "
+        "their results"
     )
 
 

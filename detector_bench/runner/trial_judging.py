@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +14,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from detector_bench.detectors.base import Prediction
-from detector_bench.perception.stage import with_inputs
+from detector_bench.errors import ConfigError
+from detector_bench.perception.answers.service_requests import ServiceSettings
+from detector_bench.perception.stage import Stage, with_inputs
 from detector_bench.runner.ahead import ahead
 from detector_bench.runner.forecast import ImageKind, MeasuredPace
 from detector_bench.runner.image_reading import ImageFile, LoadedImage, LoadingRules
@@ -61,8 +63,12 @@ class TrialJudging:
 
         Args:
             samples: images of each kind in random order; at least one kind.
+
+        Raises:
+            ConfigError: a stage asks a service that may cost money.
         """
         self._judge.require_ready([file for files in samples.values() for file in files])
+        _refuse_to_pay(self._judge.fingerprints)
         with TemporaryDirectory(prefix="detector-bench-") as folder:
             stages = None if self._settings.cache_folder is None else Path(folder) / "stages"
             with closing(StageCache(stages)) as cache:
@@ -160,3 +166,10 @@ class TrialJudging:
                 zip(self._judge.detectors, self._judge.versions, strict=True)
             )
         ]
+
+
+def _refuse_to_pay(stages: Iterable[Stage]) -> None:
+    for stage in stages:
+        settings: object = stage
+        if isinstance(settings, ServiceSettings) and settings.costs_money:
+            raise ConfigError(f"a trial pays for nothing, and the stage {stage.kind!r} may cost money")

@@ -92,7 +92,7 @@ class AuditSection:
         own = self.part.study.results.settings.estimates
         settings = plan_settings(half_width=HALF_WIDTH, about=own.about, level=own.level)
         try:
-            return plan(self.part.study.results, self.part.name, settings)
+            return plan(self.part.study.results, self.part.name, settings, published=True)
         except DetectorBenchError:
             return None  # as for the estimates: their notes say why
 
@@ -131,7 +131,8 @@ class AuditSection:
     def _steps(self) -> tuple[str, ...]:
         if self._plan is not None:
             return self._plan.notes
-        return next_steps(self.audit, self.study.configuration.image_set)
+        folder = self.study.configuration.image_set
+        return next_steps(self.audit, folder, shown=folder.name)
 
     def _named(self, table: Table) -> Table:
         styled = in_style_of(self.part.study.results.study, table)

@@ -10,8 +10,10 @@ from typing import Any, Protocol
 
 from detector_bench import __version__
 from detector_bench.atomic_files import write_text
+from detector_bench.dataset.published_text import without_folders
 from detector_bench.errors import ConfigError, DetectorBenchError
 from detector_bench.evaluation.more_labels import Tolerance
+from detector_bench.figures.figure_files import RECORD
 from detector_bench.results.finished_study import ResultFolder
 from detector_bench.results.manifest import NAME as RESULTS
 from detector_bench.results.run_record import read_run_record
@@ -27,6 +29,7 @@ from detector_bench.site.provenance import citations, date_of, provenance_blocks
 from detector_bench.site.report_study import MOST_IMAGES, ReportStudy
 from detector_bench.site.table_sets import DrawnFigure, TableSets, draw_figures, table_sets
 from detector_bench.site.thumbnails import (
+    FOLDERS,
     LARGE_SIDE,
     PictureMode,
     ReportPictures,
@@ -180,7 +183,10 @@ class _Writer:
         # The first attribute's page is the one that is opened; it comes last.
         for number in reversed(range(len(pages))):
             not_shown += self._write_attribute(pages, number, about_pictures)
-        self.folder.finish(self._manifest(pages), results=sealed_digest(self.study.results.path / RESULTS))
+        pictures = [path for name in FOLDERS for path in (self.folder.path / name).rglob("*") if path.is_file()]
+        self.folder.finish(
+            self._manifest(pages), pictures=pictures, results=sealed_digest(self.study.results.path / RESULTS)
+        )
         return WrittenReport(self.folder.path / "index.html", pages[0].headline, tuple(dict.fromkeys(not_shown)))
 
     def _write_assets(self) -> None:
@@ -236,7 +242,7 @@ class _Writer:
                 weights_dir=self.settings.weights_dir,
             )
         except DetectorBenchError as error:
-            return [], f"No boxes are drawn: {error}."
+            return [], f"No boxes are drawn: {without_folders(str(error))}."
         return found, "No boxes are drawn: the cache of stage results holds none for these images."
 
     def _write_attribute(
@@ -276,7 +282,8 @@ class _Writer:
         figures, missing = draw_figures(
             page.part.study, self.folder.path, place=place, workers=self.settings.workers
         )
-        self.folder.add(*(self.folder.path / place / path for each in figures for path in _files_of(each.name)))
+        files = [path for each in figures for path in _files_of(each.name)]
+        self.folder.add(*(self.folder.path / place / path for path in (*files, RECORD) if files))
         return figures, missing
 
     def _content_of_all(self, place: str) -> dict[str, Any]:

@@ -213,11 +213,12 @@ class ReportFolder:
         with replacing(self / name) as temporary:
             temporary.write_bytes(source.read_bytes())
 
-    def finish(self, about: Mapping[str, Any], *, results: str | None) -> None:
+    def finish(self, about: Mapping[str, Any], *, pictures: Iterable[Path], results: str | None) -> None:
         """Remove what only the earlier report had, and write the manifest, with the sha256 of every file.
 
         Args:
             about: what the manifest says besides.
+            pictures: of the images; who made them looks after those of an earlier report.
             results: the seal of the `results.json` that the report is about.
 
         Raises:
@@ -234,8 +235,8 @@ class ReportFolder:
                     break
                 with suppress(OSError):  # not empty
                     folder.rmdir()
-        there = sorted(path.relative_to(self.path).as_posix() for path in self.path.rglob("*") if path.is_file())
-        sha256 = digests(self.path, [name for name in there if name != MANIFEST])
+        shown = [path.relative_to(self.path).as_posix() for path in pictures]
+        sha256 = digests(self.path, [*self._written, *shown])
         content = {**about, "results": results, "files": sorted(self._written), "sha256": sha256}
         write_sealed(self.path / MANIFEST, content)
 

@@ -85,7 +85,7 @@ def _tables(record: Record) -> list[Block]:
         parts = _mapping(_mapping(each).get("files"))
         files += [(f"{name}: {part}", "", "", str(sha256)) for part, sha256 in parts.items()]
     spent = {
-        name: ", ".join(f"{what.replace('_', ' ')} {number}" for what, number in _mapping(each).items())
+        name: ", ".join(f"{what.replace('_', ' ')} {_shown(number)}" for what, number in _mapping(each).items())
         for name, each in spending.items()
     }
     blocks = [
@@ -95,6 +95,10 @@ def _tables(record: Record) -> list[Block]:
         Block("Paid services", _pairs(spent)),
     ]
     return [block for block in blocks if block.rows or block.facts]
+
+
+def _shown(number: object) -> str:
+    return f"{number:,.4f}" if isinstance(number, float) and not number.is_integer() else str(number)
 
 
 def _stage_rows(record: Record) -> tuple[tuple[str, ...], ...]:

@@ -13,6 +13,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from detector_bench.dataset import SEED_COLUMN, ImageSet
+from detector_bench.dataset.published_text import without_folders
 from detector_bench.errors import DetectorBenchError
 from detector_bench.evaluation.image_verdicts import ImageVerdicts
 from detector_bench.results.finished_study import FinishedStudy, ResultFolder
@@ -88,9 +89,9 @@ class ReportStudy:
         except DetectorBenchError as error:
             if results.own_image_set is not None:
                 raise
-            return cls(
-                results, configuration, tuple(AttributePart(each, None) for each in studies), None, str(error)
-            )
+            missing = without_folders(str(error))
+            parts = tuple(AttributePart(each, None) for each in studies)
+            return cls(results, configuration, parts, None, missing)
         whole = cls(results, configuration, tuple(_part(each, images, stored) for each in studies), images, "")
         if shown is None:
             return whole

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+from detector_bench.dataset.published_text import without_folders
 from detector_bench.errors import DetectorBenchError, MissingExtraError
 from detector_bench.figures import FinishedStudy, figures_of, known_figures, write_figures
 from detector_bench.site.report_study import ReportStudy
@@ -72,9 +73,9 @@ def draw_figures(
             study, out / place, names=names, widths=("double",), formats=("svg",), workers=workers
         )
     except MissingExtraError as error:
-        return [], [f"There are no figures: {error}."]
+        return [], [f"There are no figures: {without_folders(str(error))}."]
     except DetectorBenchError as error:
-        return [], [f"There are no figures: {error}"]
+        return [], [f"There are no figures: {without_folders(str(error))}"]
     drawn = [_drawn(name, out, place) for name in names if name not in written.not_drawn]
     return drawn, _in_sentences(written.not_drawn)
 

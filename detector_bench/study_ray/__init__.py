@@ -7,21 +7,24 @@ and its manifest. Ray keeps nothing that counts.
 from __future__ import annotations
 
 import os
+import secrets
 import tempfile
 from dataclasses import replace
 from pathlib import Path
 
+from detector_bench.atomic_files import write_text
 from detector_bench.errors import ConfigError, DetectorBenchError
 from detector_bench.plugins import plugin_sources
 from detector_bench.runner.judging import BatchJudge
 from detector_bench.runner.run import RunSession
+from detector_bench.runner.run_ledger import asks_service
 from detector_bench.runner.run_record import ProgressListener, RunProgress, RunRecord
 from detector_bench.runner.shard_ledger import ShardTakenError
 from detector_bench.runner.shards import Shard
 from detector_bench.study_configuration import StudyConfiguration
 from detector_bench.study_ray.cluster import RayCluster
 from detector_bench.study_ray.crew import RayCrew, ShardGivenUpError
-from detector_bench.study_ray.nodes import NodeJob, judge_versions, study_files
+from detector_bench.study_ray.nodes import PROOF, NodeJob, judge_versions, study_files
 from detector_bench.study_session import RunOrder
 from detector_bench.trust import granted_as_text, refusals
 
@@ -68,7 +71,8 @@ def run_with_ray(
     try:
         for shard in shards:
             try:
-                record.add(session.run_shard(shard, state=state, progress=progress))
+                with session.telling_what_is_left():
+                    record.add(session.run_shard(shard, state=state, progress=progress))
             except ShardTakenError:
                 taken.append(shard)
             except ShardGivenUpError as error:
@@ -83,7 +87,7 @@ def run_with_ray(
     finally:
         session.elsewhere = None
         crew.close()
-    return record
+    return session.with_spending(record)
 
 
 def node_job(study: StudyConfiguration, order: RunOrder, session: RunSession, *, threads: int) -> NodeJob:
@@ -96,11 +100,31 @@ def node_job(study: StudyConfiguration, order: RunOrder, session: RunSession, *,
         folder=Path(folder).resolve(),
         plugins=plugin_sources(),
         weights_dir=None if order.weights_dir is None else order.weights_dir.resolve(),
-        settings=replace(session.settings, threads=threads, cache_folder=None),
+        settings=replace(
+            session.settings,
+            threads=threads,
+            cache_folder=None,
+            paid_folder=_absolute(session.settings.paid_folder),
+        ),
         versions=judge_versions(session.judge),
         environment=_keys(session.judge),
+        proof=_proof_of_folder(session),
         allowed=granted_as_text(),
     )
+
+
+def _proof_of_folder(session: RunSession) -> str | None:
+    """Puts a word into the folder of paid answers, by which a node sees that it has the same folder."""
+    folder = session.settings.paid_folder
+    if folder is None or not any(asks_service(stage) for stage in session.judge.fingerprints):
+        return None
+    word = secrets.token_hex(16)
+    write_text(folder / PROOF, word)
+    return word
+
+
+def _absolute(folder: Path | None) -> Path | None:
+    return None if folder is None else folder.resolve()
 
 
 def _keys(judge: BatchJudge) -> dict[str, str]:

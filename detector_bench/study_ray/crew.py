@@ -14,9 +14,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from detector_bench.errors import ConfigError, DetectorBenchError
+from detector_bench.perception.answers.budget import BudgetReachedError
 from detector_bench.runner.chunks import Chunk, JudgedChunk, StageResults, predictions_in
 from detector_bench.runner.image_reading import ImageFile, LoadedImage, readings
 from detector_bench.runner.judging import BatchJudge
+from detector_bench.runner.run_ledger import asks_service
 from detector_bench.runner.run_settings import RunSettings
 from detector_bench.runner.shard_run import JudgedBatch
 from detector_bench.runner.stage_cache import StageCache
@@ -90,6 +92,7 @@ class RayCrew:
         self._share: Share | None = None
         self._job_reference: Any = None
         self._early_deaths = 0
+        self._asks_services = any(asks_service(stage) for stage in judge.fingerprints)
         self._asks = any(stage.cached and stage.images_per_call is not None for stage in judge.fingerprints)
 
     def require_ready(self, files: Sequence[ImageFile]) -> None:  # noqa: ARG002 - a worker holds all stages
@@ -242,6 +245,8 @@ class RayCrew:
             return None
         if isinstance(found, NodeProblem):
             # The user has to mend it, and it would be the same with every shard.
+            if found.is_budget:
+                raise BudgetReachedError(found.message)
             raise ConfigError(found.message)
         return found
 
@@ -282,6 +287,8 @@ class RayCrew:
     def _stored(self, portion: Portion, found: JudgedChunk) -> JudgedBatch:
         self._keep(found.results)
         execution = self._judge.execution
+        if self._asks_services:
+            execution.paid.refresh()  # actors write into files of their own
         for label, seconds in found.seconds.items():
             execution.seconds[label] += seconds
         for label, images in found.images.items():

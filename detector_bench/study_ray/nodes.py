@@ -17,11 +17,13 @@ import numpy as np
 
 from detector_bench import __version__
 from detector_bench.errors import ConfigError, DetectorBenchError
+from detector_bench.perception.answers.budget import BudgetReachedError
 from detector_bench.plugins import PluginSource, load_plugins, placed_plugins
 from detector_bench.runner.chunk_judge import ChunkJudge
 from detector_bench.runner.chunks import Chunk, Encoded, JudgedChunk, StageResults
 from detector_bench.runner.image_reading import LoadedImage, MarkedFile, read_and_hash
 from detector_bench.runner.judging import BatchJudge, Version
+from detector_bench.runner.run_ledger import open_ledger
 from detector_bench.runner.run_settings import RunSettings
 from detector_bench.study_configuration import StudyConfiguration
 from detector_bench.trust import take_over
@@ -39,6 +41,7 @@ class NodeJob:
         settings: batch size and the like.
         versions: of the detectors, by name.
         environment: keys of services that stages ask; set in the node's process, and never shown.
+        proof: what stands in the file `PROOF` of the folder of paid answers; None: no stage asks a service.
         allowed: what the user allows; see `trust.granted_as_text`.
         package: the version of detector-bench.
     """
@@ -50,15 +53,21 @@ class NodeJob:
     settings: RunSettings
     versions: Mapping[str, Version]
     environment: Mapping[str, str] = field(default_factory=dict, repr=False)
+    proof: str | None = None
     allowed: str = "{}"
     package: str = __version__
 
 
+PROOF = ".same-folder"
+"""A file by which a node sees that it writes into the same folder of paid answers."""
+
+
 @dataclass(frozen=True)
 class NodeProblem:
-    """Something that the user has to mend, in one line that names the node."""
+    """Something that the user has to mend, in one line that names the node; `is_budget`: more money."""
 
     message: str
+    is_budget: bool = False
 
 
 class NodeJudge:
@@ -79,6 +88,7 @@ class NodeJudge:
                 name = differing[0]
                 raise ConfigError(_difference(name, judge_versions(judge)[name], job.versions[name]))
             judge.require_all_ready()
+            _open_ledger(job, judge)
         except DetectorBenchError as error:
             return _problem(error)
         self._chunks = ChunkJudge(judge, job.settings)
@@ -146,7 +156,29 @@ def _judge(job: NodeJob) -> BatchJudge:
         )
 
 
+def _open_ledger(job: NodeJob, judge: BatchJudge) -> None:
+    """Record paid answers where the process that asks for them does.
+
+    Raises:
+        ConfigError: this node does not see that folder.
+    """
+    if job.proof is None:
+        return
+    try:
+        found = (Path(job.settings.paid_folder or "") / PROOF).read_text(encoding="utf-8")
+    except (OSError, ValueError):
+        found = ""
+    if found != job.proof:
+        raise ConfigError(
+            "paid answers are recorded in the result folder before they are asked for, and this node does not see "
+            "it: put --out on a disk that all nodes share, or judge by paid services without --engine ray"
+        )
+    judge.execution.paid = open_ledger(job.settings, judge.fingerprints)
+
+
 def _problem(error: DetectorBenchError) -> NodeProblem:
+    if isinstance(error, BudgetReachedError):
+        return NodeProblem(str(error), is_budget=True)
     lines = str(error).splitlines()
     more = f" (and {len(lines) - 1} more)" if len(lines) > 1 else ""
     return NodeProblem(f"node {socket.gethostname()!r}: {lines[0]}{more}")

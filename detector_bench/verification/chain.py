@@ -11,6 +11,7 @@ from detector_bench import __version__
 from detector_bench.dataset import ImageSet
 from detector_bench.errors import ConfigError, DetectorBenchError
 from detector_bench.results.inputs import IMAGE_SET
+from detector_bench.results.local_paths import LocalPaths, place_of
 from detector_bench.results.manifest import NAME as RESULTS
 from detector_bench.results.manifest import STUDY_FILE, Manifest
 from detector_bench.results.verification_record import Link, Outcome, Verification
@@ -34,6 +35,7 @@ class VerificationOrder:
         seed: which ones are drawn.
         report: a report outside the folder.
         cited: the seal that a paper names; None: none is known.
+        all_numbers: also intervals and further tables of large studies are computed again.
     """
 
     image_set: Path | None = None
@@ -42,6 +44,7 @@ class VerificationOrder:
     seed: int = 0
     report: Path | None = None
     cited: str | None = None
+    all_numbers: bool = False
 
 
 Step = Callable[[str], None]
@@ -64,7 +67,7 @@ def verify_folder(folder: Path, order: VerificationOrder, *, step: Step | None =
     step = step or _say_nothing
     manifest = Manifest.read(folder)
     seal = sealed_digest(folder / RESULTS) or ""
-    judged = folder / manifest.predictions
+    judged = place_of(folder, manifest.predictions, LocalPaths.read(folder).predictions)
     links = [_record(seal, order.cited)]
     step("files")
     links.append(files.files_of_results(folder, manifest))
@@ -117,7 +120,7 @@ def _of_study(folder: Path, judged: Path, manifest: Manifest, order: Verificatio
     image_set = _image_set(study, links)
     if image_set is not None:
         step("numbers")
-        links.append(numbers(study, folder, judged, manifest))
+        links += numbers(study, image_set, folder, judged, manifest, every=order.all_numbers)
     if order.image_set is None:
         says = "the images were not looked at (--images)"
         links.append(files.link("images", Outcome.OPEN, says))
@@ -147,7 +150,7 @@ def _of_study(folder: Path, judged: Path, manifest: Manifest, order: Verificatio
 
 def _image_set(study: StudyConfiguration, links: list[Link]) -> ImageSet | None:
     try:
-        return ImageSet.load(study.image_set)
+        return study.load_image_set()
     except DetectorBenchError as error:
         says = "the image set is not here, so no number was computed again"
         links.append(files.link("numbers", Outcome.OPEN, says, str(error).splitlines()[:1]))

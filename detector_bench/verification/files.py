@@ -11,6 +11,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from detector_bench.dataset.published_text import without_folders
 from detector_bench.figures.figure_files import RECORD as FIGURES_RECORD
 from detector_bench.results.manifest import Manifest
 from detector_bench.results.verification_record import Link, Outcome
@@ -24,11 +25,11 @@ MOST_PROBLEMS = 20
 
 
 def link(name: str, outcome: Outcome, says: str, problems: Iterable[str] = ()) -> Link:
-    """A link with the first of its problems."""
-    found = list(problems)
+    """A link with the first of its problems, without this machine's folders: it is published, and cited."""
+    found = [without_folders(problem) for problem in problems]
     if len(found) > MOST_PROBLEMS:
         found = [*found[:MOST_PROBLEMS], f"... and {len(found) - MOST_PROBLEMS:,} more"]
-    return Link(name=name, outcome=outcome, says=says, problems=tuple(found))
+    return Link(name=name, outcome=outcome, says=without_folders(says), problems=tuple(found))
 
 
 def files_of_results(folder: Path, manifest: Manifest) -> Link:

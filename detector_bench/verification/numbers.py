@@ -10,11 +10,16 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from detector_bench.dataset import ImageSet
 from detector_bench.errors import ConfigError, DetectorBenchError
+from detector_bench.evaluation import evaluate_with_confusion
+from detector_bench.evaluation.coded_predictions import CodedPredictions
+from detector_bench.evaluation.image_index import ImageIndex
 from detector_bench.results.inputs import ROWS_FILE, changed_inputs, inputs_of
 from detector_bench.results.long_tables import read_long_table
 from detector_bench.results.manifest import Manifest
 from detector_bench.results.verification_record import Link, Outcome
+from detector_bench.runner.stored_predictions import StoredPredictions
 from detector_bench.study_configuration import StudyConfiguration
 from detector_bench.study_run import evaluate_study
 from detector_bench.verification.files import link
@@ -22,20 +27,35 @@ from detector_bench.verification.files import link
 TOLERANCE = 1e-9
 """Relative, and absolute near zero: other versions of the libraries add up in another order."""
 
+MOST_IMAGES = 20_000
+"""Of a study whose every number is computed again without being asked for."""
+
 _NAME = "numbers"
+_COUNTED = {"metrics": "metrics.parquet", "confusion": "confusion.csv"}
+_NUMBERS = ("value", "n", "n_left_out", "images")
 
 
-def numbers(study: StudyConfiguration, folder: Path, judged: Path, manifest: Manifest) -> Link:
-    """Evaluate the stored predictions again, and compare every number with the stored one.
+def numbers(
+    study: StudyConfiguration, image_set: ImageSet, folder: Path, judged: Path, manifest: Manifest, *, every: bool
+) -> list[Link]:
+    """Evaluate the stored predictions again, and compare numbers with the stored ones.
 
     Args:
-        study: the folder's, with an image set that is there.
+        study: the folder's.
+        image_set: its image set.
         folder: the result folder.
         judged: its predictions.
         manifest: its `results.json`.
+        every: also intervals and further tables of more than `MOST_IMAGES` images, which take minutes.
     """
-    if changed := _changed(study, manifest):
-        return link(_NAME, Outcome.OPEN, "the numbers were made of other inputs than those here", changed)
+    if changed := changed_inputs(manifest, inputs_of(image_set, study.score_files())):
+        return [link(_NAME, Outcome.OPEN, "the numbers were made of other inputs than those here", changed)]
+    if every or len(image_set.image_ids) <= MOST_IMAGES:
+        return [_every_number(study, folder, judged, manifest)]
+    return _values(study, image_set, folder, judged, manifest)
+
+
+def _every_number(study: StudyConfiguration, folder: Path, judged: Path, manifest: Manifest) -> Link:
     with TemporaryDirectory(prefix="detector-bench-") as temporary:
         out = Path(temporary) / "again"
         try:
@@ -62,11 +82,62 @@ def numbers(study: StudyConfiguration, folder: Path, judged: Path, manifest: Man
     return link(_NAME, Outcome.FALSE if problems else Outcome.PROVED, says, problems)
 
 
-def _changed(study: StudyConfiguration, manifest: Manifest) -> list[str]:
-    from detector_bench.dataset import ImageSet
+def _values(
+    study: StudyConfiguration, image_set: ImageSet, folder: Path, judged: Path, manifest: Manifest
+) -> list[Link]:
+    """The metric table's values and the confusion table, which follow from counting alone."""
+    predictions = CodedPredictions(
+        ImageIndex.of(image_set),
+        StoredPredictions(judged, also=("value",)),
+        detectors=[entry.name for entry in study.detectors],
+        attributes=study.attributes,
+    )
+    try:
+        again = evaluate_with_confusion(
+            image_set, predictions, attributes=study.attributes, n_clear=study.n_clear, allow_incomplete=True
+        )
+        stored = {name: read_long_table(folder / file) for name, file in _COUNTED.items()}
+    except (DetectorBenchError, OSError, ValueError) as error:
+        return [link(_NAME, Outcome.FALSE, "they cannot be computed again", str(error).splitlines())]
+    problems, left = [], 0
+    for name, own in (("metrics", again.metrics), ("confusion", again.confusion)):
+        difference, unmatched = _unlike_values(stored[name], own)
+        problems += [f"{_COUNTED[name]}: {difference}"] if difference else []
+        left += unmatched
+    rows = len(again.metrics) + len(again.confusion)
+    says = f"{rows:,} values of metrics.csv and confusion.csv come out again" if not problems else "values differ"
+    others = sum(name not in ("metrics.csv", *_COUNTED.values(), ROWS_FILE) for name in manifest.files)
+    not_again = (
+        f"confidence intervals, {left:,} scores and estimates and {others} further tables were not computed again "
+        "(--all-numbers)"
+    )
+    return [
+        link(_NAME, Outcome.FALSE if problems else Outcome.PROVED, says, problems),
+        link("intervals", Outcome.OPEN, not_again),
+    ]
 
-    now = inputs_of(ImageSet.load(study.image_set), study.score_files())
-    return changed_inputs(manifest, now)
+
+def _unlike_values(stored: pd.DataFrame, again: pd.DataFrame) -> tuple[str, int]:
+    """What is different in rows that were computed again, and how many stored rows are none of them."""
+    numbers_of = [name for name in _NUMBERS if name in again.columns]
+    keys = [name for name in again.columns if name not in (*_NUMBERS, "ci_low", "ci_high")]
+    one, other = (
+        frame.set_index(pd.MultiIndex.from_arrays([_texts(frame[name]) for name in keys]))[numbers_of]
+        for frame in (stored, again)
+    )
+    found = one.reindex(other.index)
+    lacking = int((~other.index.isin(one.index)).sum())
+    if lacking:
+        return f"{lacking:,} rows are not there", 0
+    for column in numbers_of:
+        values = found[column].to_numpy(np.float64), other[column].to_numpy(np.float64)
+        same = np.isclose(*values, rtol=TOLERANCE, atol=TOLERANCE, equal_nan=True)
+        if not same.all():
+            row = int(np.flatnonzero(~same)[0])
+            shown = ", ".join(text for text in other.index[row] if text)
+            change = f"{found[column].iloc[row]}, computed again {other[column].iloc[row]}"
+            return f"{int((~same).sum()):,} values of column {column}, the first of {shown}: {change}", 0
+    return "", len(one) - len(other)
 
 
 def _difference(stored: Path, again: Path) -> str:

@@ -11,7 +11,9 @@ from tempfile import TemporaryDirectory
 from detector_bench.atomic_files import replacing
 from detector_bench.dataset import ImageSet
 from detector_bench.dataset.image_paths import is_file_below
+from detector_bench.dataset.validation import FileInspector
 from detector_bench.errors import ConfigError, DetectorBenchError
+from detector_bench.results.local_paths import is_local
 from detector_bench.results.manifest import Manifest
 
 RESULTS = "results"
@@ -48,6 +50,9 @@ def pack_folder(folder: Path, out: Path, *, image_set: Path | None, with_images:
     Manifest.read(folder)
     results = [path for path in sorted(folder.rglob("*")) if path.is_file() and _belongs(path, folder, out)]
     tables = [] if image_set is None else sorted(_tables_of(image_set))
+    for root, name in tables:
+        if (fault := FileInspector(root).fault(name)) is not None:
+            raise ConfigError(f"{root / name}: {fault}; it is packed if --allow-root names where it leads")
     images = [] if image_set is None or not with_images else sorted(_images_of(image_set))
     try:
         with replacing(out) as temporary, zipfile.ZipFile(temporary, "w", allowZip64=True) as pack:
@@ -61,11 +66,11 @@ def pack_folder(folder: Path, out: Path, *, image_set: Path | None, with_images:
 
 
 def _belongs(path: Path, folder: Path, out: Path) -> bool:
-    """Whether a file of a result folder goes out: no lock, half, link or hidden file, and not the pack itself."""
+    """Whether a file of a result folder goes out: no lock, half, link or local file, nor the pack itself."""
     parts = path.relative_to(folder).parts
     if path.is_symlink() or any(part.startswith(".") for part in parts) or path.suffix in _LEFT_OUT:
         return False
-    return path.resolve() != out.resolve()
+    return not is_local("/".join(parts)) and path.resolve() != out.resolve()
 
 
 def _tables_of(image_set: Path) -> Iterator[tuple[Path, str]]:
@@ -84,9 +89,9 @@ def _tables_of(image_set: Path) -> Iterator[tuple[Path, str]]:
 
 
 def _images_of(image_set: Path) -> Iterator[tuple[Path, str]]:
-    loaded = ImageSet.load(image_set)
+    loaded, inspector = ImageSet.load(image_set), FileInspector(image_set)
     for path in dict.fromkeys(loaded.table("images").data.column("path").to_pylist()):
-        if is_file_below(path) and (image_set / path).is_file():
+        if is_file_below(path) and inspector.fault(path) is None:
             yield image_set, PurePosixPath(path).as_posix()
 
 

@@ -3,16 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
+from http import HTTPStatus
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 from filelock import FileLock
 
 from detector_bench.errors import WeightsError
 from detector_bench.installation import is_installed, require
+from detector_bench.transfers import (
+    BoundedClient,
+    OversizedAnswerError,
+    TransferError,
+    TransferLimits,
+    content_length,
+)
 from detector_bench.weights.files import Checkpoint, WeightsFile, sha256_of
 
+if TYPE_CHECKING:
+    import httpx
+
 Progress = Callable[[int, int | None], None]
+
+MOST_BYTES = 64 * 1024**3
+"""Of a file whose size nobody has stated."""
+
+_LEAST_BYTES = 256 * 1024
+_SECONDS = 60.0
 
 
 def download(
@@ -24,7 +42,9 @@ def download(
 ) -> Path:
     """Download a pinned file into `folder` and return its path.
 
-    An interrupted download is taken up where it stopped if the server supports ranges.
+    An interrupted download is taken up where it stopped if the server supports ranges. It ends where fewer than
+    256 KiB come in a minute, and where more comes than `download_bytes` and a tenth (for sizes are stated in round
+    numbers) or, where no size is stated, than 64 GiB.
 
     Args:
         file: must have a `url` and a `sha256`.
@@ -45,14 +65,20 @@ def download(
         folder.mkdir(parents=True, exist_ok=True)
         with FileLock(folder / f"{file.name}.lock"):
             if not (target.is_file() and sha256_of(target) == file.sha256):
-                _fetch_pinned(file.url, partial, sha256=file.sha256, progress=progress, timeout=timeout)
+                most = MOST_BYTES if file.download_bytes is None else file.download_bytes * 11 // 10
+                source = _Source(file.url, timeout=timeout, most_bytes=most)
+                _fetch_pinned(source, partial, sha256=file.sha256, progress=progress)
                 partial.replace(target)
     except httpx.HTTPStatusError as error:
         answer = error.response
         raise WeightsError(
             f"{file.url}: the server answers {answer.status_code} {answer.reason_phrase}"
         ) from error
-    except (httpx.HTTPError, httpx.InvalidURL) as error:
+    except OversizedAnswerError as error:
+        with suppress(OSError):
+            partial.unlink(missing_ok=True)
+        raise WeightsError(f"{file.url} is not the pinned file: {error}; nothing was kept") from error
+    except (httpx.HTTPError, httpx.InvalidURL, TransferError) as error:
         raise WeightsError(
             f"{file.url}: {type(error).__name__}: {error}; run it again to go on where it stopped"
         ) from error
@@ -61,45 +87,92 @@ def download(
     return target
 
 
-def _fetch_pinned(url: str, partial: Path, *, sha256: str, progress: Progress | None, timeout: float) -> None:
-    resumed = _fetch(url, partial, progress=progress, timeout=timeout)
+class _Source(NamedTuple):
+    url: str
+    timeout: float
+    most_bytes: int
+
+
+def _fetch_pinned(source: _Source, partial: Path, *, sha256: str, progress: Progress | None) -> None:
+    if partial.exists() and partial.stat().st_size > source.most_bytes:
+        partial.unlink()
+    resumed = _fetch(source, partial, progress=progress)
     actual = sha256_of(partial)
     if resumed and actual != sha256:
         # The beginning may have been another file's, or damaged: once more, from the beginning.
         partial.unlink()
-        _fetch(url, partial, progress=progress, timeout=timeout)
+        _fetch(source, partial, progress=progress)
         actual = sha256_of(partial)
     if actual != sha256:
         partial.unlink()
         raise WeightsError(
-            f"{url} delivered another file than the pinned one: "
+            f"{source.url} delivered another file than the pinned one: "
             f"sha256 {actual}, expected {sha256}; nothing was kept"
         )
 
 
-def _fetch(url: str, partial: Path, *, progress: Progress | None, timeout: float) -> bool:
+def _fetch(source: _Source, partial: Path, *, progress: Progress | None) -> bool:
     """Download what is missing of a file; True if some of it was there already and was kept."""
     import httpx
 
-    done = partial.stat().st_size if partial.exists() else 0
-    headers = {"Accept-Encoding": "identity"}  # a compressed answer could not be resumed
-    if done:
-        headers["Range"] = f"bytes={done}-"
-    with httpx.stream("GET", url, headers=headers, follow_redirects=True, timeout=timeout) as response:
-        if done and response.status_code == httpx.codes.REQUESTED_RANGE_NOT_SATISFIABLE:
+    taking = _Taking(partial, progress)
+    limits = TransferLimits(
+        most_bytes=source.most_bytes,
+        head_seconds=2 * source.timeout,
+        least_bytes=_LEAST_BYTES,
+        window=_SECONDS,
+    )
+    headers = {"Range": f"bytes={taking.done}-"} if taking.done else {}
+    client = BoundedClient(follow_redirects=True, timeout=source.timeout)
+    try:
+        client.fetch("GET", source.url, headers=headers, limits=limits, begin=taking.begin)
+    except httpx.HTTPStatusError as error:
+        if taking.done and error.response.status_code == httpx.codes.REQUESTED_RANGE_NOT_SATISFIABLE:
             return True  # all of it is there already; the sha256 decides whether it is right
+        raise
+    finally:
+        taking.close()
+        client.close()
+    return taking.resumed
+
+
+class _Taking:
+    """Puts what comes behind what is there.
+
+    Attributes:
+        done: bytes that are there.
+        resumed: whether some of them were there before.
+    """
+
+    def __init__(self, partial: Path, progress: Progress | None) -> None:
+        self._partial = partial
+        self._progress = progress
+        self._stream: BinaryIO | None = None
+        self._total: int | None = None
+        self.done = partial.stat().st_size if partial.exists() else 0
+        self.resumed = False
+
+    def begin(self, response: httpx.Response) -> Callable[[bytes], None]:
+        """Take an answer, if it is one."""
         response.raise_for_status()
-        resumed = response.status_code == httpx.codes.PARTIAL_CONTENT
-        done = done if resumed else 0
-        length = response.headers.get("Content-Length")
-        total = done + int(length) if length is not None else None
-        with partial.open("ab" if resumed else "wb") as stream:
-            for chunk in response.iter_bytes():
-                stream.write(chunk)
-                done += len(chunk)
-                if progress is not None:
-                    progress(done, total)
-    return resumed
+        self.resumed = response.status_code == HTTPStatus.PARTIAL_CONTENT
+        self.done = self.done if self.resumed else 0
+        length = content_length(response.headers)
+        self._total = None if length is None else self.done + length
+        self._stream = self._partial.open("ab" if self.resumed else "wb")
+        return self._take
+
+    def _take(self, part: bytes) -> None:
+        assert self._stream is not None  # noqa: S101 - `begin` opens it
+        self._stream.write(part)
+        self.done += len(part)
+        if self._progress is not None:
+            self._progress(self.done, self._total)
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._stream is not None:
+            self._stream.close()
 
 
 def cached_folder(checkpoint: Checkpoint) -> Path | None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -43,6 +43,7 @@ class WeightsLocator:
     Args:
         folders: weights folders, searched in this order.
         beside: the study file's folder, for paths relative to it.
+        named: where weights lie that a result folder's study file only names.
         cache: the folder for downloads.
         allow_download: whether a missing file with a URL is downloaded.
         progress: called with (bytes done, bytes in all or None) during a download.
@@ -50,6 +51,7 @@ class WeightsLocator:
 
     folders: Sequence[Path] = ()
     beside: Path | None = None
+    named: Mapping[str, Path] = field(default_factory=dict)
     cache: Path = field(default_factory=default_weights_cache)
     allow_download: bool = True
     progress: Callable[[str, int, int | None], None] | None = None
@@ -59,7 +61,12 @@ class WeightsLocator:
 
     @classmethod
     def from_environment(
-        cls, *, weights_dir: Path | None = None, beside: Path | None = None, allow_download: bool = True
+        cls,
+        *,
+        weights_dir: Path | None = None,
+        beside: Path | None = None,
+        named: Mapping[str, Path] | None = None,
+        allow_download: bool = True,
     ) -> WeightsLocator:
         """Build a locator from `--weights-dir` and the environment variable `DETECTOR_BENCH_WEIGHTS`.
 
@@ -67,13 +74,18 @@ class WeightsLocator:
             WeightsError: a weights folder that was named does not exist.
         """
         parts = os.environ.get(WEIGHTS_VARIABLE, "").split(os.pathsep)
-        named = [("--weights-dir", weights_dir)] if weights_dir is not None else []
+        folders = [("--weights-dir", weights_dir)] if weights_dir is not None else []
         # An empty part, as a colon at the end makes one, does not mean the working directory.
-        named += [(WEIGHTS_VARIABLE, Path(part).expanduser()) for part in parts if part]
-        for origin, folder in named:
+        folders += [(WEIGHTS_VARIABLE, Path(part).expanduser()) for part in parts if part]
+        for origin, folder in folders:
             if not folder.is_dir():
                 raise WeightsError(f"{origin}: there is no folder {str(folder)!r}")
-        return cls(folders=tuple(folder for _, folder in named), beside=beside, allow_download=allow_download)
+        return cls(
+            folders=tuple(folder for _, folder in folders),
+            beside=beside,
+            named=named or {},
+            allow_download=allow_download,
+        )
 
     def reporting(self, progress: Callable[[str, int, int | None], None]) -> WeightsLocator:
         """The same locator, telling about downloads."""
@@ -82,7 +94,7 @@ class WeightsLocator:
     def candidates(self, file: Weights) -> list[Path]:
         """All places where weights may lie, in the order of search, whether or not they exist."""
         path = Path(file.path).expanduser()
-        places: list[Path] = []
+        places: list[Path] = [self.named[file.path]] if file.path in self.named else []
         if path.is_absolute():
             places.append(path)
         elif self.beside is not None:

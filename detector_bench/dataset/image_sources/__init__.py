@@ -3,6 +3,7 @@
 from detector_bench.dataset.image_sources.image_places import (
     DistantImage,
     ImagePlace,
+    LocalImage,
     key_of,
     marks_of,
     read_image,
@@ -17,6 +18,7 @@ __all__ = [
     "DistantImage",
     "ImagePlace",
     "ImageSources",
+    "LocalImage",
     "key_of",
     "marks_of",
     "read_image",

@@ -1,4 +1,4 @@
-"""Images as a run handles them: files below the folder as paths, all others as what knows how to read them."""
+"""Images as a run handles them: each with what knows how to read it."""
 
 from __future__ import annotations
 
@@ -9,11 +9,27 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeAlias
 
-from detector_bench.dataset.decoding import read_image_file
+from detector_bench.dataset.decoding import DEFAULT_MAX_BYTES, read_image_file
 from detector_bench.dataset.image_paths import parse_reference, shown
-from detector_bench.dataset.image_sources.local_files import mark_of_file
+from detector_bench.dataset.image_sources.local_files import LocalFiles, mark_of_file
 from detector_bench.dataset.image_sources.places import ContentMark
 from detector_bench.dataset.image_sources.sources import READERS, ImageSources
+
+
+@dataclass(frozen=True, slots=True)
+class LocalImage:
+    """An image that is a file of its own below the image set's folder."""
+
+    files: LocalFiles = field(compare=False, repr=False)
+    path: str
+
+    def __str__(self) -> str:
+        return self.path
+
+    @property
+    def key(self) -> str:
+        """What the image is remembered by."""
+        return f"{self.files.root}{os.sep}{self.path}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +51,8 @@ class DistantImage:
         return public if public == self.path else f"{public} {hashlib.sha256(self.path.encode()).hexdigest()}"
 
 
-ImagePlace: TypeAlias = Path | DistantImage
+ImagePlace: TypeAlias = Path | LocalImage | DistantImage
+"""A path is a file that the user named, and follows links wherever they lead; image sets have none of these."""
 
 
 def read_image(place: ImagePlace, *, mark: ContentMark | None = None) -> bytes:
@@ -49,6 +66,8 @@ def read_image(place: ImagePlace, *, mark: ContentMark | None = None) -> bytes:
         ImageError: see there for the reasons.
         MissingExtraError: a package is needed that is not installed.
     """
+    if isinstance(place, LocalImage):
+        return place.files.read(place.path, max_bytes=DEFAULT_MAX_BYTES)
     if isinstance(place, DistantImage):
         return place.sources.read(place.path, mark=mark)
     return read_image_file(place)
@@ -56,7 +75,7 @@ def read_image(place: ImagePlace, *, mark: ContentMark | None = None) -> bytes:
 
 def key_of(place: ImagePlace) -> str:
     """What an image is remembered by."""
-    return place.key if isinstance(place, DistantImage) else str(place)
+    return str(place) if isinstance(place, Path) else place.key
 
 
 def marks_of(places: Sequence[ImagePlace]) -> list[ContentMark | None]:
@@ -66,6 +85,8 @@ def marks_of(places: Sequence[ImagePlace]) -> list[ContentMark | None]:
     for number, place in enumerate(places):
         if isinstance(place, DistantImage):
             distant.setdefault(place.sources, []).append(number)
+        elif isinstance(place, LocalImage):
+            found[number] = place.files.mark_or_none(place.path)
         else:
             found[number] = _mark_of_path(str(place))
     for sources, numbers in distant.items():
@@ -81,7 +102,7 @@ def size_of(place: ImagePlace, mark: ContentMark | None) -> int:
     """Bytes that an image takes, as far as its mark tells; 0 for what lies in an archive or table."""
     if mark is None or mark.size is None:
         return 0
-    return mark.size if isinstance(place, Path) or parse_reference(place.path).kind == "file" else 0
+    return mark.size if not isinstance(place, DistantImage) or parse_reference(place.path).kind == "file" else 0
 
 
 def readers_for(places: Iterable[ImagePlace], *, cores: int) -> int:

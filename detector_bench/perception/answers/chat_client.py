@@ -20,13 +20,17 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from http import HTTPStatus
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any
 
 import httpx
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, Field, ValidationError
 
 from detector_bench.errors import ConfigError, DetectorBenchError
+from detector_bench.perception.answers.ledger_lines import PaidAnswer, counted_tokens
 from detector_bench.perception.answers.service_requests import Pace, PacedRequests, RequestFailure, Secrets
+
+if TYPE_CHECKING:
+    from detector_bench.perception.answers.paid_ledger import LedgerEntry
 
 _BUSY = frozenset(
     {
@@ -44,22 +48,6 @@ _WRONG_REQUEST = frozenset(
 _KEPT = "what was judged before is kept: mend it and run the same command again"
 
 
-class Completion(NamedTuple):
-    """An answer.
-
-    Attributes:
-        text: the model's words; of a refusal, the refusal's.
-        refused: the model or a content filter declined to answer.
-        prompt_tokens: what the question and the image cost; None if the server does not say.
-        completion_tokens: what the answer cost.
-    """
-
-    text: str
-    refused: bool
-    prompt_tokens: int | None
-    completion_tokens: int | None
-
-
 class _Part(BaseModel):
     text: str = ""
 
@@ -74,9 +62,13 @@ class _Choice(BaseModel):
     finish_reason: str | None = None
 
 
+_Tokens = Annotated[int | None, BeforeValidator(counted_tokens)]
+"""A server that counts nonsense has answered all the same."""
+
+
 class _Usage(BaseModel):
-    prompt_tokens: int | None = Field(default=None, ge=0)
-    completion_tokens: int | None = Field(default=None, ge=0)
+    prompt_tokens: _Tokens = None
+    completion_tokens: _Tokens = None
 
 
 class _Response(BaseModel):
@@ -84,7 +76,7 @@ class _Response(BaseModel):
     usage: _Usage | None = None
 
 
-def read_completion(content: bytes) -> Completion:
+def read_completion(content: bytes) -> PaidAnswer:
     """Read the body of a response with status 200.
 
     Raises:
@@ -101,13 +93,13 @@ def read_completion(content: bytes) -> Completion:
     raise problem
 
 
-def _completion(choice: _Choice, usage: _Usage) -> Completion:
+def _completion(choice: _Choice, usage: _Usage) -> PaidAnswer:
     found = choice.message.content
     text = found if isinstance(found, str) else "".join(part.text for part in found or ())
     if choice.finish_reason == "length" and not text:
         raise ValueError("the answer ended before its first word; allow it more tokens (max_tokens)")
     refused = choice.message.refusal is not None or choice.finish_reason == "content_filter"
-    return Completion(choice.message.refusal or text, refused, usage.prompt_tokens, usage.completion_tokens)
+    return PaidAnswer(choice.message.refusal or text, refused, usage.prompt_tokens, usage.completion_tokens)
 
 
 class ChatClient:
@@ -127,11 +119,12 @@ class ChatClient:
         self._key_shown = f"the key in {key_variable}" if key is not None else "a request without a key"
         self._requests = PacedRequests(f"{base_url}/chat/completions", pace=pace, secrets=self._secrets)
 
-    def complete(self, request: Mapping[str, Any]) -> Completion:
+    def complete(self, request: Mapping[str, Any], *, entry: LedgerEntry | None = None) -> PaidAnswer:
         """Ask once; see `PacedRequests.ask`.
 
         Args:
             request: the body, without `stream`.
+            entry: where attempts and answer are recorded.
 
         Raises:
             RequestFailure: there is no answer about this image.
@@ -139,14 +132,20 @@ class ChatClient:
             DetectorBenchError: there would be none about any image.
         """
         try:
-            return self._requests.ask(self._completion_in, json=dict(request), headers=self._headers)
+            return self._requests.ask(
+                self._completion_in,
+                entry=entry,
+                as_paid=lambda answer: answer,
+                json=dict(request),
+                headers=self._headers,
+            )
         except RequestFailure as failure:
             if self._requests.ever_reached:
                 raise
             reason = str(failure)
         raise DetectorBenchError(f"nobody answers at {self._base_url}: {reason}; {_KEPT}")
 
-    def _completion_in(self, response: httpx.Response) -> Completion:
+    def _completion_in(self, response: httpx.Response) -> PaidAnswer:
         status = response.status_code
         message, codes = _complaint(response)
         reason = self._requests.shown(f"{message} (HTTP {status})")
@@ -171,7 +170,7 @@ def _complaint(response: httpx.Response) -> tuple[str, frozenset[str]]:
     """The message of a response that is no answer, and the words by which it names its cause."""
     try:
         content: Any = json.loads(response.content)
-    except ValueError:  # also no text at all
+    except (ValueError, RecursionError):  # also no text at all
         content = None
     found = content.get("error", content) if isinstance(content, Mapping) else None
     if isinstance(found, str):

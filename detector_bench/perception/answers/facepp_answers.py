@@ -18,12 +18,16 @@ from detector_bench.perception.answers.facepp_client import (
     FaceppClient,
     missing_credentials,
 )
+from detector_bench.perception.answers.ledger_index import Asked
+from detector_bench.perception.answers.paid_ledger import PaidLedger
+from detector_bench.perception.answers.prices import CallPrice
 from detector_bench.perception.answers.service_requests import (
     ImageFormat,
     RequestFailure,
     ServiceSettings,
     encoded,
     image_form,
+    is_on_this_machine,
     require_safe_address,
 )
 from detector_bench.perception.boxes import boxes, largest
@@ -152,6 +156,21 @@ class FaceppAnswers(ServiceSettings, Stage):
     timeout: float = Field(default=30.0, gt=0, json_schema_extra=DESCRIPTIVE)
     """Seconds without a sign of life after which an attempt is given up."""
 
+    deadline: float = Field(default=120.0, gt=0, json_schema_extra=DESCRIPTIVE)
+    """Seconds after which an attempt is given up, also if a byte comes now and then."""
+    prices: CallPrice | None = Field(default=None, json_schema_extra=DESCRIPTIVE)
+    """What an answer costs, as `{call: 0.0005, currency: USD}`, so that a run can say what it cost."""
+
+    @property
+    def costs_money(self) -> bool:
+        """Whether answers may cost money: elsewhere always, on this machine where it has prices."""
+        return self.prices is not None or not is_on_this_machine(self.endpoint)
+
+    def lacks_for_budget(self) -> str | None:
+        """What has to be set before a budget can hold; None: nothing."""
+        missing = self.costs_money and self.prices is None
+        return "has no `prices`: {call: ...}, what an answer costs" if missing else None
+
     @field_validator("endpoint")
     @classmethod
     def _carries_no_secret(cls, endpoint: str) -> str:
@@ -171,28 +190,7 @@ class FaceppAnswers(ServiceSettings, Stage):
         """Read key and secret and open a connection; see `Stage.load`."""
         require("tenacity", extra=self.extra)
         client = FaceppClient(self.endpoint, Credentials.from_environment(self.endpoint), pace=self.pace)
-        paid: dict[str, str] = {}  # the cache knows nothing yet of what its own batch holds twice
-
-        def ask(frame: Frame) -> Arrays | StageFailure:
-            sent = self.sendable(frame.pixels)
-            if sent is None:
-                height, width = frame.pixels.shape[:2]
-                return StageFailure(
-                    "too_small", f"{width} x {height}; the API takes {SHORTEST_SIDE} pixels a side"
-                )
-            image, scale = sent
-            content = hashlib.sha256(image).hexdigest()
-            try:
-                answer = paid.get(content) or client.detect(image, media_type=f"image/{self.image_format}")
-                result = _result(answer, scale=scale)
-            except RequestFailure as failure:
-                return StageFailure("api_failed", str(failure))
-            except ValueError as error:
-                return StageFailure("invalid_answer", str(error))
-            paid[content] = answer
-            return result
-
-        return lambda frames: [ask(frame) for frame in frames]
+        return FaceppQuestions(self, client)
 
     def sendable(self, pixels: NDArray[np.uint8]) -> tuple[bytes, tuple[float, float]] | None:
         """Encode an image within the API's limits.
@@ -212,6 +210,65 @@ class FaceppAnswers(ServiceSettings, Stage):
                 return content, (width / size[0], height / size[1])
             # Bytes grow about with the area; a little more than that, so that few attempts are needed.
             shrink *= 0.97 * (MOST_BYTES / len(content)) ** 0.5
+
+
+class FaceppQuestions:
+    """A loaded `FaceppAnswers`. What stands in the ledger is not asked for again.
+
+    Args:
+        stage: what is asked, and where.
+        client: the connection.
+    """
+
+    def __init__(self, stage: FaceppAnswers, client: FaceppClient) -> None:
+        self._stage = stage
+        self._client = client
+        self.take_ledger(PaidLedger(None), stage=stage.kind, fingerprint="")
+
+    def take_ledger(self, ledger: PaidLedger, *, stage: str, fingerprint: str) -> None:
+        """See `TakesLedger`."""
+        self._ledger = ledger.of_stage(
+            stage=stage,
+            fingerprint=fingerprint,
+            service=self._stage.endpoint,
+            model=None,
+            prices=self._stage.prices,
+            may_cost=self._stage.costs_money,
+            counts_tokens=False,
+        )
+
+    def __call__(self, frames: Sequence[Frame]) -> list[Arrays | StageFailure]:
+        """See `StageFunction`."""
+        return [self._ask(frame) for frame in frames]
+
+    def _price(self) -> float | None:
+        return None if self._stage.prices is None else self._stage.prices.call
+
+    def _ask(self, frame: Frame) -> Arrays | StageFailure:
+        stage, sent = self._stage, self._stage.sendable(frame.pixels)
+        height, width = frame.pixels.shape[:2]
+        if sent is None:
+            return StageFailure("too_small", f"{width} x {height}; the API takes {SHORTEST_SIDE} pixels a side")
+        image, scale = sent
+        size = (round(width / scale[0]), round(height / scale[1]))
+        asked = Asked(hashlib.sha256(image).hexdigest(), frame.sha256, size)
+        known = self._ledger.answer(asked)
+        try:
+            answer = (
+                known.text
+                if known is not None
+                else self._client.detect(
+                    image,
+                    media_type=f"image/{stage.image_format}",
+                    require_complete=lambda text: _result(text, scale=scale),
+                    entry=self._ledger.entry(asked, worst=self._price),
+                )
+            )
+            return _result(answer, scale=scale)
+        except RequestFailure as failure:
+            return StageFailure("api_failed", str(failure))
+        except ValueError as error:
+            return StageFailure("invalid_answer", str(error))
 
 
 def _result(answer: str, *, scale: Sequence[float]) -> Arrays:

@@ -21,16 +21,20 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from http import HTTPStatus
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import httpx
 
 from detector_bench.errors import ConfigError, DetectorBenchError
+from detector_bench.perception.answers.ledger_lines import PaidAnswer
 from detector_bench.perception.answers.service_requests import Pace, PacedRequests, RequestFailure, Secrets
 from detector_bench.trust import key_from_environment
+
+if TYPE_CHECKING:
+    from detector_bench.perception.answers.paid_ledger import LedgerEntry
 
 KEY_VARIABLE = "FACEPP_API_KEY"
 SECRET_VARIABLE = "FACEPP_API_SECRET"  # noqa: S105 - the name of a variable, no secret
@@ -87,22 +91,40 @@ class FaceppClient:
         self._credentials = credentials
         self._requests = PacedRequests(endpoint, pace=pace, secrets=credentials.secrets)
 
-    def detect(self, image: bytes, *, media_type: str) -> str:
+    def detect(
+        self,
+        image: bytes,
+        *,
+        media_type: str,
+        require_complete: Callable[[str], object] = str,
+        entry: LedgerEntry | None = None,
+    ) -> str:
         """Ask about the faces in an image, with gender and age; see `PacedRequests.ask`.
 
         Args:
             image: an encoded image.
             media_type: its kind, as `image/jpeg`.
+            require_complete: raises `ValueError` for an answer that is none, or lacks something.
+            entry: where attempts and answer are recorded.
 
         Returns:
             The answer, JSON text, as the API gave it.
 
         Raises:
             RequestFailure: there is no answer about this image.
+            ValueError: what came is none.
             DetectorBenchError: there would be none about any image: the key is refused, or the endpoint is wrong.
         """
+
+        def read(response: httpx.Response) -> str:
+            answer = self._answer_in(response)
+            require_complete(answer)
+            return answer
+
         return self._requests.ask(
-            self._answer_in,
+            read,
+            entry=entry,
+            as_paid=PaidAnswer,
             data={
                 "api_key": self._credentials.key,
                 "api_secret": self._credentials.secret,
@@ -139,7 +161,7 @@ def _error_message(response: httpx.Response) -> tuple[str, bool]:
     """The message of an answer, and whether the answer itself calls it an error."""
     try:
         content: Any = json.loads(response.content)
-    except ValueError:  # also no text at all
+    except (ValueError, RecursionError):  # also no text at all
         content = None
     if isinstance(content, Mapping) and isinstance(message := content.get("error_message"), str):
         return message, True

@@ -8,14 +8,10 @@ import logging
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from email.utils import parsedate_to_datetime
-from math import isfinite
 from threading import Lock
-from typing import Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from urllib.parse import SplitResult, urlsplit
-from weakref import finalize
 
-import httpx
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
@@ -23,10 +19,26 @@ from pydantic import Field
 
 from detector_bench.declarations import Declaration
 from detector_bench.perception.stage import DESCRIPTIVE
+from detector_bench.transfers import (
+    BoundedClient,
+    OverdueAnswerError,
+    TransferError,
+    TransferLimits,
+    retry_after,
+)
+
+if TYPE_CHECKING:
+    import httpx
+
+    from detector_bench.perception.answers.ledger_lines import PaidAnswer
+    from detector_bench.perception.answers.paid_ledger import LedgerEntry
 
 T = TypeVar("T")
 
 _LONGEST_MESSAGE = 200
+_LONGEST_SAID = 2_000
+_MOST_BYTES = 16 * 1024**2
+"""Of an answer; the longest real ones have some thousands."""
 _LOGGERS_OF_HTTPCORE = tuple(f"httpcore.{part}" for part in ("connection", "http11", "http2", "proxy", "socks"))
 
 
@@ -50,6 +62,7 @@ class Pace:
         requests_per_second: at most.
         retries: further attempts after the first one.
         timeout: seconds without a sign of life after which an attempt is given up.
+        deadline: seconds after which an attempt is given up, whatever signs of life there are.
         first_wait: seconds before the first retry; each further wait is twice as long, plus a random part.
         longest_wait: seconds; waits grow no further; a service that asks for longer is left alone until then.
     """
@@ -57,6 +70,7 @@ class Pace:
     requests_per_second: float
     retries: int
     timeout: float
+    deadline: float
     first_wait: float
     longest_wait: float
 
@@ -80,27 +94,37 @@ class PacedRequests:
         self._pace = pace
         self._secrets = secrets
         secrets.hide_in_logs_of("httpx", *_LOGGERS_OF_HTTPCORE)
-        self._http = httpx.Client(timeout=pace.timeout, follow_redirects=False)
-        # A stage has no end of its own: the connection goes when the last reference to it does.
-        finalize(self, self._http.close)
+        self._http = BoundedClient(timeout=pace.timeout)
+        self._limits = TransferLimits(most_bytes=_MOST_BYTES, seconds=pace.deadline)
         self._lock = Lock()
         self._next_turn = 0.0
         self._asked_to_wait_until = 0.0
         self._unreachable = False
         self.ever_reached = False
 
-    def ask(self, read: Callable[[httpx.Response], T], **request: Any) -> T:
+    def ask(
+        self,
+        read: Callable[[httpx.Response], T],
+        *,
+        entry: LedgerEntry | None = None,
+        as_paid: Callable[[T], PaidAnswer] | None = None,
+        **request: Any,
+    ) -> T:
         """Post one request, again while the service is busy, failing or out of reach.
 
         While nobody answers at all, further requests are tried once each, so that a run without a network comes to
         its end instead of waiting through all retries for every image.
 
         Args:
-            read: turns a response into the answer. It raises `AskAgain` (see `busy`) to have it asked for again.
+            read: turns a response into the answer. It raises `AskAgain` (see `busy`) to have it asked for again,
+                and `ValueError` if it is none.
+            entry: where each attempt is recorded before it is sent, and what became of it.
+            as_paid: the answer as the ledger keeps it.
             request: what `httpx.Client.post` takes.
 
         Raises:
             RequestFailure: there is no answer.
+            ValueError: what came is none.
         """
         from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_exponential, wait_random
 
@@ -112,7 +136,7 @@ class PacedRequests:
             reraise=True,
         )
         try:
-            answer: T = attempts(self._ask_once, read, request)
+            answer: T = attempts(self._ask_once, read, request, entry, as_paid)
         except AskAgain as gone:
             self._unreachable = not gone.reached
             tried = attempts.statistics["attempt_number"]
@@ -134,19 +158,67 @@ class PacedRequests:
 
         A server may put anything into its messages, the request's own fields too.
         """
-        text = " ".join(self._secrets.hidden_in(text).split())
+        whole = text.encode(errors="replace").decode()  # half a surrogate pair fits into no table
+        text = " ".join(self._secrets.hidden_in(whole).split())
         return text if len(text) <= _LONGEST_MESSAGE else text[:_LONGEST_MESSAGE] + "..."
 
-    def _ask_once(self, read: Callable[[httpx.Response], T], request: Mapping[str, Any]) -> T:
+    def _ask_once(
+        self,
+        read: Callable[[httpx.Response], T],
+        request: Mapping[str, Any],
+        entry: LedgerEntry | None,
+        as_paid: Callable[[T], PaidAnswer] | None,
+    ) -> T:
+        import httpx  # every run reads this module, and few ask anybody
+
+        never_sent = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.UnsupportedProtocol)
         self._await_turn()
+        if entry is not None:
+            entry.send()
         try:
-            response = self._http.post(self._address, **request)
-        except httpx.HTTPError as error:
+            response = self._http.fetch("POST", self._address, limits=self._limits, **request)
+        except (httpx.HTTPError, httpx.InvalidURL, TransferError) as error:
             reason = self.shown(f"{type(error).__name__}: {error}")
+            sent, passes = not isinstance(error, never_sent), not isinstance(error, TransferError)
+            passes = passes or isinstance(error, OverdueAnswerError)
+            reached = isinstance(error, TransferError)
+            self.ever_reached = self.ever_reached or reached
+        except BaseException as error:
+            if entry is not None:
+                entry.failed(f"interrupted: {type(error).__name__}", perhaps_paid=True)
+            raise
         else:
             self._unreachable, self.ever_reached = False, True
-            return read(response)
-        raise AskAgain(reason, reached=False)
+            return self._answer_in(response, read, entry, as_paid)
+        if entry is not None:
+            entry.failed(reason, perhaps_paid=sent)
+        if not passes:  # perhaps it was paid for, and it would come again
+            raise RequestFailure(reason)
+        raise AskAgain(reason, reached=reached)
+
+    def _answer_in(
+        self,
+        response: httpx.Response,
+        read: Callable[[httpx.Response], T],
+        entry: LedgerEntry | None,
+        as_paid: Callable[[T], PaidAnswer] | None,
+    ) -> T:
+        try:
+            answer = read(response)
+        except BaseException as error:
+            if entry is not None:
+                no_answer = response.is_success  # perhaps one that cannot be read: it may be paid for
+                said = response.content[:_LONGEST_SAID].decode(errors="replace")
+                entry.failed(
+                    self.shown(str(error)),
+                    perhaps_paid=no_answer,
+                    status=response.status_code,
+                    said=self._secrets.hidden_in(said) if no_answer else None,
+                )
+            raise
+        if entry is not None and as_paid is not None:
+            entry.answered(as_paid(answer))
+        return answer
 
     def _await_turn(self) -> None:
         with self._lock:
@@ -157,19 +229,6 @@ class PacedRequests:
             turn = max(self._next_turn, self._asked_to_wait_until, now)
             self._next_turn = turn + 1 / self._pace.requests_per_second
         time.sleep(turn - now)
-
-
-def retry_after(headers: Mapping[str, str]) -> float:
-    """Seconds that the header Retry-After asks to wait: a number or a date; 0 without one."""
-    text = headers.get("Retry-After", "")
-    try:
-        seconds = float(text)
-    except ValueError:
-        try:
-            seconds = parsedate_to_datetime(text).timestamp() - time.time()
-        except ValueError:
-            return 0.0
-    return max(seconds, 0.0) if isfinite(seconds) else 0.0
 
 
 _HIDDEN = "(hidden)"
@@ -292,10 +351,21 @@ class ServiceSettings(Declaration):
     """Further attempts while the service is busy, failing or out of reach."""
     timeout: float = Field(default=120.0, gt=0, json_schema_extra=DESCRIPTIVE)
     """Seconds without a sign of life after which an attempt is given up."""
+    deadline: float = Field(default=600.0, gt=0, json_schema_extra=DESCRIPTIVE)
+    """Seconds after which an attempt is given up, also if a byte comes now and then."""
     first_wait: float = Field(default=1.0, ge=0, json_schema_extra=DESCRIPTIVE)
     """Seconds before the first retry; each further wait is twice as long, plus a random part."""
     longest_wait: float = Field(default=120.0, ge=0, json_schema_extra=DESCRIPTIVE)
     """Seconds; waits grow no further."""
+
+    @property
+    def costs_money(self) -> bool:
+        """Whether answers may cost money; what declares no better may."""
+        return True
+
+    def lacks_for_budget(self) -> str | None:
+        """What has to be set before a budget can hold; None: nothing."""
+        return "does not say what its answers cost" if self.costs_money else None
 
     @property
     def pace(self) -> Pace:
