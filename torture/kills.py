@@ -310,7 +310,13 @@ class Kills:
                 found.mistakes.append(
                     f"request {name} was made {times} times; its answer was there before the kill"
                 )
-        return sum(times - 1 for times in asked.values())
+        twice = sum(times - 1 for times in asked.values())
+        command(("spending", "out", "--json"), folder, log=folder / "spending.json")
+        rows = json.loads((folder / "spending.json").read_text())["rows"]
+        known = sum(int(row.get("perhaps_paid_twice") or 0) for row in rows)
+        if twice > known:
+            found.mistakes.append(f"{twice} requests were made twice; the ledger knows of {known}")
+        return twice
 
 
 def main() -> None:
