@@ -297,7 +297,7 @@ class Kills:
         return self._ready[job.name]
 
     def _with_judge(self, stack: ExitStack, folder: Path) -> None:
-        port = stack.enter_context(serving(folder / "requests.jsonl", seconds=0.15))
+        port = stack.enter_context(serving(folder / "requests.jsonl", seconds=0.4))
         (folder / "study.yaml").write_text(judge_study(port))
 
     def _check_requests(self, folder: Path, killed_at: float, found: Found) -> int:
