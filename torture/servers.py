@@ -264,7 +264,7 @@ def _judge(case: Case, port: int, behaviour: str) -> None:
     from pyarrow import parquet
 
     Path("study.yaml").write_text(judge_study(port, behaviour))
-    expect(case.command("run", "study.yaml", "--out", "out", "--cache-dir", "cache", "--quiet"), 1)
+    expect(case.command("run", "study.yaml", "--out", "out", "--cache-dir", "cache", "--quiet", timed=False), 1)
     rows = [
         row
         for file in Path("out/predictions/judge").glob("*.parquet")
