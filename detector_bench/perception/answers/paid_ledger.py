@@ -208,7 +208,7 @@ class PaidLedger:
             return True
         self._read()
         spent, doubtful, on_the_way = self._index.committed(budget.currency, self._prices, session=self.session)
-        doubtful += draft.worst * self._index.unknown()
+        doubtful += draft.worst * self._index.unknown(self._prices)
         left = budget.amount - spent - doubtful
         if draft.worst <= left - on_the_way + _MARGIN:
             return True
