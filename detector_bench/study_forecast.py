@@ -44,8 +44,8 @@ def forecast_study(study: StudyConfiguration, out: Path, order: RunOrder) -> For
     """
     if asking := asks_services(study):
         raise ConfigError(
-            f"--dry-run: {asking[0]!r} asks a service, and nothing is sent for a forecast: measure the others with "
-            f"{' '.join(f'--without {name}' for name in asking)}"
+            f"--dry-run: {asking[0]!r} asks a service, and nothing is sent for a forecast: measure the others "
+            f"with {' '.join(f'--without {name}' for name in asking)}"
         )
     _, session = session_of(study, out, order.model_copy(update={"threads": order.cores_each}))
     left = session.left_to_judge()

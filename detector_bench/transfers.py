@@ -161,7 +161,9 @@ def _unusable(error: Exception) -> str:
     why = error.strerror if isinstance(error, OSError) else type(error).__name__
     if isinstance(error, ImportError):
         why = "a SOCKS proxy takes pip install 'httpx[socks]'"
-    return f"no connection can be made, because of {' and '.join(found) or 'the proxies'} in the environment: {why}"
+    return (
+        f"no connection can be made, because of {' and '.join(found) or 'the proxies'} in the environment: {why}"
+    )
 
 
 class _Exchanges:
@@ -174,7 +176,7 @@ class _Exchanges:
 
         self.process = os.getpid()
         # A client that is given its way takes none from HTTP_PROXY and the like.
-        way = {"transport": httpx.AsyncHTTPTransport()} if direct else {}
+        way: dict[str, Any] = {"transport": httpx.AsyncHTTPTransport()} if direct else {}
         self._client = httpx.AsyncClient(follow_redirects=False, **way, **settings)
         self._loop = asyncio.new_event_loop()
         threading.Thread(target=self._loop.run_forever, name="transfers", daemon=True).start()

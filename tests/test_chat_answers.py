@@ -342,7 +342,9 @@ def test_an_environment_that_allows_no_connection_stops_the_run_with_one_line(
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     monkeypatch.setenv(variable, value)
     stage = ChatAnswers(base_url="https://api.openai.com/v1", model=MODEL, question="?")
-    with pytest.raises(ConfigError, match=rf"no connection can be made, because of .*{variable}.*: .*{why}") as found:
+    with pytest.raises(
+        ConfigError, match=rf"no connection can be made, because of .*{variable}.*: .*{why}"
+    ) as found:
         stage.load(NOWHERE)
     assert "hunter22" not in str(found.value)
     file = WeightsFile(path="a.onnx", url="https://files.example/a.onnx", sha256="0" * 64)

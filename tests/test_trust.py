@@ -599,7 +599,10 @@ def test_a_dry_run_downloads_nothing(server: ChatServer, tmp_path: Path, command
     network = {"path": "a.onnx", "url": f"{server.address}/a.onnx", "sha256": "0" * 64}
     outputs = {"gender": {"read": "classes", "output": "logits", "classes": ["male", "female"]}}
     detector = {
-        **{"kind": "onnx", "name": "network", "network": network, "outputs": outputs},
+        "kind": "onnx",
+        "name": "network",
+        "network": network,
+        "outputs": outputs,
         "input": {"size": [8, 8], "layout": "NCHW", "colour": "RGB", "scale": 1},
     }
     (tmp_path / "study.yaml").write_text(yaml.safe_dump({"image_set": "images", "detectors": [detector]}))

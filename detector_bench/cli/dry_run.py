@@ -29,7 +29,9 @@ def print_dry_run(study: StudyConfiguration, out: Path, order: RunOrder) -> None
     if asking := asks_services(study):
         names = " ".join(f"--without {name}" for name in asking)
         others = f" Measure the others with {names}." if len(asking) < len(study.detectors) else ""
-        output.say(f"No time is measured: {', '.join(asking)} would send images, and a dry run sends none.{others}")
+        output.say(
+            f"No time is measured: {', '.join(asking)} would send images, and a dry run sends none.{others}"
+        )
         return
     if any(read.downloads for read in effects.reads):
         output.say(
