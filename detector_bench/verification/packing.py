@@ -63,6 +63,7 @@ def pack_folder(
         if (fault := FileInspector(root).fault(name)) is not None:
             raise ConfigError(f"{root / name}: {fault}; it is packed if --allow-root names where it leads")
     images = sorted(_images_of(image_set)) if with_images else []
+    left_out = len(_paths_of(image_set)) - len(images) if with_images else 0
     try:
         with replacing(out) as temporary, zipfile.ZipFile(temporary, "w", allowZip64=True) as pack:
             for path in results:
@@ -71,7 +72,12 @@ def pack_folder(
                 _add(pack, root / name, f"{IMAGE_SET}/{name}")
     except OSError as error:
         raise DetectorBenchError(f"cannot pack {str(folder)!r}: {error}") from error
-    return {"results": len(results), "tables of the image set": len(tables), "images": len(images)}
+    return {
+        "results": len(results),
+        "tables of the image set": len(tables),
+        "images": len(images),
+        "images left out": left_out,
+    }
 
 
 def _belongs(path: Path, folder: Path, out: Path) -> bool:
@@ -98,10 +104,14 @@ def _tables_of(image_set: Path) -> Iterator[tuple[Path, str]]:
 
 
 def _images_of(image_set: Path) -> Iterator[tuple[Path, str]]:
-    loaded, inspector = ImageSet.load(image_set), FileInspector(image_set)
-    for path in dict.fromkeys(loaded.table("images").data.column("path").to_pylist()):
+    inspector = FileInspector(image_set)
+    for path in _paths_of(image_set):
         if is_file_below(path) and inspector.fault(path) is None:
             yield image_set, PurePosixPath(path).as_posix()
+
+
+def _paths_of(image_set: Path) -> list[str]:
+    return list(dict.fromkeys(ImageSet.load(image_set).table("images").data.column("path").to_pylist()))
 
 
 def _add(pack: zipfile.ZipFile, path: Path, name: str) -> None:
