@@ -13,7 +13,7 @@ import pytest
 from small_parts import image_name, picture, stages_loaded, write_csv
 from study_files import COUNT, manifest, with_network, write_network, write_study_file
 
-from detector_bench.errors import DataError, DetectorBenchError
+from detector_bench.errors import ConfigError, DataError, DetectorBenchError
 from detector_bench.results.inputs import ChangedInputsError
 from detector_bench.study import Results, Study
 from detector_bench.study_proof import UnprovedError
@@ -97,6 +97,47 @@ class TestTheStudyMadeThem:
         shutil.rmtree(folder / "out" / "predictions" / "shards")
         with pytest.raises(UnprovedError, match="its fingerprint is not that of what it names as its maker"):
             Study.from_yaml(folder / "study.yaml").evaluate(folder / "out", folder / "again")
+
+
+class TestNumbersAndPredictionsBelongTogether:
+    def test_predictions_that_were_made_anew_elsewhere_are_not_read_beside_older_numbers(
+        self, folder: Path
+    ) -> None:
+        Study.from_yaml(folder / "study.yaml").evaluate(folder / "out", folder / "again")
+        again = Results.open(folder / "again")
+        assert len(again.reader.predictions()) == 2
+        study_with(folder, "[{kind: test-colour, green: 0.9}, test-brightness]").run(folder / "out")
+        for read in (again.reader.predictions, again.reader.coded_predictions):
+            with pytest.raises(
+                ConfigError, match=r"the predictions of test-colour are not those that its numbers"
+            ):
+                read()
+        assert len(Results.open(folder / "out").reader.predictions()) == 2
+
+    def test_numbers_of_another_folders_predictions_are_made_anew_by_the_command_that_is_named(
+        self, folder: Path, command: Command
+    ) -> None:
+        assert command("evaluate", folder / "out", "--out", folder / "again")[0] == 0
+        before = manifest(folder / "again")["counts"]
+        flip(folder / "again" / "metrics.csv")
+        assert command("evaluate", folder / "again")[0] == 0
+        assert manifest(folder / "again")["counts"] == before
+        assert command("verify", folder / "again")[0] == 0
+
+    def test_a_detector_that_is_gone_is_not_left_out_in_silence(self, folder: Path) -> None:
+        shutil.rmtree(folder / "out" / "predictions" / "test-colour")
+        with pytest.raises(ConfigError, match="the predictions of test-colour are not those"):
+            Results.open(folder / "out").reader.predictions()
+
+    def test_another_sample_is_not_read_beside_older_numbers(self, folder: Path, command: Command) -> None:
+        images = folder / "images"
+        assert command("sample", images, "--labels", 6)[0] == 0
+        Study.from_yaml(folder / "study.yaml").run(folder / "out")
+        sample = (images / "sample.csv").read_text().splitlines()
+        (images / "sample.csv").write_text("\n".join([*sample[:2], *sample[3:]]) + "\n")
+        status, _, said = command("estimate", folder / "out")
+        assert status == 1
+        assert "sample.csv is not the one that the numbers in" in said
 
 
 class TestTheImagesAreThose:

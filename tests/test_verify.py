@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -127,6 +129,78 @@ def test_numbers_that_somebody_changed_and_sealed_again_do_not_come_out(folder: 
     assert found.problems[0].startswith(
         f"metrics.parquet: 1 values of column value, the first in row {row + 2}: 0.123"
     )
+
+
+def resealed(folder: Path, change: Callable[[dict[str, Any]], object]) -> None:
+    content = read_sealed(folder / "out" / "results.json")
+    change(content)
+    write_sealed(folder / "out" / "results.json", content)
+
+
+def test_a_rendered_table_that_somebody_changed_and_sealed_again_does_not_come_out(folder: Path) -> None:
+    name = "tables/filtering_and_accuracy.csv"
+    path = folder / "out" / name
+    path.write_text(path.read_text().replace("1", "2"))
+    resealed(folder, lambda content: content["proof"]["files"].update({name: file_sha256(path)}))
+    found = links(folder)
+    assert found["files"].outcome is Outcome.PROVED
+    assert found["numbers"].problems == (f"{name}: it does not come out again",)
+
+
+def test_tables_with_intervals_come_out_again(folder: Path) -> None:
+    study = Study.from_yaml(folder / "study.yaml")
+    study.evaluate(folder / "out", folder / "out", tables_with_intervals=True)
+    assert links(folder)["numbers"].outcome is Outcome.PROVED
+
+
+@pytest.mark.parametrize(
+    ("change", "link", "problem"),
+    [
+        (lambda content: content.update(counts={}), "numbers", "results.json: counts does not come out again"),
+        (
+            lambda content: content["settings"].update(max_error_share=0.9),
+            "numbers",
+            "results.json: max_error_share is 0.9, in the study 0.1",
+        ),
+        (
+            lambda content: content["files"].pop("comparisons.csv"),
+            "numbers",
+            "comparisons.csv: not listed in results.json",
+        ),
+        (
+            lambda content: content["proof"].update(predictions={}),
+            "predictions",
+            "net: results.json does not say which files its predictions are",
+        ),
+        (
+            lambda content: content["proof"]["files"].pop("metrics.csv"),
+            "files",
+            "metrics.csv: results.json does not say what was written",
+        ),
+    ],
+)
+def test_a_record_that_somebody_changed_and_sealed_again_is_contradicted(
+    folder: Path, change: Callable[[dict[str, Any]], object], link: str, problem: str
+) -> None:
+    resealed(folder, change)
+    assert problem in links(folder, weights_dir=folder / "nets")[link].problems
+
+
+def test_a_record_without_its_seal_is_refused(folder: Path) -> None:
+    path = folder / "out" / "results.json"
+    path.write_text(json.dumps(read_sealed(path)))
+    with pytest.raises(ConfigError, match="it has no seal, as every evaluation writes it"):
+        links(folder)
+
+
+def test_predictions_beside_other_numbers_are_no_contradiction(folder: Path) -> None:
+    shutil.copytree(folder / "images", folder / "corrected")
+    labels = folder / "corrected" / "labels.csv"
+    labels.write_text(labels.read_text().replace(",male", ",female", 1))
+    study = Study.from_yaml(folder / "study.yaml", image_set=folder / "corrected")
+    study.evaluate(folder / "out", folder / "again", changed_inputs=True)
+    found = verify_folder(folder / "again", VerificationOrder(image_set=folder / "corrected"))
+    assert {link.name: link.outcome for link in found.links}["numbers"] is Outcome.PROVED
 
 
 def test_of_a_large_study_values_are_computed_again_and_the_rest_is_named(

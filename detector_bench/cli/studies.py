@@ -177,6 +177,7 @@ def evaluate(
             "the smaller study goes"
         )
     from detector_bench.results.inputs import refuse_changed_study
+    from detector_bench.results.local_paths import folder_with_predictions
     from detector_bench.results.manifest import Manifest
 
     load_plugins(plugin or [])
@@ -193,7 +194,7 @@ def evaluate(
     with suppress(ConfigError):  # of an older schema, or half a folder
         output.warn(*Manifest.read(folder).plugins_left_out())
     result = study.evaluate(
-        folder,
+        folder_with_predictions(folder),
         folder if out is None else out,
         allow_incomplete=allow_incomplete,
         allow_unproved=allow_unproved,

@@ -44,6 +44,8 @@ from detector_bench.results.metric_lookup import (
     of_labelled_images,
     rows_of_attribute,
 )
+from detector_bench.results.proof import digests
+from detector_bench.runner.prediction_store import prediction_files
 from detector_bench.runner.stored_predictions import StoredPredictions, read_predictions, sha256_of_file
 from detector_bench.vocabulary import ALL, GROUND_TRUTH, attributes_of
 from detector_bench.vocabulary.columns import DETECTOR_ONLY
@@ -188,6 +190,7 @@ class ResultFolder:
             DetectorBenchError: they are not there.
         """
         stored = read_predictions(self.predictions_folder, also=columns, of_images=of_images)
+        self._refuse_other_predictions()
         return {name: stored[name] for name in self.settings.detectors if name in stored}
 
     def coded_predictions(
@@ -204,12 +207,24 @@ class ResultFolder:
         """
         stored = StoredPredictions(self.predictions_folder, also=columns)
         wanted = self.settings.detectors if detectors is None else detectors
-        return CodedPredictions(
+        coded = CodedPredictions(
             ImageIndex.of(self.image_set),
             stored,
             detectors=[name for name in wanted if name in stored],
             attributes=self.settings.attributes,
         )
+        self._refuse_other_predictions()  # a damaged file has been named by then
+        return coded
+
+    def _refuse_other_predictions(self) -> None:
+        """Numbers and what is shown beside them come from the same files."""
+        for name, judged in self.manifest.proof.predictions.items():
+            folder = self.predictions_folder / name
+            if digests(folder, (path.name for path in prediction_files(folder))) != judged.files:
+                raise ConfigError(
+                    f"{str(self.path)!r}: the predictions of {name} are not those that its numbers were made of: "
+                    f"run `detector-bench evaluate {self.path}`, or end the run that is judging anew"
+                )
 
     @cached_property
     def score_files(self) -> dict[str, pd.DataFrame]:

@@ -81,16 +81,21 @@ def refuse_changed_inputs(folder: Path, inputs: Mapping[str, str], image_set: Im
 
 
 def refuse_other_image_set(folder: Path, manifest: Manifest, image_set: ImageSet) -> None:
-    """Refuse to read an image set beside numbers that were made of another one; one that has only grown will do.
+    """Refuse to read an image set beside numbers that were made of another one, or of another sample of it.
+
+    One that has only grown will do.
 
     Raises:
         ChangedInputsError: it has changed.
     """
-    then = manifest.proof.inputs.get(IMAGE_SET)
-    if then is None or then == image_set.fingerprint() or _has_only_grown(folder, manifest, image_set):
+    now = inputs_of(image_set, ())
+    changed = [name for name in changed_inputs(manifest, now) if name in (IMAGE_SET, SAMPLE_FILE)]
+    if not changed or _has_only_grown(folder, manifest, image_set):
         return
+    what = " and ".join(changed)
+    are, they = ("are", "those") if len(changed) > 1 else ("is", "the one")
     raise ChangedInputsError(
-        f"{IMAGE_SET} is not the one that the numbers in {str(folder)!r} were made of: put back what was there, "
+        f"{what} {are} not {they} that the numbers in {str(folder)!r} were made of: put back what was there, "
         f"or make them anew with `detector-bench evaluate {folder} --changed-inputs`"
     )
 

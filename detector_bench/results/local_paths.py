@@ -90,6 +90,14 @@ def place_of(folder: Path, name: str, known: Mapping[str, str]) -> Path:
     return folder / known.get(name, name)
 
 
+def folder_with_predictions(folder: Path) -> Path:
+    """The folder itself; of results that were made of another folder's predictions, the folder of these."""
+    if (folder / "predictions").is_dir():
+        return folder
+    elsewhere = list(LocalPaths.read(folder).predictions.values())
+    return folder / elsewhere[0] if len(elsewhere) == 1 else folder
+
+
 class PublishedNames:
     """Gives paths the names that a result folder may publish, no two the same.
 

@@ -23,7 +23,7 @@ from detector_bench.metrics import METRICS
 from detector_bench.plugins import PluginFile, plugin_files
 from detector_bench.results.proof import Proof
 from detector_bench.results.run_record import read_run_record
-from detector_bench.sealed import DamagedRecordError, read_sealed, write_sealed
+from detector_bench.sealed import DamagedRecordError, read_sealed, sealed_digest, write_sealed
 from detector_bench.vocabulary import attribute_named
 
 if TYPE_CHECKING:
@@ -125,6 +125,7 @@ class Manifest(BaseModel):
         path = folder / NAME
         try:
             content = read_sealed(path)
+            is_sealed = sealed_digest(path) is not None
         except FileNotFoundError:
             raise ConfigError(_why_not(folder)) from None
         except (OSError, DamagedRecordError) as error:
@@ -139,6 +140,8 @@ class Manifest(BaseModel):
             )
         if version < SCHEMA_VERSION:
             raise ConfigError(_older(folder, version))
+        if not is_sealed:
+            raise ConfigError(f"{path}: it has no seal, as every evaluation writes it: run {_again(folder)}")
         try:
             manifest = cls.model_validate(content)
         except ValidationError as error:

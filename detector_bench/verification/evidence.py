@@ -48,7 +48,8 @@ def weights(study: StudyConfiguration, manifest: Manifest, locator: WeightsLocat
     """Whether the weights here, with all that lies beside them, are those that judged: equal fingerprints."""
     proved, problems, missing = 0, [], []
     for detector in study.build_detectors():
-        judged = manifest.proof.predictions[detector.name].fingerprint
+        files = manifest.proof.predictions.get(detector.name)
+        judged = None if files is None else files.fingerprint
         try:
             own = BatchJudge([detector], weights=locator).detector_fingerprints[detector.name]
             for stage in with_inputs(detector.stages):

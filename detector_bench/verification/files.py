@@ -11,7 +11,8 @@ import pyarrow.parquet as pq
 
 from detector_bench.dataset.published_text import without_folders
 from detector_bench.figures.figure_files import RECORD as FIGURES_RECORD
-from detector_bench.results.manifest import Manifest
+from detector_bench.results.manifest import NAME as RESULTS
+from detector_bench.results.manifest import STUDY_FILE, Manifest
 from detector_bench.results.verification_record import Link, Outcome
 from detector_bench.runner.prediction_store import written_maker
 from detector_bench.runner.shard_ledger import ShardLedger
@@ -34,7 +35,10 @@ def files_of_results(folder: Path, manifest: Manifest) -> Link:
     """Every file that the evaluation wrote, against the sha256 in `results.json`."""
     problems = unlike(folder, manifest.proof.files)
     of = len(manifest.proof.files)
-    says = f"{of - len(problems):,} of {of:,} files of the evaluation are as they were written"
+    written = [*manifest.files, STUDY_FILE, *(f"tables/{name}.csv" for name in manifest.tables)]
+    untold = [name for name in written if name not in manifest.proof.files]
+    problems += [f"{name}: {RESULTS} does not say what was written" for name in untold]
+    says = f"{of - len(problems) + len(untold):,} of {of:,} files of the evaluation are as they were written"
     return link("files", Outcome.FALSE if problems else Outcome.PROVED, says, problems)
 
 
@@ -63,8 +67,14 @@ def predictions(judged: Path, manifest: Manifest) -> Link:
     """The files of predictions: against `results.json`, their shards' manifests, and their own metadata."""
     problems: list[str] = []
     files = rows = 0
+    if not judged.is_dir():
+        return link(
+            "predictions", Outcome.OPEN, f"the predictions are not here: there is no folder {judged.name!r}"
+        )
     vouched = ShardLedger(judged).vouched()
     counts: dict[str, Counter[tuple[str, str]]] = {}
+    lacking = [name for name in manifest.settings.detectors if name not in manifest.proof.predictions]
+    problems += [f"{name}: results.json does not say which files its predictions are" for name in lacking]
     for name, judged_files in manifest.proof.predictions.items():
         problems += [f"{name}/{problem}" for problem in unlike(judged / name, judged_files.files)]
         counts[name] = Counter()
@@ -106,7 +116,8 @@ def _other_counts(manifest: Manifest, counts: Mapping[str, Counter[tuple[str, st
     """Where `results.json` counts other verdicts than the files hold; parts of a run may repeat each other."""
     problems = []
     for name, by_attribute in manifest.counts.items():
-        if any("part-" in file for file in manifest.proof.predictions[name].files):
+        listed = manifest.proof.predictions.get(name)
+        if listed is None or any("part-" in file for file in listed.files):
             continue
         for attribute, by_status in by_attribute.items():
             for status, number in by_status.items():

@@ -23,6 +23,7 @@ from detector_bench.runner.stored_predictions import StoredPredictions
 from detector_bench.study_configuration import StudyConfiguration
 from detector_bench.study_run import evaluate_study
 from detector_bench.verification.files import link
+from detector_bench.verification.record import unlike_counts, unlike_record, unlike_settings, unlike_tables
 
 TOLERANCE = 1e-9
 """Relative, and absolute near zero: other versions of the libraries add up in another order."""
@@ -51,15 +52,18 @@ def numbers(
     if changed := changed_inputs(manifest, inputs_of(image_set, study.score_files())):
         return [link(_NAME, Outcome.OPEN, "the numbers were made of other inputs than those here", changed)]
     if every or len(image_set.image_ids) <= MOST_IMAGES:
-        return [_every_number(study, folder, judged, manifest)]
+        return [_every_number(study, image_set, folder, judged, manifest)]
     return _values(study, image_set, folder, judged, manifest)
 
 
-def _every_number(study: StudyConfiguration, folder: Path, judged: Path, manifest: Manifest) -> Link:
+def _every_number(
+    study: StudyConfiguration, image_set: ImageSet, folder: Path, judged: Path, manifest: Manifest
+) -> Link:
     with TemporaryDirectory(prefix="detector-bench-") as temporary:
         out = Path(temporary) / "again"
         try:
-            evaluate_study(study, judged, out, allow_incomplete=True, allow_unproved=True)
+            # The folder of the predictions may have numbers of its own, of other labels.
+            evaluate_study(study, judged, out, allow_incomplete=True, allow_unproved=True, changed_inputs=True)
         except DetectorBenchError as error:
             return link(_NAME, Outcome.FALSE, "they cannot be computed again", str(error).splitlines())
         again = Manifest.read(out)
@@ -73,12 +77,17 @@ def _every_number(study: StudyConfiguration, folder: Path, judged: Path, manifes
             difference = _difference(folder / name, out / name)
             near += 0 if difference else rows
             problems += [f"{name}: {difference}"] if difference else []
+        problems += unlike_record(manifest, again)
+        unlike = unlike_tables(manifest, out, prompts=image_set.prompts)
     lost = manifest.plugins_left_out()
-    if problems and lost:
+    if (problems or unlike) and lost:
         return link(_NAME, Outcome.OPEN, "numbers of plugin files cannot be computed without them", lost)
     says = f"{equal + near:,} rows of {len(tables)} tables come out again"
-    if near:
+    if near and not problems:
+        # What is rounded may come out otherwise where the numbers differ in their last digits.
         says += f", {near:,} of them to {TOLERANCE:g}"
+        return link(_NAME, Outcome.OPEN if unlike else Outcome.PROVED, says, unlike)
+    problems += unlike
     return link(_NAME, Outcome.FALSE if problems else Outcome.PROVED, says, problems)
 
 
@@ -86,20 +95,22 @@ def _values(
     study: StudyConfiguration, image_set: ImageSet, folder: Path, judged: Path, manifest: Manifest
 ) -> list[Link]:
     """The metric table's values and the confusion table, which follow from counting alone."""
-    predictions = CodedPredictions(
-        ImageIndex.of(image_set),
-        StoredPredictions(judged, also=("value",)),
-        detectors=[entry.name for entry in study.detectors],
-        attributes=study.attributes,
-    )
     try:
+        predictions = CodedPredictions(
+            ImageIndex.of(image_set),
+            StoredPredictions(judged, also=("value",)),
+            detectors=[entry.name for entry in study.detectors],
+            attributes=study.attributes,
+        )
         again = evaluate_with_confusion(
             image_set, predictions, attributes=study.attributes, n_clear=study.n_clear, allow_incomplete=True
         )
         stored = {name: read_long_table(folder / file) for name, file in _COUNTED.items()}
     except (DetectorBenchError, OSError, ValueError) as error:
         return [link(_NAME, Outcome.FALSE, "they cannot be computed again", str(error).splitlines())]
-    problems, left = [], 0
+    problems = unlike_settings(manifest, study.evaluation_settings(folder))
+    problems += unlike_counts(manifest, predictions.status_counts)
+    left = 0
     for name, own in (("metrics", again.metrics), ("confusion", again.confusion)):
         difference, unmatched = _unlike_values(stored[name], own)
         problems += [f"{_COUNTED[name]}: {difference}"] if difference else []
@@ -125,6 +136,8 @@ def _unlike_values(stored: pd.DataFrame, again: pd.DataFrame) -> tuple[str, int]
         frame.set_index(pd.MultiIndex.from_arrays([_texts(frame[name]) for name in keys]))[numbers_of]
         for frame in (stored, again)
     )
+    if not one.index.is_unique:
+        return f"{int(one.index.duplicated().sum()):,} rows are there twice", 0
     found = one.reindex(other.index)
     lacking = int((~other.index.isin(one.index)).sum())
     if lacking:
