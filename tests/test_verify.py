@@ -15,9 +15,10 @@ import pytest
 from small_parts import image_name, picture
 from study_files import COUNT, manifest, with_network, write_network, write_study_file
 
-from detector_bench.errors import ConfigError
+from detector_bench.errors import ConfigError, DetectorBenchError
 from detector_bench.results.verification_record import Link, Outcome, Verification
-from detector_bench.runner.shard_ledger import file_sha256
+from detector_bench.runner.shard_ledger import ShardLedger, file_sha256
+from detector_bench.runner.shards import Shard
 from detector_bench.sealed import read_sealed, seal_of, sealed_digest, write_sealed
 from detector_bench.study import Study
 from detector_bench.verification import VerificationOrder, unpacked, verify_folder
@@ -286,6 +287,46 @@ def test_a_pack_is_verified_elsewhere(folder: Path, tmp_path: Path, command: Com
     assert status == 0
     assert f"{COUNT} of {COUNT} images have the content that was judged" in said
     assert "tables come out again" in said
+
+
+def test_a_pack_takes_another_folders_predictions_along(folder: Path, tmp_path: Path, command: Command) -> None:
+    Study.from_yaml(folder / "study.yaml").evaluate(folder / "out", folder / "again")
+    assert command("pack", folder / "again", "--file", tmp_path / "again.zip")[0] == 0
+    shutil.rmtree(folder)
+    status, said, _ = command("verify", tmp_path / "again.zip")
+    assert status == 0
+    assert f"{2 * COUNT} predictions in 2 files are those that were counted" in said
+    assert "tables come out again" in said
+
+
+def test_predictions_that_are_not_here_are_left_open(folder: Path) -> None:
+    Study.from_yaml(folder / "study.yaml").evaluate(folder / "out", folder / "again")
+    shutil.rmtree(folder / "out")
+    found = {link.name: link for link in verify_folder(folder / "again", VerificationOrder()).links}
+    assert found["predictions"].outcome is Outcome.OPEN
+
+
+def test_a_run_that_is_judging_is_no_contradiction(folder: Path) -> None:
+    with_other_labels(folder, "net")
+    with (
+        ShardLedger(folder / "out" / "predictions").running(Shard()),
+        pytest.raises(DetectorBenchError, match="was written while it was verified"),
+    ):
+        links(folder)
+    assert links(folder)["numbers"].outcome is Outcome.FALSE
+
+
+def test_a_value_that_somebody_changed_is_judged_otherwise(folder: Path) -> None:
+    path = folder / "out" / "predictions" / "net" / "predictions.parquet"
+    table = pq.read_table(path)
+    values = pa.array([30.0] * table.num_rows, pa.float64())
+    place = table.schema.get_field_index("value")
+    pq.write_table(table.set_column(place, table.schema.field("value"), values), path)
+    sealed_again(folder, "net", path.name)
+    found = links(folder, **everything(folder))
+    assert found["numbers"].outcome is Outcome.PROVED, "no number of gender is made of values"
+    assert found["judged again"].outcome is Outcome.FALSE
+    assert "value 30.0000" in found["judged again"].problems[0]
 
 
 def test_an_image_set_in_the_result_folder_is_packed_once_and_only_where_it_is_asked_for(

@@ -83,6 +83,8 @@ def more_labels(
     """
     images = count_images(counts).astype(np.float64)
     factor = _times(model_bias_score_error, tolerance.model_bias_score_error, counts, level=level)
+    if not np.isfinite(factor):
+        return None
     planned = images * factor
     if _crosses(prompt_bias_error, tolerance.prompt_bias_error):
         spread = _spread_out(counts, tolerance.prompt_bias_error**2, n_clear=n_clear, level=level)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,8 +16,10 @@ from detector_bench.results.local_paths import LocalPaths, place_of
 from detector_bench.results.manifest import NAME as RESULTS
 from detector_bench.results.manifest import STUDY_FILE, Manifest
 from detector_bench.results.verification_record import Link, Outcome, Verification
+from detector_bench.runner.shard_ledger import ShardLayout, ShardLedger
+from detector_bench.runner.shards import Shard
 from detector_bench.runner.stored_predictions import StoredPredictions
-from detector_bench.sealed import sealed_digest
+from detector_bench.sealed import DamagedRecordError, sealed_digest
 from detector_bench.study_configuration import StudyConfiguration
 from detector_bench.study_proof import compare_with_study
 from detector_bench.verification import evidence, files
@@ -63,6 +66,7 @@ def verify_folder(folder: Path, order: VerificationOrder, *, step: Step | None =
 
     Raises:
         ConfigError: no result folder, or half of one; a damaged `results.json`.
+        DetectorBenchError: a run was writing the folder meanwhile.
     """
     step = step or _say_nothing
     manifest = Manifest.read(folder)
@@ -83,6 +87,8 @@ def verify_folder(folder: Path, order: VerificationOrder, *, step: Step | None =
         )
         if each
     ]
+    if any(each.outcome is Outcome.FALSE for each in links):
+        _refuse_what_is_being_written(folder, judged, seal)
     date = datetime.now(UTC).date().isoformat()
     return Verification(
         study=manifest.study,
@@ -92,6 +98,26 @@ def verify_folder(folder: Path, order: VerificationOrder, *, step: Step | None =
         links=tuple(links),
         statement=statement(manifest, seal, links, date=date),
     )
+
+
+def _refuse_what_is_being_written(folder: Path, judged: Path, seal: str) -> None:
+    """A run that goes on is no contradiction.
+
+    Raises:
+        DetectorBenchError: the files were changing while they were compared.
+    """
+    try:
+        now = sealed_digest(folder / RESULTS)
+    except (OSError, DamagedRecordError):
+        now = None
+    ledger = ShardLedger(judged)
+    running = False
+    with suppress(DetectorBenchError):  # nobody writes into a folder that is read-only
+        running = any(ledger.is_running(shard) for shard in Shard.all((ledger.layout() or ShardLayout()).shards))
+    if running or now != seal:
+        raise DetectorBenchError(
+            f"{str(folder)!r} was being written while it was verified: verify it after the run"
+        )
 
 
 def _say_nothing(what: str) -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -88,6 +89,8 @@ def images(image_set: ImageSet, stored: StoredPredictions, names: Sequence[str])
     says = f"{len(ids) - gone - len(problems):,} of {len(ids):,} images have the content that was judged"
     if problems:
         return link("images", Outcome.FALSE, says, problems)
+    if not ids:
+        return link("images", Outcome.OPEN, "the predictions do not say which content was judged")
     if gone:
         return link("images", Outcome.OPEN, f"{says}; {gone:,} are not there, or cannot be read")
     return link("images", Outcome.PROVED, says)
@@ -161,7 +164,12 @@ def judged_again(
     return link("judged again", Outcome.PROVED, says)
 
 
-_Verdict = tuple[str, str | None, float | None]
+class _Verdict(NamedTuple):
+    status: str
+    label: str | None
+    score: float | None
+    value: float | None
+    """Of attributes with a unit."""
 
 
 def _asks_a_service(detector: Detector) -> bool:
@@ -188,7 +196,9 @@ def _verdicts_again(
     with closing(loaded_batches(files, cache=cache, rules=judge.loading_rules(settings))) as batches:
         for batch in batches:
             for each in _flat(judge.judge(batch)):
-                found[each.image_id, each.attribute] = (each.status.value, each.label, each.score)
+                found[each.image_id, each.attribute] = _Verdict(
+                    each.status.value, each.label, each.score, each.value
+                )
     return found
 
 
@@ -201,29 +211,34 @@ def _stored_verdicts(
     stored: StoredPredictions, detector: str, image_ids: Sequence[str]
 ) -> dict[tuple[str, str], _Verdict]:
     problems: list[Any] = []
-    table = StoredPredictions(stored.folder, also=("score",)).read(
+    table = StoredPredictions(stored.folder, also=("score", "value")).read(
         detector, problems, of_images=pa.array(image_ids, pa.string())
     )
-    columns = [table[name].to_pylist() for name in ("image_id", "attribute", "status", "label", "score")]
+    columns = [table[name].to_pylist() for name in ("image_id", "attribute", *_Verdict._fields)]
     return {
-        (image_id, attribute): (status, label, score)
-        for image_id, attribute, status, label, score in zip(*columns, strict=True)
+        (image_id, attribute): _Verdict(*verdict) for image_id, attribute, *verdict in zip(*columns, strict=True)
     }
 
 
 def _agree(one: _Verdict, other: _Verdict) -> bool:
     if one[:2] != other[:2]:
         return False
-    if one[2] is None or other[2] is None:
-        return one[2] is other[2]
-    return abs(one[2] - other[2]) <= SCORE_TOLERANCE
+    return _near(one.score, other.score) and _near(one.value, other.value)
+
+
+def _near(one: float | None, other: float | None) -> bool:
+    if one is None or other is None:
+        return one is other
+    # Values have a unit, in which they may be large.
+    return math.isclose(one, other, rel_tol=SCORE_TOLERANCE, abs_tol=SCORE_TOLERANCE)
 
 
 def _brief(verdict: _Verdict | None) -> str:
     if verdict is None:
         return "no verdict"
-    status, label, score = verdict
-    return f"{label or status}{'' if score is None else f' ({score:.4f})'}"
+    said = verdict.label or verdict.status
+    numbers = [f"{name} {number:.4f}" for name, number in verdict._asdict().items() if isinstance(number, float)]
+    return f"{said} ({', '.join(numbers)})" if numbers else said
 
 
 def _other_versions(folder: Path) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
@@ -13,7 +13,7 @@ from detector_bench.dataset import ImageSet
 from detector_bench.dataset.image_paths import is_file_below
 from detector_bench.dataset.validation import FileInspector
 from detector_bench.errors import ConfigError, DetectorBenchError
-from detector_bench.results.local_paths import is_local
+from detector_bench.results.local_paths import LocalPaths, is_local
 from detector_bench.results.manifest import Manifest
 
 RESULTS = "results"
@@ -50,7 +50,7 @@ def pack_folder(
         ConfigError: no result folder, or half of one.
         DetectorBenchError: a file cannot be read or written.
     """
-    Manifest.read(folder)
+    manifest, local = Manifest.read(folder), LocalPaths.read(folder)
     results = [
         path
         for path in sorted(folder.rglob("*"))
@@ -64,20 +64,48 @@ def pack_folder(
             raise ConfigError(f"{root / name}: {fault}; it is packed if --allow-root names where it leads")
     images = sorted(_images_of(image_set)) if with_images else []
     left_out = len(_paths_of(image_set)) - len(images) if with_images else 0
+    # Without `local_paths.json` a name stands for what lies in the folder itself.
+    further = [
+        *_lying_elsewhere(folder, {manifest.predictions: local.predictions.get(manifest.predictions, "")}),
+        *(_lying_elsewhere(folder, local.score_files) if with_tables else ()),
+    ]
     try:
         with replacing(out) as temporary, zipfile.ZipFile(temporary, "w", allowZip64=True) as pack:
             for path in results:
                 _add(pack, path, f"{RESULTS}/{path.relative_to(folder).as_posix()}")
+            for path, name in further:
+                _add(pack, path, f"{RESULTS}/{name}")
             for root, name in [*tables, *images]:
                 _add(pack, root / name, f"{IMAGE_SET}/{name}")
     except OSError as error:
         raise DetectorBenchError(f"cannot pack {str(folder)!r}: {error}") from error
     return {
-        "results": len(results),
+        "results": len(results) + len(further),
         "tables of the image set": len(tables),
         "images": len(images),
         "images left out": left_out,
     }
+
+
+def _lying_elsewhere(folder: Path, places: Mapping[str, str]) -> Iterator[tuple[Path, str]]:
+    """Files of another result folder's predictions and of score systems, and their paths in this folder's pack."""
+    for name, seen in places.items():
+        place = folder / seen
+        if not seen or (folder / name).exists():
+            continue
+        for path in sorted(place.rglob("*")) if place.is_dir() else [place]:
+            inner = PurePosixPath(name) / path.relative_to(place).as_posix()
+            # What is local is so by its path in the folder of the predictions.
+            if (
+                path.is_file()
+                and _belongs(path, path.parent, path / "none")
+                and not is_local(_in_predictions(inner))
+            ):
+                yield path, inner.as_posix()
+
+
+def _in_predictions(path: PurePosixPath) -> str:
+    return "/".join(path.parts[path.parts.index("predictions") :] if "predictions" in path.parts else path.parts)
 
 
 def _belongs(path: Path, folder: Path, out: Path) -> bool:
