@@ -68,7 +68,7 @@ class StudyConfiguration(BaseModel):
     """Who made the study; the report says so."""
     date: str = Field(default="", max_length=_LONGEST_TEXT)
     """When it was made, in the author's words."""
-    display_names: dict[str, Annotated[str, Field(max_length=200)]] = {}
+    display_names: dict[str, Annotated[str, Field(max_length=1000)]] = {}
     """What people read in place of the names of detectors and T2I models, in tables and figures; CSV files keep
     the plain names."""
     table_style: TableStyle = TableStyle()

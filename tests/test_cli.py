@@ -208,7 +208,7 @@ def test_running_again_says_that_there_is_little_to_do(finished: Path, tmp_path:
     assert result.stderr.splitlines()[0] == "7 of 8 images are judged already"
     (tmp_path / "copy" / "images" / "images" / "image_004.png").unlink()
     write_tables(tmp_path / "copy" / "images", [0, 1, 2, 3])
-    again = in_a_process(*arguments, "--no-cache")
+    again = in_a_process(*arguments, "--no-cache", "--changed-inputs")
     assert again.returncode == 0
     assert again.stderr.splitlines() == ["4 of 4 images are judged already; nothing to run"]
 

@@ -10,7 +10,6 @@ from detector_bench.cli.console import command, errors, output
 from detector_bench.cli.publishing import MOST_WORKERS
 from detector_bench.cli.studies import loaded, restricted
 from detector_bench.plugins import load_plugins
-from detector_bench.trust import allow_for_this_process
 
 if TYPE_CHECKING:
     from detector_bench.study import StudyAudit
@@ -48,6 +47,7 @@ def audit(
     `detector-bench audit my_study.yaml --image-set my_images --out results/mine --half-width 0.1`
     """
     from detector_bench.cli.progress import ReportDisplay, RunProgressDisplay
+    from detector_bench.trust import allow_for_this_process
 
     allow_for_this_process(keys=allow_key or (), hosts=allow_host or ())
     load_plugins(plugin or [])

@@ -16,7 +16,6 @@ from detector_bench.cli.console import command, errors, output
 from detector_bench.cli.weights import known_as
 from detector_bench.errors import ConfigError, nearest_hint
 from detector_bench.plugins import load_plugins
-from detector_bench.trust import allow_for_this_process
 
 if TYPE_CHECKING:
     from detector_bench.conformance import Conformance
@@ -190,6 +189,7 @@ def conformance(
     `detector-bench conformance my-network --study study.yaml --images my_images`
     """
     from detector_bench.conformance import check_detector, pictures_in, sample_pictures
+    from detector_bench.trust import allow_for_this_process
     from detector_bench.vocabulary import read_attributes
 
     allow_for_this_process(keys=allow_key or (), hosts=allow_host or ())

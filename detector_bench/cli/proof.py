@@ -6,7 +6,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import pandas as pd
 import typer
 
 from detector_bench.cli import options
@@ -89,6 +88,8 @@ def verify(
 
 
 def _print(found: Verification) -> None:
+    import pandas as pd
+
     rows = [
         {"link": each.name, "outcome": each.outcome.value, "what was found": each.says} for each in found.links
     ]

@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -15,8 +15,9 @@ from detector_bench.atomic_files import replacing
 from detector_bench.cli import options
 from detector_bench.cli.console import command, output
 from detector_bench.errors import ConfigError
-from detector_bench.perception.answers.ledger_lines import LedgerLine
-from detector_bench.perception.answers.paid_ledger import FOLDER, PaidLedger
+
+if TYPE_CHECKING:
+    from detector_bench.perception.answers.ledger_lines import LedgerLine
 
 _ENDINGS = (".csv", ".jsonl")
 _MOST_DAMAGE_SHOWN = 10
@@ -46,6 +47,8 @@ def spending(folder: options.Folder, *, export: Export = None, overwrite: option
     Examples: `detector-bench spending results/judged`,
     `detector-bench spending results/judged --export answers.csv`
     """
+    from detector_bench.perception.answers.paid_ledger import FOLDER, PaidLedger
+
     if export is not None and export.suffix not in _ENDINGS:
         raise ConfigError(f"--export {str(export)!r}: the name ends in {' or '.join(_ENDINGS)}")
     if export is not None and export.exists() and not overwrite:

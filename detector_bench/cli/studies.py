@@ -17,7 +17,6 @@ from detector_bench.cli.shards import call_of, kept_call, write_array_job
 from detector_bench.errors import ConfigError, DetectorBenchError
 from detector_bench.plugins import load_plugins
 from detector_bench.runner.shards import ranges
-from detector_bench.trust import allow_for_this_process
 
 if TYPE_CHECKING:
     from detector_bench.study import Results, Study
@@ -83,6 +82,8 @@ def run(
         raise ConfigError("--dry-run is about all that is left: leave out --shard and --slurm-script")
     if dry_run and engine != "processes":
         raise ConfigError("--dry-run measures this machine: leave out --engine")
+    from detector_bench.trust import allow_for_this_process
+
     allow_for_this_process(keys=allow_key or (), hosts=allow_host or ())
     load_plugins(plugin or [])
     study = restricted(
