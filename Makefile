@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 export PYTHONDONTWRITEBYTECODE :=
 OUT ?= results/quickstart
 
-.PHONY: quickstart test lint types tests slow benchmarks clean
+.PHONY: quickstart test lint types tests slow torture benchmarks clean
 
 quickstart: $(VENV)/.quickstart
 	$(BIN)/detector-bench quickstart --out $(OUT)
@@ -25,6 +25,22 @@ tests: $(VENV)/.dev
 
 slow: $(VENV)/.dev
 	$(BIN)/pytest -m slow -n auto --dist loadfile
+
+# Hours: hostile files, kills, flipped bits, bad servers and disks. SEED=2 makes other cases.
+SEED ?= 1
+torture: $(VENV)/.dev
+	$(BIN)/python -m torture.study_files --cases 2000 --seed $(SEED)
+	$(BIN)/python -m torture.score_files --cases 1000 --seed $(SEED)
+	$(BIN)/python -m torture.onnx_files --cases 500 --seed $(SEED)
+	$(BIN)/python -m torture.label_studio_files --cases 500 --seed $(SEED)
+	$(BIN)/python -m torture.tables --cases 500 --seed $(SEED)
+	$(BIN)/python -m torture.images --cases 200 --seed $(SEED)
+	$(BIN)/python -m torture.servers --seed $(SEED)
+	$(BIN)/python -m torture.clocks --cases 40 --seed $(SEED)
+	$(BIN)/python -m torture.interruptions --cases 60 --seed $(SEED)
+	$(BIN)/python -m torture.disks --seed $(SEED)
+	$(BIN)/python -m torture.kills --cases 100 --seed $(SEED)
+	$(BIN)/python -m torture.flips --cases 10000 --seed $(SEED)
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)

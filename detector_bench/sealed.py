@@ -18,10 +18,14 @@ class DamagedRecordError(ValueError):
     """A record is not as it was written."""
 
 
+def digest_of(content: Any) -> str:
+    """The sha256 of plain data; spaces, line breaks and the order of keys have no influence."""
+    return hashlib.sha256(json.dumps(content, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+
 def seal_of(content: Mapping[str, Any]) -> str:
-    """The sha256 of a record's content; spaces, line breaks and the order of keys have no influence."""
-    plain = {key: value for key, value in content.items() if key != SEAL}
-    return hashlib.sha256(json.dumps(plain, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+    """The sha256 of a record's content, its seal left out."""
+    return digest_of({key: value for key, value in content.items() if key != SEAL})
 
 
 def write_sealed(path: Path, content: Mapping[str, Any]) -> None:

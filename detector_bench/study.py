@@ -23,13 +23,8 @@ from detector_bench.runner.shards import Shard
 from detector_bench.study_configuration import StudyConfiguration
 from detector_bench.study_file import DetectorEntry
 from detector_bench.study_numbers import StudyNumbers
-from detector_bench.study_run import (
-    evaluate_study,
-    run_study,
-    run_study_shard,
-    stored_score_tables,
-    stored_tables,
-)
+from detector_bench.study_results import stored_score_tables, stored_tables
+from detector_bench.study_run import evaluate_study, run_study, run_study_shard
 from detector_bench.study_session import RunOrder
 from detector_bench.tables import Table, to_html
 from detector_bench.tables.wording import attribute_in_words

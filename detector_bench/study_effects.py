@@ -47,6 +47,8 @@ class FileRead:
     place: str
     state: str
     """What is known of it: pinned, not here, to be downloaded, ..."""
+    downloads: bool = False
+    """Whether it is weights that are not here, and that the run would download."""
 
 
 @dataclass(frozen=True)
@@ -188,7 +190,7 @@ def _weights(file: Weights, locator: WeightsLocator) -> FileRead:
         return FileRead(what, file.path, f"not here, {pinned}")
     source = f"the Hugging Face hub, {file.name}" if isinstance(file, Checkpoint) else str(file.url)
     size = "" if file.download_bytes is None else f", about {file.download_bytes / 1e6:,.0f} MB"
-    return FileRead(what, file.path, f"to be downloaded from {source}{size}, {pinned}")
+    return FileRead(what, file.path, f"to be downloaded from {source}{size}, {pinned}", downloads=True)
 
 
 def _sends(

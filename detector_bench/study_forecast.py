@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 from detector_bench.dataset.decoding import ImageError, image_format, image_size
 from detector_bench.dataset.image_sources import read_image, readers_for
 from detector_bench.errors import ConfigError
-from detector_bench.perception.answers.service_requests import ServiceSettings
 from detector_bench.perception.stage import Stage, with_inputs
 from detector_bench.runner.forecast import UNREADABLE, Forecast, ImageKind, Sampled, forecast, kind_of
 from detector_bench.runner.image_reading import ImageFile
 from detector_bench.runner.run import RunSession
+from detector_bench.runner.run_ledger import asks_service
 from detector_bench.runner.run_record import peak_memory_mib
 from detector_bench.runner.run_settings import available_cores
 from detector_bench.study_configuration import StudyConfiguration
@@ -39,13 +39,13 @@ def forecast_study(study: StudyConfiguration, out: Path, order: RunOrder) -> For
             are not used.
 
     Raises:
-        ConfigError: a detector asks a service, which may cost money.
+        ConfigError: a detector asks a service; a forecast sends nothing.
         DetectorBenchError: as a run.
     """
     if asking := asks_services(study):
         raise ConfigError(
-            f"--dry-run: {asking[0]!r} asks a service, which may cost money for every image: measure the "
-            f"others with {' '.join(f'--without {name}' for name in asking)}"
+            f"--dry-run: {asking[0]!r} asks a service, and nothing is sent for a forecast: measure the others "
+            f"with {' '.join(f'--without {name}' for name in asking)}"
         )
     _, session = session_of(study, out, order.model_copy(update={"threads": order.cores_each}))
     left = session.left_to_judge()
@@ -100,16 +100,14 @@ def _kind(file: ImageFile) -> ImageKind:
 
 
 def asks_services(study: StudyConfiguration) -> list[str]:
-    """Names of the study's detectors whose answers may cost money: they are not asked for a forecast."""
+    """Names of the study's detectors that send images, or pay for answers: they are not asked for a forecast."""
     return [
         detector.name
         for detector in study.build_detectors()
-        if any(_may_cost_money(stage) for stage in with_inputs(detector.stages))
+        if any(_asks(stage) for stage in with_inputs(detector.stages))
     ]
 
 
-def _may_cost_money(stage: Stage) -> bool:
-    as_service: object = stage
-    if isinstance(as_service, ServiceSettings):
-        return as_service.costs_money
-    return type(stage).spending is not Stage.spending
+def _asks(stage: Stage) -> bool:
+    # Also a service on this machine that asks no price: who listens there is not known, and keys would go along.
+    return stage.sends() is not None or asks_service(stage) or type(stage).spending is not Stage.spending

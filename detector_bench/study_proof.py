@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,17 +13,16 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from detector_bench.dataset import ImageSet
 from detector_bench.dataset.image_sources import LocalImage
 from detector_bench.dataset.published_text import without_folders
-from detector_bench.detectors.base import Detector, build_detector
+from detector_bench.detectors.base import build_detector
 from detector_bench.errors import DetectorBenchError
 from detector_bench.perception.stage import NOT_TOLD
 from detector_bench.results.proof import ImagesCompared, JudgedFiles
 from detector_bench.runner.image_reading import hash_files
-from detector_bench.runner.prediction_store import FINGERPRINT_KEY, IDENTITY_KEY
+from detector_bench.runner.prediction_store import written_maker
 from detector_bench.runner.stage_cache import StageCache, default_cache_folder
 from detector_bench.runner.stored_predictions import StoredPredictions, sha256_of_file
 from detector_bench.study_configuration import StudyConfiguration
@@ -71,7 +69,7 @@ def compare_with_study(study: StudyConfiguration, stored: StoredPredictions) -> 
         not_told: list[str] = []
         identities: dict[str | None, Any] = {}
         for path in stored.files(name):
-            fingerprint, identity, damage = _written_identity(path)
+            fingerprint, identity, damage = written_maker(path)
             identities[fingerprint] = identity
             differences += [f"{path.name}: {damage}"] * bool(damage)
         known = {fingerprint: identity for fingerprint, identity in identities.items() if fingerprint is not None}
@@ -86,7 +84,7 @@ def compare_with_study(study: StudyConfiguration, stored: StoredPredictions) -> 
                 why = without_folders(str(error).splitlines()[0])
                 not_told.append(f"the study's detector is not there to be compared ({why})")
                 break
-            unlike, untold = unlike_parts(_declared_identity(detector), identity)
+            unlike, untold = unlike_parts(detector.identity(weights=None), identity)
             differences += unlike
             not_told += untold
         found.predictions[name] = _judged_files(stored, name, identities)
@@ -101,9 +99,7 @@ def judged_files(stored: StoredPredictions, detectors: Sequence[str]) -> dict[st
     """The files of detectors that have just judged, by detector."""
     found = {}
     for name in detectors:
-        written = {
-            fingerprint: None for path in stored.files(name) for fingerprint in [_written_identity(path)[0]]
-        }
+        written = {fingerprint: None for path in stored.files(name) for fingerprint in [written_maker(path)[0]]}
         found[name] = _judged_files(stored, name, written)
     return found
 
@@ -137,25 +133,6 @@ def refuse_differences(differences: Mapping[str, Sequence[str]], *, judged: Path
 def _some(lines: Sequence[str]) -> str:
     rest = len(lines) - _SHOWN
     return "; ".join(lines[:_SHOWN]) + (f"; and {rest} more" if rest > 0 else "")
-
-
-def _written_identity(path: Path) -> tuple[str | None, Any, str]:
-    """The fingerprint that a file of predictions names, what it is the sha256 of, and what is wrong with them."""
-    try:
-        metadata = pq.read_schema(path).metadata or {}
-        fingerprint = metadata[FINGERPRINT_KEY].decode()
-        identity = json.loads(metadata[IDENTITY_KEY])
-    except KeyError:
-        return None, None, ""
-    except (OSError, ValueError, pa.ArrowException):
-        return None, None, "it cannot be read"
-    text = json.dumps(identity, sort_keys=True, separators=(",", ":"))
-    is_sound = hashlib.sha256(text.encode()).hexdigest() == fingerprint
-    return fingerprint, identity, "" if is_sound else "its fingerprint is not that of what it names as its maker"
-
-
-def _declared_identity(detector: Detector) -> Any:
-    return json.loads(json.dumps(detector.identity(weights=None)))
 
 
 def unlike_parts(declared: Any, made: Any, place: tuple[str, ...] = ()) -> tuple[list[str], list[str]]:

@@ -17,6 +17,8 @@ from math import isnan
 from typing import TYPE_CHECKING, Any
 from weakref import finalize
 
+from detector_bench.errors import ConfigError
+
 if TYPE_CHECKING:
     import asyncio
 
@@ -77,11 +79,13 @@ class BoundedClient:
 
     Args:
         follow_redirects: go where the server says, at most 20 times; credentials stay with the first server.
+        direct: through no proxy, whatever the environment names.
         settings: what `httpx.AsyncClient` takes.
     """
 
-    def __init__(self, *, follow_redirects: bool = False, **settings: Any) -> None:
+    def __init__(self, *, follow_redirects: bool = False, direct: bool = False, **settings: Any) -> None:
         self._follows = follow_redirects
+        self._direct = direct
         self._settings = settings
         self._lock = threading.Lock()
         self._own: _Exchanges | None = None
@@ -110,12 +114,21 @@ class BoundedClient:
 
         Raises:
             TransferError: the answer broke a limit.
+            ConfigError: as `open`.
             httpx.HTTPError: no connection, or no HTTP.
             Others: what `begin` and its sink raise.
         """
         exchanges = self._exchanges()
         work = exchanges.exchange(method, address, limits, begin, request, follows=self._follows)
         return exchanges.run(work)
+
+    def open(self) -> None:
+        """Get ready to send; no connection is made yet.
+
+        Raises:
+            ConfigError: a proxy or a file of certificates that the environment names cannot be used.
+        """
+        self._exchanges()
 
     def close(self) -> None:
         """Close all connections."""
@@ -128,21 +141,44 @@ class BoundedClient:
         with self._lock:
             # In a process that was forked from this one the thread does not run.
             if self._own is None or self._own.process != os.getpid():
-                self._own = _Exchanges(self._settings)
+                import httpx
+
+                try:
+                    self._own = _Exchanges(self._settings, direct=self._direct)
+                except (OSError, ValueError, ImportError, httpx.InvalidURL) as error:
+                    raise ConfigError(_unusable(error)) from error
             return self._own
+
+
+_CERTIFICATES = ("SSL_CERT_FILE", "SSL_CERT_DIR")
+_PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY")
+
+
+def _unusable(error: Exception) -> str:
+    names = _CERTIFICATES if isinstance(error, OSError) else _PROXIES
+    found = [name for each in names for name in (each, each.lower()) if os.environ.get(name)]
+    # A proxy's address may hold a password, which some of the messages repeat.
+    why = error.strerror if isinstance(error, OSError) else type(error).__name__
+    if isinstance(error, ImportError):
+        why = "a SOCKS proxy takes pip install 'httpx[socks]'"
+    return (
+        f"no connection can be made, because of {' and '.join(found) or 'the proxies'} in the environment: {why}"
+    )
 
 
 class _Exchanges:
     """An event loop in a thread, and the client that lives there."""
 
-    def __init__(self, settings: Mapping[str, Any]) -> None:
+    def __init__(self, settings: Mapping[str, Any], *, direct: bool) -> None:
         import asyncio  # both take long, and most commands reach no network
 
         import httpx
 
         self.process = os.getpid()
+        # A client that is given its way takes none from HTTP_PROXY and the like.
+        way: dict[str, Any] = {"transport": httpx.AsyncHTTPTransport()} if direct else {}
+        self._client = httpx.AsyncClient(follow_redirects=False, **way, **settings)
         self._loop = asyncio.new_event_loop()
-        self._client = httpx.AsyncClient(follow_redirects=False, **settings)
         threading.Thread(target=self._loop.run_forever, name="transfers", daemon=True).start()
         # Whoever holds the client may have no end of its own: it goes when the last reference does.
         self.end = finalize(self, _end, self._loop, self._client, self.process)

@@ -120,6 +120,9 @@ def test_every_option_of_a_run_is_handed_on_to_its_tasks(folder: Path, command: 
         "--estimated-labels": "none",
         "--plugin": "mine.py",
         "--allow-root": "images",
+        "--allow-key": "MY_KEY=api.example.org",
+        "--allow-host": "api.example.org",
+        "--budget": "5",
     }
     given = [word for flag in sorted(flags) for word in (flag, *([values[flag]] if flag in values else []))]
     status, _, errors = command("run", "study.yaml", *given, "--slurm-script", "job.sbatch")

@@ -5,12 +5,13 @@ from __future__ import annotations
 import io
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from chat_server import IMAGE, KEY, MODEL, ChatServer, answers, ask, complaint, completion, hasty, judge, playing
-from local_server import Behaviour, garbles, resets, says, stalls
+from local_server import Behaviour, garbles, resets, says, serving, stalls, stop
 from PIL import Image
 from running import frames_of, noise, plain
 
@@ -19,7 +20,8 @@ from detector_bench.perception.answers.chat_answers import ChatAnswers, TokenPri
 from detector_bench.perception.answers.generated_answers import answer_of
 from detector_bench.perception.stage import StageFailure, fingerprint
 from detector_bench.trust import Origin, add_key
-from detector_bench.weights import WeightsLocator
+from detector_bench.weights import WeightsFile, WeightsLocator
+from detector_bench.weights.download import download
 
 NOWHERE = WeightsLocator()
 
@@ -303,3 +305,48 @@ def test_token_use_adds_up(server: ChatServer) -> None:
     # 1000 x 2.5 / 10^6 + 5 x 10 / 10^6
     assert use.cost(TokenPrices(prompt=2.5, completion=10)) == pytest.approx(0.00255)
     assert token_use([]) == TokenUse(0, 0, 0, 0)
+
+
+# What the environment says of proxies and certificates
+
+
+def test_what_is_meant_for_this_machine_goes_through_no_proxy(
+    server: ChatServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    proxy = ChatServer()
+    thread = serving(proxy)
+    monkeypatch.delenv("NO_PROXY")
+    for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY"):
+        monkeypatch.setenv(name, proxy.address)
+    try:
+        (answer,) = ask(server)
+    finally:
+        stop(proxy, thread)
+    assert bytes(answer["answer"]) == b"male"
+    assert (len(server.requests), proxy.requests) == (1, [])
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "why"),
+    [
+        ("ALL_PROXY", "socks5://user:hunter22@proxy.example", r"pip install 'httpx\[socks\]'"),
+        ("HTTPS_PROXY", "http://user:hunter22@proxy.example:port", "InvalidURL"),
+        ("ALL_PROXY", "gopher://user:hunter22@proxy.example", "ValueError"),
+        ("SSL_CERT_FILE", "/no/such/file.pem", "No such file"),
+    ],
+)
+def test_an_environment_that_allows_no_connection_stops_the_run_with_one_line(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, variable: str, value: str, why: str
+) -> None:
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    monkeypatch.setenv(variable, value)
+    stage = ChatAnswers(base_url="https://api.openai.com/v1", model=MODEL, question="?")
+    with pytest.raises(
+        ConfigError, match=rf"no connection can be made, because of .*{variable}.*: .*{why}"
+    ) as found:
+        stage.load(NOWHERE)
+    assert "hunter22" not in str(found.value)
+    file = WeightsFile(path="a.onnx", url="https://files.example/a.onnx", sha256="0" * 64)
+    with pytest.raises(ConfigError, match="no connection can be made"):
+        download(file, tmp_path)

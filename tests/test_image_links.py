@@ -18,6 +18,7 @@ from test_array_job import detector_bench
 from test_image_sources import write_tar
 from test_image_sources_runs import moved, verdicts
 
+from detector_bench.conformance import pictures_in
 from detector_bench.dataset import check, import_folder
 from detector_bench.dataset.image_folder import ROOTS_VARIABLE, ImageFolder, LeavesFolderError, allowing
 from detector_bench.errors import ConfigError, DataError
@@ -245,6 +246,15 @@ def test_an_import_brings_nothing_from_outside_and_puts_nothing_there(tmp_path: 
     assert not (private / "model").exists()
 
 
+def test_conformance_reads_no_picture_from_outside(tmp_path: Path, private: Path) -> None:
+    folder = write_image_set(tmp_path / "set", COUNT)
+    link_to_a_file(folder, private)
+    with pytest.raises(ConfigError, match=r"link\.png: path that leaves the folder .*--allow-root"):
+        pictures_in(folder, at_most=12)
+    with allowing([private]):
+        assert len(pictures_in(folder, at_most=12)) == COUNT + 1
+
+
 def test_evaluate_compares_images_and_a_pack_takes_none_from_outside(tmp_path: Path, private: Path) -> None:
     folder = write_image_set(tmp_path / "set", COUNT)
     study = Study(image_set=folder, detectors=["test-colour"])
@@ -253,7 +263,7 @@ def test_evaluate_compares_images_and_a_pack_takes_none_from_outside(tmp_path: P
     (folder / "images" / "image_000.png").unlink()
     (folder / "images" / "image_000.png").symlink_to(private / "images" / "image_001.png")
     packed = pack_folder(results.folder, tmp_path / "pack.zip", image_set=folder, with_images=True)
-    assert packed["images"] == COUNT - 1
+    assert (packed["images"], packed["images left out"]) == (COUNT - 1, 1)
     (folder / "sample.csv").symlink_to(private / "labels.csv")
     with pytest.raises(ConfigError, match=r"sample\.csv: path that leaves the folder through a link"):
         pack_folder(results.folder, tmp_path / "pack.zip", image_set=folder)

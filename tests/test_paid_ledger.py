@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +20,12 @@ from running import noise
 from small_parts import small_run, write_image_set
 
 from detector_bench.errors import ConfigError, DetectorBenchError
+from detector_bench.perception.answers.budget import Budget, BudgetReachedError
 from detector_bench.perception.answers.ledger_index import Asked
 from detector_bench.perception.answers.ledger_lines import LedgerFile, LedgerLine, PaidAnswer, unsealed
 from detector_bench.perception.answers.paid_ledger import PaidLedger
 from detector_bench.perception.answers.prices import TokenPrices
+from torture.disks import small_disk
 
 ASKED = Asked("r" * 64, "i" * 64, (8, 8))
 PRICES = {"prompt": 1000, "completion": 10_000}
@@ -343,3 +346,51 @@ def test_a_row_of_the_ledger_has_its_checksum_as_its_last_key(tmp_path: Path) ->
     for text in written(tmp_path).read_text().splitlines():
         assert list(json.loads(text))[-1] == "check"
     assert os.access(tmp_path, os.R_OK)
+
+
+def test_answers_that_are_on_the_way_when_the_disk_fills_are_kept(server: ChatServer, tmp_path: Path) -> None:
+    images = write_image_set(tmp_path / "set", 8)
+    with small_disk(4_000) as disk:
+        if disk is None:
+            pytest.skip("no small disk can be mounted here")
+        out = disk / "out"
+
+        def fills(handler: ChatHandler) -> None:
+            with server.lock:
+                filled = disk / "filled"
+                if server.most_at_once == 4 and not filled.exists():
+                    with suppress(OSError), filled.open("wb", buffering=0) as file:
+                        while True:
+                            file.write(bytes(4096))
+            answers("male " * 200, after=0.1)(handler)
+
+        server.always = fills
+        with pytest.raises(DetectorBenchError, match="cannot"):  # the ledger or the predictions, which comes first
+            paid_run(images, out, judge(server, concurrency=4))
+        assert 4 <= server.paid.total() < 8
+        (disk / "filled").unlink()
+        server.always = answers("male")
+        paid_run(images, out, judge(server, concurrency=4))
+        assert sorted(server.paid.values()) == [1] * 8
+
+
+def test_answers_of_a_stage_without_prices_count_against_a_later_budget(tmp_path: Path) -> None:
+    before = PaidLedger(tmp_path)
+    stage = before.of_stage(
+        stage="s-1", fingerprint="1", service="a", model="m", prices=None, may_cost=True, counts_tokens=True
+    )
+    entry = stage.entry(ASKED)
+    entry.send()
+    entry.answered(PaidAnswer("male", False, 300, 4))
+    ledger = PaidLedger(tmp_path, budget=Budget(1.5, "USD"), prices={"2": TokenPrices(**PRICES)})
+    other = ledger.of_stage(
+        stage="s-2",
+        fingerprint="2",
+        service="a",
+        model="m",
+        prices=TokenPrices(**PRICES),
+        may_cost=True,
+        counts_tokens=True,
+    )
+    with pytest.raises(BudgetReachedError, match=r"0.0000 USD spent and 1.0000 USD in doubt"):
+        other.entry(Asked("q" * 64, None, (8, 8)), worst=lambda: 1.0).send()

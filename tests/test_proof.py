@@ -262,7 +262,7 @@ def test_a_run_whose_images_all_fail_ends_with_a_mistake(tmp_path: Path, command
 def test_everything_that_is_written_is_listed_with_its_sha256(folder: Path) -> None:
     listed = manifest(folder / "out")["proof"]["files"]
     there = {path.relative_to(folder / "out").as_posix() for path in (folder / "out").rglob("*") if path.is_file()}
-    others = {name for name in there if name.startswith(("predictions/", "attributes/"))} | {
+    others = {name for name in there if name.startswith("predictions/")} | {
         "results.json",
         "local_paths.json",
     }

@@ -321,8 +321,8 @@ class TestFiles:
         written.evaluated(*scores)
         stored = yaml.safe_load((tmp_path / "results/study.yaml").read_text())
         assert [entry.get("references") or entry["requirements"] for entry in stored["scores"]] == [
-            "../references.csv",
-            "../input.json",
+            "references.csv",
+            "input.json",
         ]
         metrics = (tmp_path / "results/metrics.csv").read_bytes()
         shutil.copytree(tmp_path, tmp_path.parent / f"{tmp_path.name}_moved")

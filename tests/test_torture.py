@@ -63,13 +63,7 @@ def case(case):
 print(*(outcome.kind for outcome in run_cases(case, numbers=range(8), seed=1)))
 """
     environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        cwd=REPOSITORY,
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, cwd=REPOSITORY, env=environment, capture_output=True, text=True, check=True)
     expected = "traceback killed slow large wrong refused accepted wrong"
     assert done.stdout.splitlines()[-1] == expected, done.stdout

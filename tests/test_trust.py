@@ -189,6 +189,30 @@ def test_what_is_read_in_two_ways_is_no_host(address: str) -> None:
         Origin.of(address)
 
 
+@pytest.mark.parametrize(
+    "address",
+    [
+        "https://api.openai.com\t.collector.example/v1",
+        "https://api.openai.com%2ecollector.example/v1",
+        "https://api\N{IDEOGRAPHIC FULL STOP}openai.com/v1",
+        "https://a b.example/v1",
+        "https://[fe80::1%25eth0]/v1",
+        " https://api.openai.com/v1",
+    ],
+)
+def test_no_study_names_an_address_that_is_read_in_two_ways(
+    tmp_path: Path, command: Command, monkeypatch: pytest.MonkeyPatch, address: str
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", SECRET)
+    write_image_set(tmp_path / "images", 1)
+    study = strangers_study(tmp_path, base_url=address, model=MODEL)
+    for dry in ([], ["--dry-run"]):
+        status, _, errors = command("run", study, "--out", tmp_path / "out", "--no-cache", *dry)
+        assert status == 1
+        assert "base_url: " in errors.splitlines()[-1]
+        assert "Traceback" not in errors
+
+
 def test_well_known_keys_go_to_their_makers_and_nowhere_else(monkeypatch: pytest.MonkeyPatch) -> None:
     for variable in ("OPENAI_API_KEY", "FACEPP_API_KEY", "FACEPP_API_SECRET"):
         monkeypatch.setenv(variable, SECRET)
@@ -554,3 +578,37 @@ def test_a_dry_run_counts_what_is_kept_and_estimates_by_its_tokens(
         "about 3.20 USD at most: 300 tokens for question and image, the mean of 4 answers"
     )
     assert sorted(tmp_path.rglob("*")) == files
+
+
+def test_a_dry_run_sends_nothing_not_even_to_this_machine(
+    server: ChatServer, tmp_path: Path, command: Command
+) -> None:
+    write_image_set(tmp_path / "images", 3)
+    add_key(VARIABLE, Origin.of(server.address))
+    study = strangers_study(tmp_path, **hasty(server, key_variable=VARIABLE))
+    status, printed, errors = command("run", study, "--out", tmp_path / "out", "--no-cache", "--dry-run")
+    assert status == 0, errors
+    assert f"at most 3 images to {server.address}" in printed
+    assert "judge would send images, and a dry run sends none" in printed
+    assert server.requests == []
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_dry_run_downloads_nothing(server: ChatServer, tmp_path: Path, command: Command) -> None:
+    write_image_set(tmp_path / "images", 3)
+    network = {"path": "a.onnx", "url": f"{server.address}/a.onnx", "sha256": "0" * 64}
+    outputs = {"gender": {"read": "classes", "output": "logits", "classes": ["male", "female"]}}
+    detector = {
+        "kind": "onnx",
+        "name": "network",
+        "network": network,
+        "outputs": outputs,
+        "input": {"size": [8, 8], "layout": "NCHW", "colour": "RGB", "scale": 1},
+    }
+    (tmp_path / "study.yaml").write_text(yaml.safe_dump({"image_set": "images", "detectors": [detector]}))
+    status, printed, errors = command(
+        "run", tmp_path / "study.yaml", "--out", tmp_path / "out", "--no-cache", "--dry-run"
+    )
+    assert status == 0, errors
+    assert f"to be downloaded from {server.address}/a.onnx" in printed
+    assert "No time is measured, for weights are not here yet" in printed

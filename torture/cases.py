@@ -107,7 +107,7 @@ def run_case(run: Run, seed: int, number: int, *, keep: Path | None = None) -> O
     megabytes = usage.ru_maxrss / 1024
     # A check prints what it found as its result, on standard output.
     printed = _text(folder / "stdout.txt")
-    kind = _kind(os.waitstatus_to_exitcode(status), said or printed[-2000:])
+    kind = _kind(os.waitstatus_to_exitcode(status), said + printed[-2000:])
     if kind in _EXCUSED and seconds > SECONDS:
         kind = "slow"
     if kind in _EXCUSED and megabytes > MEGABYTES:

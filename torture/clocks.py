@@ -1,9 +1,9 @@
-"""A clock that jumps, forwards and backwards, while images change: is anything taken from a cache that is not true?
+"""A clock that jumps, forwards and backwards, while images change: does a cache say anything that is not true?
 
     python -m torture.clocks --cases 40 --seed 1
 
-A file that was written a moment ago may be written again within the same tick of the clock, with the same size. The
-cache of contents has a rule for that. Here files are overwritten with pictures of another colour (same size in
+A file that was written a moment ago may be written again within the same tick of the clock, with the same size.
+The cache of contents has a rule for that. Here files are overwritten with pictures of another colour (same size in
 bytes), their times are set to the past, to now and to the future, and a run follows at once; its verdicts must be
 those of a run without any cache.
 """

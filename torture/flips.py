@@ -191,7 +191,7 @@ def _stopping(*, stops: bool) -> Iterator[None]:
     """Stop an evaluation before it computes, if it would compute from what the true numbers are made of."""
     from detector_bench import study_run
 
-    whole = study_run._write_results
+    whole = study_run.write_results
 
     def compared(study: Any, image_set: Any, out: Path, **rest: Any) -> Any:
         if _digest(study, image_set, rest["judged"]) == (finished() / "inputs.txt").read_text():
@@ -199,7 +199,7 @@ def _stopping(*, stops: bool) -> Iterator[None]:
         return whole(study, image_set, out, **rest)
 
     if stops:
-        study_run._write_results = compared
+        study_run.write_results = compared
     yield
 
 

@@ -46,6 +46,8 @@ KILL_MODULES = (
 )
 _TIME = re.compile(rb"20\d\d-\d\d-\d\d[ T]\d\d:\d\d(?: UTC|:\d\d[.\d]*(?:Z|\+00:00))")
 """When a page was written, which it says."""
+_SEALS = ("report.json",)
+"""Holds the sha256 of the page, with its time."""
 _ON_THE_WIRE = 0.3
 """Seconds: an answer that left the server so shortly before the kill may not have arrived."""
 
@@ -223,7 +225,7 @@ def contents(folder: Path, patterns: tuple[str, ...]) -> dict[str, str]:
     found = {}
     for pattern in patterns:
         for path in sorted(folder.glob(pattern)):
-            if path.is_file():
+            if path.is_file() and path.name not in _SEALS:
                 content = _TIME.sub(b"", path.read_bytes())
                 found[str(path.relative_to(folder))] = sha256(content).hexdigest()
     return found
@@ -297,7 +299,7 @@ class Kills:
         return self._ready[job.name]
 
     def _with_judge(self, stack: ExitStack, folder: Path) -> None:
-        port = stack.enter_context(serving(folder / "requests.jsonl", seconds=0.15))
+        port = stack.enter_context(serving(folder / "requests.jsonl", seconds=0.4))
         (folder / "study.yaml").write_text(judge_study(port))
 
     def _check_requests(self, folder: Path, killed_at: float, found: Found) -> int:
@@ -310,7 +312,13 @@ class Kills:
                 found.mistakes.append(
                     f"request {name} was made {times} times; its answer was there before the kill"
                 )
-        return sum(times - 1 for times in asked.values())
+        twice = sum(times - 1 for times in asked.values())
+        command(("spending", "out", "--json"), folder, log=folder / "spending.json")
+        rows = json.loads((folder / "spending.json").read_text())["rows"]
+        known = sum(int(row.get("perhaps_paid_twice") or 0) for row in rows)
+        if twice > known:
+            found.mistakes.append(f"{twice} requests were made twice; the ledger knows of {known}")
+        return twice
 
 
 def main() -> None:

@@ -165,7 +165,7 @@ def _as_yaml(value: Any) -> str:
     return yaml.safe_dump(value, sort_keys=False, allow_unicode=True, default_flow_style=None, width=100).rstrip()
 
 
-@command
+@command(reads_images=True)
 def conformance(
     name: options.OneDetector,
     *,

@@ -24,10 +24,20 @@ def print_dry_run(study: StudyConfiguration, out: Path, order: RunOrder) -> None
     from detector_bench.study_effects import effects_of
     from detector_bench.study_forecast import asks_services
 
-    _print_effects(effects_of(study, out, order))
+    effects = effects_of(study, out, order)
+    _print_effects(effects)
     if asking := asks_services(study):
         names = " ".join(f"--without {name}" for name in asking)
-        output.say(f"No time is measured: {', '.join(asking)} may cost money. Measure the others with {names}.")
+        others = f" Measure the others with {names}." if len(asking) < len(study.detectors) else ""
+        output.say(
+            f"No time is measured: {', '.join(asking)} would send images, and a dry run sends none.{others}"
+        )
+        return
+    if any(read.downloads for read in effects.reads):
+        output.say(
+            "No time is measured, for weights are not here yet. To download them: detector-bench weights fetch "
+            "--study STUDY.yaml"
+        )
         return
     _print_forecast(study, out, order)
 

@@ -141,3 +141,8 @@ def pack(
     output.rows("packed", [{"file": target, **packed}])
     what = ", ".join(f"{number:,} {name}" for name, number in packed.items() if number)
     output.say(f"{target}: {what}, {target.stat().st_size / 1e6:,.1f} MB")
+    if packed["images left out"]:
+        output.warn(
+            f"{packed['images left out']:,} images are not in it: they lie at addresses, are not there, or are "
+            "behind links to folders that no --allow-root names."
+        )

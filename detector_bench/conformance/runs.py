@@ -15,6 +15,7 @@ from PIL import Image
 from detector_bench.conformance.comparison import Observation, Pixels, StageResult
 from detector_bench.dataset import ImageSet
 from detector_bench.dataset.decoding import ImageError, decode_image
+from detector_bench.dataset.image_folder import ImageFolder, LeavesFolderError
 from detector_bench.dataset.image_tree import IMAGE_SUFFIXES
 from detector_bench.detectors.base import Detector, Prediction
 from detector_bench.errors import ConfigError, RunInterruptedError
@@ -55,15 +56,18 @@ def pictures_in(folder: Path, *, at_most: int) -> list[Pixels]:
     """The first images of a folder and the folders below it, in the order of their paths.
 
     Raises:
-        ConfigError: no image there, or one that cannot be read.
+        ConfigError: no image there, or one that cannot be read, as behind a link that leads out of the folder.
     """
     paths = sorted(path for path in folder.rglob("*") if path.suffix.lower() in IMAGE_SUFFIXES and path.is_file())
     if not paths:
         raise ConfigError(f"no images in {str(folder)!r} (accepted: {', '.join(IMAGE_SUFFIXES)})")
-    pictures = []
+    pictures, within = [], ImageFolder(folder)
     for path in paths[:at_most]:
         try:
-            pictures.append(decode_image(path.read_bytes()))
+            with within.open(path.relative_to(folder).as_posix()) as file:
+                pictures.append(decode_image(file.read()))
+        except LeavesFolderError as error:
+            raise ConfigError(f"{path}: {error}; it is read if --allow-root names where it leads") from error
         except (ImageError, OSError) as error:
             raise ConfigError(f"{path}: {error}") from error
     return pictures

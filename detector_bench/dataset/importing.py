@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import filecmp
+import hashlib
 import shutil
-import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -320,7 +320,8 @@ def write_tables(destination: Path, tables: Tables) -> None:
 
 def _write_whole(target: Path, write: Callable[[Path], object]) -> None:
     """Write a file under another name first, so that a crash leaves no half of it under its own."""
-    temporary = target.with_name(f".import-{uuid.uuid4().hex}")
+    # The same name each time, so that the next import takes away what a killed one has left.
+    temporary = target.with_name(f".import-{hashlib.sha256(target.name.encode()).hexdigest()[:16]}")
     with _saying(target):
         try:
             target.parent.mkdir(parents=True, exist_ok=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar, cast
@@ -288,6 +289,11 @@ class Detector:
         Of a detector that is plugged in also its source, see `source_fingerprint`; of a composite judge all that
         decides its parts' verdicts.
         """
+        # YAML brings along what JSON has no word for, such as dates.
+        found: dict[str, Any] = json.loads(json.dumps(self._identity(weights), default=str))
+        return found
+
+    def _identity(self, weights: WeightsLocator | None) -> dict[str, Any]:
         parameters = self.implementation if isinstance(self.implementation, BaseModel) else dict(self.parameters)
         if self.parts:
             return {

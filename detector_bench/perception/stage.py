@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -25,6 +23,7 @@ from detector_bench.declarations import Declaration
 from detector_bench.errors import ConfigError, config_error_from
 from detector_bench.plugins import source_fingerprint
 from detector_bench.registry import Registry
+from detector_bench.sealed import digest_of
 from detector_bench.trust import ForeignCode, Sending
 from detector_bench.weights import Checkpoint, Weights, WeightsFile, WeightsLocator
 
@@ -302,8 +301,7 @@ def fingerprint(part: BaseModel, *, weights: WeightsLocator) -> str:
     Raises:
         ConfigError, WeightsError, MissingExtraError: see `canonical`.
     """
-    text = json.dumps(canonical(part, weights=weights), sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest()
+    return digest_of(canonical(part, weights=weights))
 
 
 @runtime_checkable

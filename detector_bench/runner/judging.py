@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -16,6 +14,7 @@ from detector_bench.runner.readiness import require_ready
 from detector_bench.runner.run_record import RunRecord
 from detector_bench.runner.run_settings import RunSettings
 from detector_bench.runner.stage_cache import StageCache
+from detector_bench.sealed import digest_of
 from detector_bench.weights import WeightsFile, WeightsLocator, described
 
 
@@ -167,6 +166,5 @@ class BatchJudge:
 
 
 def _version(detector: Detector, weights: WeightsLocator) -> Version:
-    # YAML brings along what JSON has no word for, such as dates.
-    text = json.dumps(detector.identity(weights=weights), sort_keys=True, separators=(",", ":"), default=str)
-    return Version(hashlib.sha256(text.encode()).hexdigest(), json.loads(text))
+    identity = detector.identity(weights=weights)
+    return Version(digest_of(identity), identity)

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -22,6 +22,7 @@ from detector_bench.detectors.base import Prediction
 from detector_bench.errors import DetectorBenchError
 from detector_bench.runner.shard_ledger import ShardFile, ShardLedger, file_sha256
 from detector_bench.runner.shards import Shard, shard_of_file
+from detector_bench.sealed import digest_of
 from detector_bench.vocabulary import Status
 from detector_bench.vocabulary.columns import PREDICTIONS
 
@@ -106,6 +107,36 @@ FINGERPRINT_KEY = b"detector_bench.fingerprint"
 IDENTITY_KEY = b"detector_bench.identity"
 _LONGEST_REASON = 500
 _FIELDS = tuple(field.name for field in fields(Prediction))
+
+
+class Maker(NamedTuple):
+    """What a file of predictions says of the detector that made it.
+
+    Attributes:
+        fingerprint: None in a file of another program, which says nothing.
+        identity: what the fingerprint is the sha256 of, as `Detector.identity` has it.
+        damage: what is wrong with these two; empty if nothing is.
+    """
+
+    fingerprint: str | None
+    identity: Any
+    damage: str
+
+
+def written_maker(path: Path) -> Maker:
+    """Read what made a file of predictions out of its metadata."""
+    try:
+        metadata = _read_metadata(path) or {}
+        fingerprint = metadata[FINGERPRINT_KEY].decode()
+        identity = json.loads(metadata[IDENTITY_KEY])
+    except KeyError:
+        return Maker(None, None, "")
+    except (DetectorBenchError, ValueError):
+        return Maker(None, None, "it cannot be read")
+    is_sound = digest_of(identity) == fingerprint
+    return Maker(
+        fingerprint, identity, "" if is_sound else "its fingerprint is not that of what it names as its maker"
+    )
 
 
 class PredictionStore:

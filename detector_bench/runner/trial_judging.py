@@ -15,7 +15,6 @@ import pyarrow.parquet as pq
 
 from detector_bench.detectors.base import Prediction
 from detector_bench.errors import ConfigError
-from detector_bench.perception.answers.service_requests import ServiceSettings
 from detector_bench.perception.stage import Stage, with_inputs
 from detector_bench.runner.ahead import ahead
 from detector_bench.runner.forecast import ImageKind, MeasuredPace
@@ -23,6 +22,7 @@ from detector_bench.runner.image_reading import ImageFile, LoadedImage, LoadingR
 from detector_bench.runner.judging import BatchJudge
 from detector_bench.runner.loading import loaded_batches
 from detector_bench.runner.prediction_store import PredictionStore
+from detector_bench.runner.run_ledger import asks_service
 from detector_bench.runner.run_settings import RunSettings
 from detector_bench.runner.stage_cache import StageCache
 
@@ -68,7 +68,7 @@ class TrialJudging:
             ConfigError: a stage asks a service that may cost money.
         """
         self._judge.require_ready([file for files in samples.values() for file in files])
-        _refuse_to_pay(self._judge.fingerprints)
+        _refuse_to_send(self._judge.fingerprints)
         with TemporaryDirectory(prefix="detector-bench-") as folder:
             stages = None if self._settings.cache_folder is None else Path(folder) / "stages"
             with closing(StageCache(stages)) as cache:
@@ -168,8 +168,7 @@ class TrialJudging:
         ]
 
 
-def _refuse_to_pay(stages: Iterable[Stage]) -> None:
+def _refuse_to_send(stages: Iterable[Stage]) -> None:
     for stage in stages:
-        settings: object = stage
-        if isinstance(settings, ServiceSettings) and settings.costs_money:
-            raise ConfigError(f"a trial pays for nothing, and the stage {stage.kind!r} may cost money")
+        if stage.sends() is not None or asks_service(stage):
+            raise ConfigError(f"a trial sends nothing, and the stage {stage.kind!r} asks a service")

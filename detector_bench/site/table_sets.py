@@ -12,7 +12,7 @@ from detector_bench.dataset.published_text import without_folders
 from detector_bench.errors import DetectorBenchError, MissingExtraError
 from detector_bench.figures import FinishedStudy, figures_of, known_figures, write_figures
 from detector_bench.site.report_study import ReportStudy
-from detector_bench.study_run import stored_score_tables, stored_tables
+from detector_bench.study_results import stored_score_tables, stored_tables
 from detector_bench.tables import Table
 
 

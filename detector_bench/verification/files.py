@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -16,7 +14,7 @@ from detector_bench.figures.figure_files import RECORD as FIGURES_RECORD
 from detector_bench.results.manifest import NAME as RESULTS
 from detector_bench.results.manifest import STUDY_FILE, Manifest
 from detector_bench.results.verification_record import Link, Outcome
-from detector_bench.runner.prediction_store import FINGERPRINT_KEY, IDENTITY_KEY
+from detector_bench.runner.prediction_store import written_maker
 from detector_bench.runner.shard_ledger import ShardLedger
 from detector_bench.runner.stored_predictions import sha256_of_file
 from detector_bench.sealed import read_sealed
@@ -98,16 +96,10 @@ def predictions(judged: Path, manifest: Manifest) -> Link:
 
 
 def _wrong_maker(path: Path, fingerprint: str | None) -> list[str]:
-    metadata = pq.read_schema(path).metadata or {}
-    named = metadata.get(FINGERPRINT_KEY, b"").decode() or None
-    if named != fingerprint:
+    made = written_maker(path)
+    if made.fingerprint != fingerprint:
         return ["it is of another version of the detector than results.json says"]
-    if named is None or IDENTITY_KEY not in metadata:
-        return []
-    identity = json.loads(metadata[IDENTITY_KEY])
-    text = json.dumps(identity, sort_keys=True, separators=(",", ":"))
-    is_sound = hashlib.sha256(text.encode()).hexdigest() == named
-    return [] if is_sound else ["its fingerprint is not that of what it names as its maker"]
+    return [made.damage] if made.damage else []
 
 
 def _count(path: Path, counts: Counter[tuple[str, str]]) -> int:

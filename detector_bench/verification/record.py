@@ -1,4 +1,4 @@
-"""What `results.json` and the folder `tables` say besides long tables: does it follow from the same evaluation?"""
+"""What `results.json` and the folder `tables` say besides long tables: do they follow from the same evaluation?"""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pandas as pd
 from detector_bench.results.finished_study import ResultFolder
 from detector_bench.results.manifest import EvaluationSettings, Manifest
 from detector_bench.results.proof import digests
-from detector_bench.study_run import stored_score_tables, stored_tables
+from detector_bench.study_results import stored_score_tables, stored_tables
 from detector_bench.tables import write_tables
 
 _FOLDER = "tables/"

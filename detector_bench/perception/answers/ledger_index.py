@@ -115,7 +115,13 @@ class LedgerIndex:
         ]
         return spent, doubtful + sum(others), sum(mine)
 
-    def unknown(self) -> int:
+    def unknown(self, prices: Mapping[str, Prices]) -> int:
         """How many requests that may have been paid for, of which nobody knows at what price."""
-        unpriced = sum(line.worst is None and line.may_cost for line in self.open.values())
-        return unpriced + sum(each.unknown for stages in self.by_session.values() for each in stages.values())
+        found = sum(line.worst is None and line.may_cost for line in self.open.values())
+        for stages in self.by_session.values():
+            for label, spent in stages.items():
+                stage = self.stages[label]
+                # Answers of a stage that is not in the study any more, and never had prices.
+                unpriced = len(spent.unpriced) if stage.may_cost and stage.fingerprint not in prices else 0
+                found += spent.unknown + unpriced
+        return found

@@ -7,7 +7,6 @@ when its process died: it is asked again, and the new request says which one may
 
 from __future__ import annotations
 
-import os
 import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -30,6 +29,7 @@ from detector_bench.perception.answers.ledger_lines import (
     PaidAnswer,
     sealed,
 )
+from detector_bench.perception.answers.ledger_writing import LedgerWriter
 from detector_bench.perception.answers.prices import Prices
 from detector_bench.perception.answers.spending import Record, spending_record
 
@@ -64,7 +64,7 @@ class PaidLedger:
         self._prices = dict(prices or {})
         self._name = f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{self.session}-{secrets.token_hex(3)}"
         self._changed = Condition()
-        self._file: int | None = None
+        self._writer = None if folder is None else LedgerWriter(folder / f"{self._name}.jsonl")
         self._broken: DetectorBenchError | None = None
         self._written = 0
         self._others: dict[str, LedgerFile] = {}
@@ -131,25 +131,25 @@ class PaidLedger:
         with self._changed:
             self._read_once()
             while True:
+                if self._broken is not None:
+                    raise self._broken
                 draft = replace(draft, worst=worst())
                 with self._alone():
                     if self.budget is None or self._affordable(draft, self.budget, patience=patience):
                         line = self._append(self._completed(draft))
                         break
                 self._changed.wait(0.25)
-        self._sync(line)
+        self._sync()
         return line
 
     def settle(self, line: LedgerLine) -> None:
         """Record what became of a request. A disk that is full stops the next request, not this answer."""
         with self._changed:
-            try:
+            with suppress(DetectorBenchError):  # `send` raises it
                 self._append(replace(line, at=_now()))
-            except DetectorBenchError as error:
-                self._broken = error
             self._changed.notify_all()
         with suppress(DetectorBenchError):
-            self._sync(line)
+            self._sync()
 
     def refresh(self) -> None:
         """Take in what other processes have written since."""
@@ -208,7 +208,7 @@ class PaidLedger:
             return True
         self._read()
         spent, doubtful, on_the_way = self._index.committed(budget.currency, self._prices, session=self.session)
-        doubtful += draft.worst * self._index.unknown()
+        doubtful += draft.worst * self._index.unknown(self._prices)
         left = budget.amount - spent - doubtful
         if draft.worst <= left - on_the_way + _MARGIN:
             return True
@@ -234,37 +234,21 @@ class PaidLedger:
             lock.release()
 
     def _append(self, line: LedgerLine) -> LedgerLine:
-        if self._broken is not None:
-            raise self._broken
-        if self.folder is not None:
+        if self._writer is not None:
             try:
-                text = sealed(line)
-                if os.write(self._opened(self.folder), text) != len(text):
-                    raise OSError("the disk is full")
+                add = self._writer.add if line.kind == "request" else self._writer.add_outcome
+                add(sealed(line))
             except OSError as error:
                 self._broken = self._unwritable(error)
                 raise self._broken from error
         self._index.take(line)
         return line
 
-    def _opened(self, folder: Path) -> int:
-        if self._file is None:
-            folder.mkdir(parents=True, exist_ok=True)
-            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND
-            self._file = os.open(folder / f"{self._name}.jsonl", flags, 0o644)
-            with suppress(OSError):  # not every file system offers it
-                place = os.open(folder, os.O_RDONLY)
-                try:
-                    os.fsync(place)
-                finally:
-                    os.close(place)
-        return self._file
-
-    def _sync(self, line: LedgerLine) -> None:  # noqa: ARG002
+    def _sync(self) -> None:
         # Outside the lock: several threads wait for the disk together.
-        if self._file is not None:
+        if self._writer is not None:
             try:
-                os.fsync(self._file)
+                self._writer.sync()
             except OSError as error:
                 raise self._unwritable(error) from error
 

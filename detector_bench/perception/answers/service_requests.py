@@ -26,6 +26,7 @@ from detector_bench.transfers import (
     TransferLimits,
     retry_after,
 )
+from detector_bench.trust import Origin
 
 if TYPE_CHECKING:
     import httpx
@@ -85,6 +86,9 @@ class PacedRequests:
         pace: how often and how patiently to ask.
         secrets: what no log and no message may hold.
 
+    Raises:
+        ConfigError: a proxy or certificates that the environment names cannot be used.
+
     Attributes:
         ever_reached: whether anyone has answered yet.
     """
@@ -94,7 +98,9 @@ class PacedRequests:
         self._pace = pace
         self._secrets = secrets
         secrets.hide_in_logs_of("httpx", *_LOGGERS_OF_HTTPCORE)
-        self._http = BoundedClient(timeout=pace.timeout)
+        # What is meant for this machine would leave it by a proxy that the environment names, key and all.
+        self._http = BoundedClient(timeout=pace.timeout, direct=is_on_this_machine(address))
+        self._http.open()
         self._limits = TransferLimits(most_bytes=_MOST_BYTES, seconds=pace.deadline)
         self._lock = Lock()
         self._next_turn = 0.0
@@ -171,7 +177,10 @@ class PacedRequests:
     ) -> T:
         import httpx  # every run reads this module, and few ask anybody
 
-        never_sent = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.UnsupportedProtocol)
+        never_sent = (
+            *(httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.UnsupportedProtocol),
+            *(httpx.InvalidURL, httpx.ProxyError),
+        )
         self._await_turn()
         if entry is not None:
             entry.send()
@@ -277,7 +286,8 @@ def require_safe_address(address: str, *, allow_http: bool = False) -> None:
         allow_http: also without encryption, and not only on this machine.
 
     Raises:
-        ValueError: no web address, an unencrypted one, or one that holds a user name, query or fragment.
+        ValueError: no web address, an unencrypted one, one that holds a user name, query or fragment, or one that
+            can be read in two ways.
     """
     parts = _parts(address)
     if parts is None or parts.scheme not in ("https", "http"):
@@ -286,6 +296,9 @@ def require_safe_address(address: str, *, allow_http: bool = False) -> None:
         raise ValueError("an endpoint begins with https://, for the key would travel readable by anyone")
     if parts.username is not None or parts.query or parts.fragment:
         raise ValueError("an endpoint has no user name, query or fragment; the key comes from the environment")
+    if address != address.strip():
+        raise ValueError("an endpoint has no blanks before or behind it")
+    Origin.of(address)  # what no library would read as we do
 
 
 def is_on_this_machine(address: str) -> bool:
