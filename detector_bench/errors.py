@@ -35,6 +35,10 @@ class IncompletePredictionsError(DetectorBenchError):
     """Stored predictions do not cover the image set that they are to be evaluated on."""
 
 
+class ChangedInputsError(DetectorBenchError):
+    """Numbers would be made of other labels, images or settings than those that a folder has."""
+
+
 class RunInterruptedError(DetectorBenchError):
     """The run was stopped; what it had done is stored, and running again goes on from there."""
 

@@ -80,8 +80,8 @@ class Study(StudyConfiguration):
     ) -> Results:
         """Judge what is not judged yet, evaluate, and write everything to `out`.
 
-        Interrupted or repeated, it goes on where it was; a changed image, weight or parameter is judged again, and
-        nothing else is.
+        Interrupted or repeated, it goes on where it was; a changed weight or parameter is judged again, with
+        `changed_inputs` also a changed image, and nothing else is.
 
         Args:
             out: the result folder.

@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict
 
 from detector_bench.dataset import ImageSet
 from detector_bench.perception.answers.paid_ledger import FOLDER, new_session
+from detector_bench.results.manifest import last_evaluation
 from detector_bench.runner.array_job import sensible_tasks
 from detector_bench.runner.run import RunSession
 from detector_bench.runner.run_settings import RunSettings, available_cores
@@ -92,6 +93,7 @@ def session_of(study: StudyConfiguration, out: Path, order: RunOrder) -> tuple[I
         shards=order.shards,
         workers=order.processes,
         threads=order.threads,
+        images_may_change=order.changed_inputs or last_evaluation(out) is None,
         paid_folder=out / FOLDER,
         session=order.session or new_session(),
         budget=order.budget,

@@ -13,8 +13,7 @@ import pytest
 from small_parts import image_name, picture, stages_loaded, write_csv
 from study_files import COUNT, manifest, with_network, write_network, write_study_file
 
-from detector_bench.errors import ConfigError, DataError, DetectorBenchError
-from detector_bench.results.inputs import ChangedInputsError
+from detector_bench.errors import ChangedInputsError, ConfigError, DataError, DetectorBenchError
 from detector_bench.study import Results, Study
 from detector_bench.study_proof import UnprovedError
 
@@ -149,8 +148,18 @@ class TestTheImagesAreThose:
         study.evaluate(folder / "out", folder / "again", allow_unproved=True)
         found = manifest(folder / "again")["proof"]["images"]
         assert found == {"of": COUNT, "same": COUNT - 1, "changed": 1, "not_there": 0}
-        study.run(folder / "out")
+        with pytest.raises(ChangedInputsError, match=r"1 image is not the one that was judged.*--changed-inputs"):
+            study.run(folder / "out")
+        study.run(folder / "out", changed_inputs=True)
         study.evaluate(folder / "out", folder / "again", changed_inputs=True)
+
+    def test_an_image_that_cannot_be_read_any_more_takes_no_verdict_out_of_the_numbers(self, folder: Path) -> None:
+        before = (folder / "out" / "metrics.csv").read_bytes()
+        (folder / "images" / "images" / f"{image_name(3)}.png").unlink()
+        for options in ({}, {"use_cache": False}):
+            with pytest.raises(DetectorBenchError, match="cannot be read any more"):
+                Study.from_yaml(folder / "study.yaml").run(folder / "out", **options)  # type: ignore[arg-type]
+            assert (folder / "out" / "metrics.csv").read_bytes() == before
 
     def test_images_that_are_gone_are_counted(self, folder: Path) -> None:
         shutil.rmtree(folder / "images" / "images")

@@ -271,8 +271,8 @@ DryRun = Annotated[
     bool,
     typer.Option(
         "--dry-run",
-        help="Keep and send nothing; say what the run reads, sends where, may cost and executes; judge some images "
-        "of each kind, and say how long all that is left takes here, and how much memory and disk.",
+        help="Keep and send nothing; say what the run reads, sends where, may cost and executes; judge some "
+        "images of each kind, and say how long all that is left takes here, and how much memory and disk.",
     ),
 ]
 BudgetOption = Annotated[

@@ -21,7 +21,7 @@ from detector_bench.atomic_files import remove, replacing
 from detector_bench.dataset import ImageSet
 from detector_bench.dataset.image_ids import hash_texts, one_array
 from detector_bench.dataset.sample_file import SAMPLE_FILE
-from detector_bench.errors import DetectorBenchError
+from detector_bench.errors import ChangedInputsError
 from detector_bench.results.manifest import STUDY_FILE, Manifest, last_evaluation
 from detector_bench.runner.stored_predictions import sha256_of_file
 
@@ -36,10 +36,6 @@ MOST_ROWS = 2_000_000
 _Table = Literal["images", "prompts", "labels"]
 _TABLES: tuple[_Table, ...] = ("images", "prompts", "labels")
 _FACTOR = np.uint64(0x9E3779B97F4A7C15)
-
-
-class ChangedInputsError(DetectorBenchError):
-    """Numbers would be made of other labels, images or settings than those that a folder has."""
 
 
 def inputs_of(image_set: ImageSet, score_files: Iterable[Path]) -> dict[str, str]:

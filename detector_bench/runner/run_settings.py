@@ -22,6 +22,8 @@ class RunSettings:
         workers: how many processes share the work.
         paid_folder: where requests to paid services and their answers are recorded; None: nowhere.
         session: a name for the run, which the processes that share its work have in common.
+        images_may_change: whether an image that has a verdict is judged anew when it is another one now, or cannot
+            be read; False: that is refused, for numbers were made of it.
         budget: the most that the answers of `paid_folder` may cost together; None: no limit.
     """
 
@@ -33,6 +35,7 @@ class RunSettings:
     workers: int = 1
     paid_folder: Path | None = None
     session: str | None = None
+    images_may_change: bool = True
     budget: float | None = None
 
     @property

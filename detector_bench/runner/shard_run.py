@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from detector_bench.dataset.image_sources import ImagePlace
 from detector_bench.detectors.base import Detector, Prediction
+from detector_bench.errors import ChangedInputsError
 from detector_bench.perception.stage import Stage
 from detector_bench.runner.ahead import ahead
 from detector_bench.runner.image_reading import ImageFile, hash_files
@@ -165,6 +166,8 @@ class ShardRun:
         contents: dict[str, str | None] = {
             image.image_id: sha256 for image, sha256 in zip(judged, hashes, strict=True)
         }
+        if not self._settings.images_may_change:
+            _refuse_changed(finished, contents)
         files = []
         for image in self._images:
             sha256 = contents.get(image.image_id)
@@ -250,6 +253,21 @@ class ShardRun:
         """Verdicts of detectors that this run does not ask, and leaves as they are."""
         folder = self._ledger.predictions
         return {name: each for name, each in files.items() if (folder / name / each.file).is_file()}
+
+
+def _refuse_changed(finished: Sequence[Mapping[str, str]], contents: Mapping[str, str | None]) -> None:
+    changed = [
+        image_id
+        for image_id, sha256 in contents.items()
+        if any(known.get(image_id, sha256) != sha256 for known in finished)
+    ]
+    if changed:
+        several = f"{len(changed):,} images are not those that were judged, or cannot be read any more"
+        one = "1 image is not the one that was judged, or cannot be read any more"
+        raise ChangedInputsError(
+            f"{one if len(changed) == 1 else several} (first: {changed[0]!r}): there are numbers of what was "
+            "judged then; put it back, name another folder with --out, or say --changed-inputs if that is meant"
+        )
 
 
 def _verdicts(store: PredictionStore, detector: Detector) -> Mapping[str, str]:

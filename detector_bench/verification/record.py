@@ -1,4 +1,4 @@
-"""What `results.json` and the folder `tables` say besides long tables: do they follow from the same evaluation?"""
+"""What `results.json` and the folder `tables` say besides long tables: does it follow from the same evaluation?"""
 
 from __future__ import annotations
 
