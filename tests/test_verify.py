@@ -299,6 +299,17 @@ def test_a_pack_takes_another_folders_predictions_along(folder: Path, tmp_path: 
     assert "tables come out again" in said
 
 
+def test_a_pack_takes_nothing_along_that_the_results_do_not_know(folder: Path, command: Command) -> None:
+    Study.from_yaml(folder / "study.yaml").evaluate(folder / "out", folder / "again")
+    (folder / "secret.txt").write_text("mine")
+    local = folder / "again" / "local_paths.json"
+    content = json.loads(local.read_text())
+    local.write_text(json.dumps(content | {"score_files": {"secret.txt": "../secret.txt"}}))
+    shutil.copy(folder / "secret.txt", folder / "out" / "predictions" / "net" / "secret.parquet")
+    assert command("pack", folder / "again", "--file", folder / "again.zip")[0] == 0
+    assert not [name for name in zipfile.ZipFile(folder / "again.zip").namelist() if "secret" in name]
+
+
 def test_predictions_that_are_not_here_are_left_open(folder: Path) -> None:
     Study.from_yaml(folder / "study.yaml").evaluate(folder / "out", folder / "again")
     shutil.rmtree(folder / "out")

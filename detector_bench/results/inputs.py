@@ -47,7 +47,7 @@ def inputs_of(image_set: ImageSet, score_files: Iterable[Path]) -> dict[str, str
     """
     found = {IMAGE_SET: image_set.fingerprint()}
     for path in (image_set.root / SAMPLE_FILE, *score_files):
-        if (sha256 := _content(path)) is not None:
+        if (sha256 := content_sha256(path)) is not None:
             name = path.name if path.name not in found else str(len(found)) + " " + path.name
             found[name] = sha256
     return found
@@ -187,7 +187,7 @@ def _cell_hashes(column: str, cells: pa.LargeStringArray) -> NDArray[np.uint64]:
     return np.where(is_filled, (hash_texts(cells) ^ own) * _FACTOR, np.uint64(0))
 
 
-def _content(path: Path) -> str | None:
+def content_sha256(path: Path) -> str | None:
     """The sha256 of a file, or of the names and contents of all files of a folder; None if there is neither."""
     if not path.is_dir():
         return sha256_of_file(path)

@@ -115,9 +115,7 @@ def _refuse_what_is_being_written(folder: Path, judged: Path, seal: str) -> None
     with suppress(DetectorBenchError):  # nobody writes into a folder that is read-only
         running = any(ledger.is_running(shard) for shard in Shard.all((ledger.layout() or ShardLayout()).shards))
     if running or now != seal:
-        raise DetectorBenchError(
-            f"{str(folder)!r} was being written while it was verified: verify it after the run"
-        )
+        raise DetectorBenchError(f"{str(folder)!r} was written while it was verified: verify it after the run")
 
 
 def _say_nothing(what: str) -> None:

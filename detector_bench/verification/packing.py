@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
@@ -13,8 +13,10 @@ from detector_bench.dataset import ImageSet
 from detector_bench.dataset.image_paths import is_file_below
 from detector_bench.dataset.validation import FileInspector
 from detector_bench.errors import ConfigError, DetectorBenchError
-from detector_bench.results.local_paths import LocalPaths, is_local
+from detector_bench.results.inputs import content_sha256
+from detector_bench.results.local_paths import LocalPaths, is_local, place_of
 from detector_bench.results.manifest import Manifest
+from detector_bench.runner.stored_predictions import sha256_of_file
 
 RESULTS = "results"
 IMAGE_SET = "image_set"
@@ -63,12 +65,12 @@ def pack_folder(
         if (fault := FileInspector(root).fault(name)) is not None:
             raise ConfigError(f"{root / name}: {fault}; it is packed if --allow-root names where it leads")
     images = sorted(_images_of(image_set)) if with_images else []
-    left_out = len(_paths_of(image_set)) - len(images) if with_images else 0
     # Without `local_paths.json` a name stands for what lies in the folder itself.
     further = [
-        *_lying_elsewhere(folder, {manifest.predictions: local.predictions.get(manifest.predictions, "")}),
-        *(_lying_elsewhere(folder, local.score_files) if with_tables else ()),
+        *_predictions_elsewhere(folder, manifest, local),
+        *(_score_files(folder, manifest, local) if with_tables else ()),
     ]
+    left_out = len(_paths_of(image_set)) - len(images) if with_images else 0
     try:
         with replacing(out) as temporary, zipfile.ZipFile(temporary, "w", allowZip64=True) as pack:
             for path in results:
@@ -87,25 +89,29 @@ def pack_folder(
     }
 
 
-def _lying_elsewhere(folder: Path, places: Mapping[str, str]) -> Iterator[tuple[Path, str]]:
-    """Files of another result folder's predictions and of score systems, and their paths in this folder's pack."""
-    for name, seen in places.items():
-        place = folder / seen
-        if not seen or (folder / name).exists():
-            continue
-        for path in sorted(place.rglob("*")) if place.is_dir() else [place]:
-            inner = PurePosixPath(name) / path.relative_to(place).as_posix()
-            # What is local is so by its path in the folder of the predictions.
-            if (
-                path.is_file()
-                and _belongs(path, path.parent, path / "none")
-                and not is_local(_in_predictions(inner))
-            ):
-                yield path, inner.as_posix()
+def _predictions_elsewhere(folder: Path, manifest: Manifest, local: LocalPaths) -> Iterator[tuple[Path, str]]:
+    """The files of another folder's predictions that the numbers were made of, and their paths in the pack.
+
+    `local_paths.json` may be anybody's: a file that `results.json` does not know by its sha256 is not packed.
+    """
+    place = place_of(folder, manifest.predictions, local.predictions)
+    if manifest.predictions not in local.predictions:
+        return
+    for name, judged in manifest.proof.predictions.items():
+        for file, sha256 in judged.files.items():
+            if sha256_of_file(place / name / file) == sha256:
+                yield place / name / file, f"{manifest.predictions}/{name}/{file}"
 
 
-def _in_predictions(path: PurePosixPath) -> str:
-    return "/".join(path.parts[path.parts.index("predictions") :] if "predictions" in path.parts else path.parts)
+def _score_files(folder: Path, manifest: Manifest, local: LocalPaths) -> Iterator[tuple[Path, str]]:
+    """The files of score systems that lie elsewhere, and their paths in the pack; known by their sha256, too."""
+    known = set(manifest.proof.inputs.values())
+    for name in local.score_files:
+        place = place_of(folder, name, local.score_files)
+        if content_sha256(place) in known and not (folder / name).exists():
+            for path in sorted(place.rglob("*")) if place.is_dir() else [place]:
+                if path.is_file():
+                    yield path, (PurePosixPath(name) / path.relative_to(place).as_posix()).as_posix()
 
 
 def _belongs(path: Path, folder: Path, out: Path) -> bool:
