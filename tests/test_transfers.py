@@ -89,7 +89,8 @@ def test_an_answer_that_breaks_a_limit_ends_there(speak: Speech, error: Any) -> 
 
 @pytest.mark.parametrize(
     ("encoding", "body"),
-    [("gzip", gzip.compress(b"hello")), ("deflate", zlib.compress(b"hello")), ("identity", b"hello")],
+    PACKED,
+    ids=[encoding for encoding, _ in PACKED],
 )
 def test_what_is_packed_though_nobody_asked_is_unpacked(encoding: str, body: bytes) -> None:
     response = fetched(says(head(f"Content-Encoding: {encoding}", f"Content-Length: {len(body)}") + body))
