@@ -34,7 +34,7 @@ from detector_bench.site.image_columns import (
     write_data,
 )
 from detector_bench.site.report_study import ReportStudy
-from detector_bench.study import Results
+from detector_bench.study import Results, Study
 
 
 def decoded(column: dict[str, Any]) -> list[float]:
@@ -168,6 +168,7 @@ def test_an_image_without_a_prediction_was_not_run(tmp_path: Path) -> None:
     results = write_study(tmp_path, intervals="none")
     table = pa.parquet.read_table(results / "predictions" / "poor" / "predictions.parquet")
     pa.parquet.write_table(table.slice(1), results / "predictions" / "poor" / "predictions.parquet")
+    Study.from_yaml(results / "study.yaml").evaluate(results, results, allow_incomplete=True)
     part = opened(results).parts[0]
     assert part.judged is not None
     assert list(part.judged.verdicts[1].verdict[:2]) == [4, 1]
