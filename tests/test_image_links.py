@@ -202,6 +202,7 @@ def test_a_wrong_folder_in_the_variable_is_one_line(
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.slow
 def test_commands_workers_and_tasks_know_what_is_allowed(
     tmp_path: Path, private: Path, command: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:

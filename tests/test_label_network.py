@@ -288,6 +288,7 @@ def test_limits_stay_below_the_files_that_the_system_allows() -> None:
     assert raise_file_limit(64) == 64
 
 
+@pytest.mark.slow
 def test_a_low_limit_on_files_is_raised_and_said_where_it_cannot_be(tmp_path: Path) -> None:
     folder = write_image_set(tmp_path / "images", 2)
     command = f"{sys.executable} -m detector_bench label {folder} --annotator ann --port 0 --no-browser"

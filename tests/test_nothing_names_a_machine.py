@@ -118,6 +118,7 @@ def assert_nothing_is_named(folder: Path, home: Path) -> None:
             assert told == [], file
 
 
+@pytest.mark.slow
 def test_no_published_file_says_where_anything_lies(home: Path) -> None:
     out = home / f"study-{MARKER}" / "results"
     cache = home / f"cache-{MARKER}"

@@ -187,6 +187,7 @@ def written(folder: Path, count: int = 3) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_a_ledger_that_is_cut_at_any_byte_keeps_all_whole_lines(tmp_path: Path) -> None:
     path = written(tmp_path)
     whole = path.read_bytes()
@@ -205,6 +206,7 @@ def test_a_ledger_that_is_cut_at_any_byte_keeps_all_whole_lines(tmp_path: Path) 
         assert [each is not None for each in known] == [number < answered for number in range(3)]
 
 
+@pytest.mark.slow
 def test_a_flipped_bit_anywhere_costs_its_line_and_is_named(tmp_path: Path) -> None:
     path = written(tmp_path, 2)
     whole = path.read_bytes()

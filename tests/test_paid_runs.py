@@ -71,6 +71,7 @@ def spending(folder: Path) -> dict[str, Any]:
     return dict(spent)
 
 
+@pytest.mark.slow
 def test_run_json_counts_answers_without_a_cache(server: ChatServer, tmp_path: Path) -> None:
     study(tmp_path, server, 6)
     status, errors = ran(tmp_path, "--no-cache")
@@ -84,6 +85,7 @@ def test_run_json_counts_answers_without_a_cache(server: ChatServer, tmp_path: P
     assert spending(tmp_path)["cost_this_session"] == 0
 
 
+@pytest.mark.slow
 def test_a_budget_ends_a_run_with_one_line(server: ChatServer, tmp_path: Path) -> None:
     study(tmp_path, server, 12)
     server.always = answers("male", tokens=(3000, 4))
@@ -109,6 +111,7 @@ def test_a_budget_without_prices_is_refused(server: ChatServer, tmp_path: Path) 
     assert "Traceback" not in errors
 
 
+@pytest.mark.slow
 def test_the_ledger_is_shown_and_exported(server: ChatServer, tmp_path: Path) -> None:
     study(tmp_path, server, 3)
     server.always = answers('a "woman",\nyes')

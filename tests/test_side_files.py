@@ -240,6 +240,7 @@ def test_a_pinned_network_refuses_other_numbers_beside_it(folder: Path) -> None:
         study.run(folder / "new", use_cache=False)
 
 
+@pytest.mark.slow
 def test_weights_list_and_verify_name_every_side_file(folder: Path) -> None:
     def weights(*words: str) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", "detector_bench", "weights", *words]

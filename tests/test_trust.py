@@ -120,6 +120,7 @@ def test_with_a_binding_it_works_until_that_is_taken_back(
     assert (status, len(server.requests)) == (1, 4), errors
 
 
+@pytest.mark.slow
 def test_a_binding_for_one_call_reaches_its_workers_and_no_file(
     study: Path, server: ChatServer, command: Command, tmp_path: Path, trust_file: Path
 ) -> None:
@@ -362,6 +363,7 @@ def test_looking_for_weights_in_a_package_imports_nothing(tmp_path: Path, monkey
         WeightsFile(path="a.onnx", package="evil.part", package_path="a.onnx")
 
 
+@pytest.mark.slow
 def test_workers_take_no_module_from_the_folder_that_they_are_called_in(tmp_path: Path) -> None:
     write_image_set(tmp_path / "images", 4)
     (tmp_path / "study.yaml").write_text("image_set: images\ndetectors: [test-colour]\n")
