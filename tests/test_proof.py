@@ -179,6 +179,17 @@ class TestDamage:
             Results.open(folder / "out").reader.predictions()
         assert study.run(folder / "out").metrics.equals(before)
 
+    @pytest.mark.parametrize("vouched", [True, False])
+    def test_a_name_of_a_column_that_is_no_text_is_refused(self, folder: Path, vouched: bool) -> None:
+        path = folder / "out" / "predictions" / "test-colour" / "predictions.parquet"
+        path.write_bytes(path.read_bytes().replace(b"reason", b"re\xf2son"))
+        if not vouched:
+            shutil.rmtree(folder / "out" / "predictions" / "shards")
+        with pytest.raises((DataError, UnprovedError), match=r"predictions\.parquet"):
+            Study.from_yaml(folder / "study.yaml").evaluate(folder / "out", folder / "again")
+        with pytest.raises(DetectorBenchError):
+            Results.open(folder / "out").reader.predictions()
+
     def test_one_other_bit_in_a_table_is_refused(self, folder: Path) -> None:
         flip(folder / "out" / "metrics.parquet")
         with pytest.raises(DetectorBenchError, match=r"metrics\.parquet: not as the evaluation wrote it"):

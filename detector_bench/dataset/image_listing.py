@@ -214,7 +214,7 @@ def _of_parquet(
         wanted = {ours: settings.theirs(ours) for ours in COLUMNS[1:]} | {IMAGE_ID: IMAGE_ID}
         wanted = {ours: theirs for ours, theirs in wanted.items() if theirs in schema.names}
         texts = table.read(columns=list(wanted.values())) if wanted else None
-    except (pa.ArrowException, OSError) as error:
+    except (pa.ArrowException, OSError, ValueError) as error:
         raise ImageError("corrupt", f"{shown(file)}: no sound Parquet file: {error}") from error
     rows = table.metadata.num_rows
     cells = (

@@ -151,7 +151,7 @@ def _gathered(oldest_first: Sequence[Path]) -> Iterator[pa.Table]:
     for path in oldest_first:
         try:
             table = pq.read_table(path)
-        except (OSError, pa.ArrowException) as error:
+        except (OSError, ValueError, pa.ArrowException) as error:
             raise unreadable(path, error) from error
         if FINGERPRINT_KEY not in (table.schema.metadata or {}):
             continue

@@ -213,7 +213,7 @@ def _row_groups(detector: str, path: Path, problems: list[Problem]) -> list[int]
         with pq.ParquetFile(path) as file:
             if _has_columns(file.schema_arrow, place, problems):
                 return [file.metadata.row_group(number).num_rows for number in range(file.num_row_groups)]
-    except (OSError, pa.ArrowException) as error:
+    except (OSError, ValueError, pa.ArrowException) as error:  # damaged names are no text
         problems.append(_unreadable(place, error))
     return []
 
@@ -249,7 +249,7 @@ def _read_file(
         with pq.ParquetFile(path, read_dictionary=list(_REPEATED_WORDS), page_checksum_verification=True) as file:
             columns = [*_NEEDED_COLUMNS, *(name for name in also if name in schema.names)]
             table = file.read(columns) if row_group is None else file.read_row_group(row_group, columns)
-    except (OSError, pa.ArrowException) as error:
+    except (OSError, ValueError, pa.ArrowException) as error:  # damaged names are no text
         problems.append(_unreadable(place, error))
         return nothing
     for name in (name for name in also if name not in table.column_names):

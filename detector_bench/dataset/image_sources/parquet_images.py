@@ -101,7 +101,7 @@ class _ImageColumn:
         with self._lock:
             try:
                 return self._row(row, shown_name)
-            except (pa.ArrowException, OSError) as error:
+            except (pa.ArrowException, OSError, ValueError) as error:
                 self._table, self._held, self._group = None, [], -1
                 raise ImageError("corrupt", f"{shown_name}: {sentence(error)}") from error
             except ImageError:

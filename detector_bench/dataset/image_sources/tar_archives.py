@@ -139,7 +139,7 @@ class TarArchives:
             table = pq.read_table(file)
             columns = (table[name].to_pylist() for name in ("name", "start", "size"))
             return {name: Extent(start, size) for name, start, size in zip(*columns, strict=True)}
-        except (OSError, pa.ArrowException, KeyError):  # damaged: as if it were not there
+        except (OSError, ValueError, pa.ArrowException, KeyError):  # damaged: as if it were not there
             return None
 
     def _file(self, archive: str, mark: ContentMark) -> Path | None:
