@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -184,10 +184,7 @@ def compare_images(
     Returns:
         What was found, and the ids of the images that are others now.
     """
-    judged: dict[str, set[str]] = {}
-    for name in detectors:
-        for image_id, sha256 in _judged_contents(stored, name, most=MOST_COMPARED):
-            judged.setdefault(image_id, set()).add(sha256)
+    judged = judged_contents(stored, detectors, most=MOST_COMPARED)
     paths = _local_images(image_set, judged)
     cache_folder = default_cache_folder()
     with closing(StageCache(cache_folder if _usable(cache_folder) else None)) as cache:
@@ -227,19 +224,32 @@ def _usable(folder: Path) -> bool:
     return folder.is_dir() and os.access(folder, os.W_OK)
 
 
-def _judged_contents(stored: StoredPredictions, detector: str, *, most: int) -> Iterator[tuple[str, str]]:
-    """Image ids and the sha256 of what was judged; of pieces that are drawn, where there are more rows."""
-    problems: list[Any] = []
-    pieces = stored.pieces(detector, ("image_id", "image_sha256"), problems)
-    order = np.random.default_rng(0).permutation(len(pieces)) if len(pieces) > 1 else range(len(pieces))
-    left = most
-    for number in order:
-        if left <= 0:
-            return
-        table = pieces[int(number)].read(problems).slice(0, left)
-        left -= table.num_rows
-        ids, contents = table["image_id"].to_pylist(), table["image_sha256"].to_pylist()
-        yield from ((each, sha256) for each, sha256 in zip(ids, contents, strict=True) if sha256)
+def judged_contents(
+    stored: StoredPredictions, detectors: Sequence[str], *, most: int | None = None
+) -> dict[str, set[str]]:
+    """The sha256 of what was judged, by image: several where detectors judged different contents.
+
+    Args:
+        stored: the predictions.
+        detectors: whose.
+        most: so many rows of each detector are drawn, by a fixed seed; None: all rows count.
+    """
+    found: dict[str, set[str]] = {}
+    for name in detectors:
+        random, left, problems = np.random.default_rng(0), most, list[Any]()
+        pieces = stored.pieces(name, ("image_id", "image_sha256"), problems)
+        for number in range(len(pieces)) if left is None else random.permutation(len(pieces)):
+            if left == 0:
+                break
+            table = pieces[int(number)].read(problems)
+            if left is not None:
+                drawn = random.permutation(table.num_rows)[:left]
+                table, left = table.take(pa.array(np.sort(drawn))), left - len(drawn)
+            ids, contents = table["image_id"].to_pylist(), table["image_sha256"].to_pylist()
+            for image_id, sha256 in zip(ids, contents, strict=True):
+                if sha256:
+                    found.setdefault(image_id, set()).add(sha256)
+    return found
 
 
 def _local_images(image_set: ImageSet, image_ids: Mapping[str, Any]) -> dict[str, LocalImage]:

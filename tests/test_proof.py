@@ -14,8 +14,9 @@ from small_parts import image_name, picture, stages_loaded, write_csv
 from study_files import COUNT, manifest, with_network, write_network, write_study_file
 
 from detector_bench.errors import ChangedInputsError, ConfigError, DataError, DetectorBenchError
+from detector_bench.runner.stored_predictions import StoredPredictions
 from detector_bench.study import Results, Study
-from detector_bench.study_proof import UnprovedError
+from detector_bench.study_proof import UnprovedError, judged_contents
 
 Command = Callable[..., tuple[int, str, str]]
 
@@ -160,6 +161,18 @@ class TestTheImagesAreThose:
             with pytest.raises(DetectorBenchError, match="cannot be read any more"):
                 Study.from_yaml(folder / "study.yaml").run(folder / "out", **options)  # type: ignore[arg-type]
             assert (folder / "out" / "metrics.csv").read_bytes() == before
+
+    def test_of_many_images_some_are_drawn_and_not_the_first(
+        self, folder: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        stored = StoredPredictions(folder / "out")
+        drawn = judged_contents(stored, list(stored), most=4)
+        assert len(drawn) == 4
+        assert list(drawn) != list(judged_contents(stored, list(stored)))[:4]
+        assert drawn == judged_contents(stored, list(stored), most=4)
+        monkeypatch.setattr("detector_bench.study_proof.MOST_COMPARED", 4)
+        Study.from_yaml(folder / "study.yaml").evaluate(folder / "out", folder / "again")
+        assert manifest(folder / "again")["proof"]["images"]["same"] == 4
 
     def test_images_that_are_gone_are_counted(self, folder: Path) -> None:
         shutil.rmtree(folder / "images" / "images")

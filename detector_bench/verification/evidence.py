@@ -27,6 +27,7 @@ from detector_bench.runner.run_settings import RunSettings
 from detector_bench.runner.stage_cache import StageCache
 from detector_bench.runner.stored_predictions import StoredPredictions
 from detector_bench.study_configuration import StudyConfiguration
+from detector_bench.study_proof import judged_contents
 from detector_bench.verification.files import link
 from detector_bench.weights import WeightsLocator
 
@@ -75,7 +76,7 @@ def weights(study: StudyConfiguration, manifest: Manifest, locator: WeightsLocat
 
 def images(image_set: ImageSet, stored: StoredPredictions, names: Sequence[str]) -> Link:
     """Whether every image has the content that was judged, by every detector."""
-    judged = _judged_contents(stored, names)
+    judged = judged_contents(stored, names)
     ids = list(judged)
     places = _places(image_set, ids)
     there = [image_id for image_id in ids if image_id in places]
@@ -94,20 +95,6 @@ def images(image_set: ImageSet, stored: StoredPredictions, names: Sequence[str])
     if gone:
         return link("images", Outcome.OPEN, f"{says}; {gone:,} are not there, or cannot be read")
     return link("images", Outcome.PROVED, says)
-
-
-def _judged_contents(stored: StoredPredictions, names: Sequence[str]) -> dict[str, set[str]]:
-    found: dict[str, set[str]] = {}
-    for name in names:
-        problems: list[Any] = []
-        for piece in stored.pieces(name, ("image_id", "image_sha256"), problems):
-            table = piece.read(problems)
-            for image_id, sha256 in zip(
-                *(table[column].to_pylist() for column in table.column_names), strict=True
-            ):
-                if sha256:
-                    found.setdefault(image_id, set()).add(sha256)
-    return found
 
 
 def _places(image_set: ImageSet, image_ids: Sequence[str]) -> dict[str, Any]:
