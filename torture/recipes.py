@@ -141,25 +141,27 @@ def _bigbench() -> list[Recipe]:
     ]
 
 
+_REQUIREMENT = {
+    "name": "R1",
+    "rationale": "because",
+    "ethical_concern": "gender",
+    "stereotyping_threshold": 0.8,
+    "expected_distributions": [
+        {"sensitive_community": "male", "expected_distribution": 0.5, "delta": 0.1},
+        {"sensitive_community": "female", "expected_distribution": 0.5, "delta": 0.1},
+    ],
+}
+
+
 def _imagebite() -> list[Recipe]:
     given = json.loads((REPOSITORY / "labels" / "imagebite" / "input.json").read_text())
     templates = (REPOSITORY / "labels" / "imagebite" / "templates.csv").read_bytes()
-    requirement = {
-        "name": "R1",
-        "rationale": "because",
-        "ethical_concern": "gender",
-        "stereotyping_threshold": 0.8,
-        "expected_distributions": [
-            {"sensitive_community": "male", "expected_distribution": 0.5, "delta": 0.1},
-            {"sensitive_community": "female", "expected_distribution": 0.5, "delta": 0.1},
-        ],
-    }
     concern = {
         "ethical_concern": "gender",
         "markup": "GENDER",
         "sensitive_communities": ["male", "female"],
     }
-    small = {"requirements": [requirement], "ethical_concerns": [concern]}
+    small = {"requirements": [_REQUIREMENT], "ethical_concerns": [concern]}
     return [
         Recipe("ImageBiTe's input", {"input.json": _json(small)}, (("imagebite", "check", "input.json"),)),
         Recipe(
@@ -190,23 +192,13 @@ def _within_studies() -> list[Recipe]:
         "prompt_id,attribute,class,share",
         [(prompt, "gender", word, 0.5) for prompt in ("p0", "p1") for word in ("male", "female")],
     )
-    requirement = {
-        "name": "R1",
-        "rationale": "because",
-        "ethical_concern": "gender",
-        "stereotyping_threshold": 0.8,
-        "expected_distributions": [
-            {"sensitive_community": "male", "expected_distribution": 0.5, "delta": 0.1},
-            {"sensitive_community": "female", "expected_distribution": 0.5, "delta": 0.1},
-        ],
-    }
     recipes = []
     for system, name, content in (
         ("{system: representation, references: shares.csv}", "shares.csv", shares),
         (
             "{system: imagebite, requirements: input.json, draws: 100}",
             "input.json",
-            _json({"requirements": [requirement]}),
+            _json({"requirements": [_REQUIREMENT]}),
         ),
         ("{system: bigbench, references: references.csv}", "references.csv", shares),
     ):

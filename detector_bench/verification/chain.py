@@ -184,7 +184,9 @@ def _image_set(study: StudyConfiguration, links: list[Link]) -> ImageSet | None:
 def statement(manifest: Manifest, seal: str, links: list[Link], *, date: str) -> str:
     """What a paper can say of its results, and a reader can check with one command."""
     of = {outcome: [each for each in links if each.outcome is outcome] for outcome in Outcome}
-    about = f"{int(manifest.image_set['images']):,} images, {len(manifest.settings.detectors)} detectors"
+    detectors = len(manifest.settings.detectors)
+    judges = "1 detector" if detectors == 1 else f"{detectors} detectors"
+    about = f"{int(manifest.image_set['images']):,} images, {judges}"
     image_set = manifest.proof.inputs.get(IMAGE_SET, "")[:_SHOWN_DIGITS]
     sentences = [
         f"The results of the study {manifest.study!r} ({about}; image set {image_set}; {RESULTS} sealed with "

@@ -41,6 +41,8 @@ def detectors(differences: Mapping[str, Sequence[str]], not_told: Mapping[str, S
         return link("detectors", Outcome.FALSE, "other detectors judged than the study says", problems)
     untold = [f"{name}: {line}" for name, lines in not_told.items() for line in lines]
     says = f"{names:,} detectors are, setting for setting, those that judged"
+    if names == 1:
+        says = "the detector is, setting for setting, the one that judged"
     if untold:
         return link("detectors", Outcome.OPEN, f"{says}, as far as it can be told", untold)
     return link("detectors", Outcome.PROVED, says)
