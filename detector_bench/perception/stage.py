@@ -18,6 +18,7 @@ from pydantic import (
     ValidationError,
     model_serializer,
 )
+from pydantic.fields import FieldInfo
 
 from detector_bench.declarations import Declaration
 from detector_bench.errors import ConfigError, config_error_from
@@ -109,6 +110,10 @@ class Batch(Sequence[Frame]):
 DESCRIPTIVE: dict[str, JsonValue] = {"descriptive": True}
 """As a field's `json_schema_extra`: the field says how work is done and decides no result: it is no part of a
 fingerprint."""
+
+ADDED_LATER: dict[str, JsonValue] = {"added_later": True}
+"""As a field's `json_schema_extra`: the field came when results had been stored without it. It is part of a
+fingerprint only where it is not its default, which stands for what was done before there was the field."""
 
 StageFunction = Callable[[Sequence[Frame]], Sequence["Arrays | StageFailure"]]
 """A loaded stage: one result for each frame, in their order."""
@@ -319,8 +324,8 @@ NOT_TOLD = "(not told)"
 def canonical(value: Any, *, weights: WeightsLocator | None) -> Any:
     """Reduce parameters to plain JSON data, weights files to their content's sha256.
 
-    Fields marked `DESCRIPTIVE` are left out; of a field that depends on the machine (`TakesSettings`) what was
-    taken counts.
+    Fields marked `DESCRIPTIVE` are left out, and those marked `ADDED_LATER` where they are their default; of a
+    field that depends on the machine (`TakesSettings`) what was taken counts.
 
     Args:
         value: a stage, a detector's parameters, or a part of them.
@@ -339,7 +344,7 @@ def canonical(value: Any, *, weights: WeightsLocator | None) -> Any:
         parameters = {
             name: canonical(taken.get(name, getattr(value, name)), weights=weights)
             for name, field in type(value).model_fields.items()
-            if field.json_schema_extra != DESCRIPTIVE
+            if _counts(field, getattr(value, name))
         }
         return {
             "kind": getattr(value, "kind", type(value).__name__),
@@ -358,6 +363,12 @@ def canonical(value: Any, *, weights: WeightsLocator | None) -> Any:
         f"a parameter of type {type(value).__name__} cannot be part of a fingerprint: {value!r} "
         "(accepted: text, numbers, true or false, lists, mappings, stages, weights files)"
     )
+
+
+def _counts(field: FieldInfo, value: Any) -> bool:
+    if field.json_schema_extra == ADDED_LATER:
+        return bool(value != field.get_default(call_default_factory=True, validated_data={}))
+    return field.json_schema_extra != DESCRIPTIVE
 
 
 def _content(file: Weights, weights: WeightsLocator | None) -> str | dict[str, str]:
