@@ -16,7 +16,8 @@ from detector_bench.detectors.answer_reading import (
 )
 from detector_bench.detectors.base import Card, Prediction, detector, require_classes
 from detector_bench.errors import nearest_hint
-from detector_bench.perception.answers.chat_answers import ChatAnswers, ChatEndpoint, was_refused
+from detector_bench.perception.answers.chat_answers import ChatAnswers, was_refused
+from detector_bench.perception.answers.chat_endpoint import ChatEndpoint
 from detector_bench.perception.answers.generated_answers import GeneratedAnswers, Generation, answer_of
 from detector_bench.perception.stage import Batch, Frame, Stage
 from detector_bench.vocabulary import ATTRIBUTES
