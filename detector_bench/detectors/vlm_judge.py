@@ -159,6 +159,12 @@ class VlmJudge(Declaration):
         return self
 
     @model_validator(mode="after")
+    def _conversations_are_chats(self) -> VlmJudge:
+        if self.asking == "in_turn" and isinstance(self.model, TransformersModel) and not self.model.chat:
+            raise ValueError("asking: 'in_turn' needs a chat template (model.chat: true)")
+        return self
+
+    @model_validator(mode="after")
     def _scores_are_asked_for(self) -> VlmJudge:
         require_scores(self.min_score, self.model)
         return self
@@ -248,7 +254,9 @@ def require_scores(min_score: float, model: ChatEndpoint | Generation) -> None:
         ValueError: they are not.
     """
     if min_score > 0 and model.top_logprobs is None:
-        raise ValueError(f"min_score: {min_score:g} needs scores; set `top_logprobs: 20` (of `model`, where there is one)")
+        raise ValueError(
+            f"min_score: {min_score:g} needs scores; set `top_logprobs: 20` (of `model`, where there is one)"
+        )
 
 
 def scored(

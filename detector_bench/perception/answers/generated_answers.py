@@ -232,7 +232,9 @@ class _Network:
         texts = list(self._processor.batch_decode(answers, skip_special_tokens=True))
         if top_logprobs is None:
             return [(text, ()) for text in texts]
-        return list(zip(texts, places_of(answers, watch, self._processor.tokenizer), strict=True))
+        end = self._model.generation_config.eos_token_id
+        ends = set(end) if isinstance(end, list) else {end}
+        return list(zip(texts, places_of(answers, watch, self._processor.tokenizer, ends=ends), strict=True))
 
     def _inputs(self, pictures: Sequence[Image.Image], dialogues: Sequence[Dialogue], *, chat: bool) -> Any:
         if not chat:

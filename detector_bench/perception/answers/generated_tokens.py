@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from typing import Any
 
 from detector_bench.perception.answers.token_choices import (
@@ -53,20 +53,20 @@ class TokenWatch:
             raise ValueError("the network's output holds values that are not finite")
 
 
-def places_of(answers: Any, watch: TokenWatch, tokenizer: Any) -> list[tuple[Place, ...]]:
+def places_of(answers: Any, watch: TokenWatch, tokenizer: Any, *, ends: Container[int]) -> list[tuple[Place, ...]]:
     """The places of each answer.
 
     Args:
         answers: the tokens' numbers, (images, places), filled up behind an answer's end.
         watch: what was kept of them.
         tokenizer: of the network. A token reads as what it adds to the text before it, blanks included.
+        ends: the tokens that end an answer.
     """
     kept = [(numbers.tolist(), logs.tolist()) for numbers, logs in watch.likeliest]
-    special = set(tokenizer.all_special_ids)
     found = []
     for image, tokens in enumerate(answers.tolist()):
         said = tokens[: len(kept)]
-        end = next((number for number, token in enumerate(said) if token in special), len(said))
+        end = next((number for number, token in enumerate(said) if token in ends), len(said))
         likeliest = [(numbers[image], logs[image]) for numbers, logs in kept[:end]]
         found.append(without_thoughts(_places(said[:end], likeliest, tokenizer)))
     return found
