@@ -33,7 +33,7 @@ from detector_bench.perception.answers.service_requests import (
     image_form,
     is_on_this_machine,
 )
-from detector_bench.perception.answers.token_choices import places_array
+from detector_bench.perception.answers.token_choices import places_arrays
 from detector_bench.perception.stage import (
     ADDED_LATER,
     Arrays,
@@ -60,8 +60,8 @@ class ChatAnswers(ChatEndpoint, Stage):
 
     Gives `answer`, the text in UTF-8 as uint8 of shape (bytes,); `refused`, 1 where the model or a content filter
     declined and `answer` holds what was said instead; and `tokens`, float64 of shape (2,): those of question and
-    image, and those of the answer, NaN where the server does not say. With `top_logprobs` also `token_choices`,
-    see `token_choices.places_in`; no places where the server gives none.
+    image, and those of the answer, NaN where the server does not say. With `top_logprobs` also `token_texts`
+    and `token_logprobs`, see `token_choices.places_arrays`; both empty where the server gives none.
 
     With `earlier` the question follows others in one conversation: the image, their questions and the answers that
     they got are sent before it. Each turn is a stage and a request of its own, so that every answer is kept and a
@@ -264,7 +264,7 @@ class ChatQuestions:
             return found
         if not answer.places and not answer.refused:
             self._say_that_there_are_no_scores()
-        return {**found, "token_choices": places_array(answer.places)}
+        return found | places_arrays(answer.places)
 
     def _say_that_there_are_no_scores(self) -> None:
         with self._saying:

@@ -15,7 +15,7 @@ from pydantic import BeforeValidator, Field, model_validator
 from detector_bench.errors import ConfigError, WeightsError
 from detector_bench.installation import require
 from detector_bench.perception.answers.generated_tokens import TokenWatch, places_of
-from detector_bench.perception.answers.token_choices import Place, TopLogprobs, places_array
+from detector_bench.perception.answers.token_choices import Place, TopLogprobs, places_arrays
 from detector_bench.perception.stage import (
     ADDED_LATER,
     DESCRIPTIVE,
@@ -64,8 +64,8 @@ class GeneratedAnswers(Generation, Stage):  # type: ignore[override]
     and special tokens, otherwise as it came (see `answer_of`). Always the likeliest token (greedy), so that the
     same image gets the same answer. Images are prepared by the checkpoint's own processor, in its Pillow form
     where there is one. Stages with the same network and other questions share it in memory. With `top_logprobs`
-    also `token_choices`, see `token_choices.places_in`: the probabilities by which tokens were chosen, after
-    penalties that the network's generation settings may hold.
+    also `token_texts` and `token_logprobs`, see `token_choices.places_arrays`: the probabilities by which tokens
+    were chosen, after penalties that the network's generation settings may hold.
 
     With `earlier` the question follows others, and the answers that they got, in one conversation.
     """
@@ -127,8 +127,7 @@ class GeneratedAnswers(Generation, Stage):  # type: ignore[override]
             )
             scored = self.top_logprobs is not None
             return [
-                {"answer": text_array(text), **({"token_choices": places_array(places)} if scored else {})}
-                for text, places in found
+                {"answer": text_array(text), **(places_arrays(places) if scored else {})} for text, places in found
             ]
 
         return answer

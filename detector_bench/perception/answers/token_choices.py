@@ -20,6 +20,7 @@ _MOST_PLACES = 256
 _IMPOSSIBLE = -9999.0
 """What servers write for a probability of zero, as JSON has no infinity."""
 _ROUNDING = 1e-3
+_DIGITS = 6  # so that ledger and cache keep the same numbers
 _END_OF_THINKING = "</think>"
 
 
@@ -46,10 +47,10 @@ def place_of(chosen: TokenChoice, others: Iterable[TokenChoice], *, most: int) -
 
 
 def log_probability(given: Any) -> float:
-    """A log-probability as it was given: NaN for what is none, -9999 for that of something impossible."""
+    """A log-probability to six digits: NaN for what is none, -9999 for that of something impossible."""
     if isinstance(given, bool) or not isinstance(given, int | float) or isnan(given) or given > _ROUNDING:
         return nan
-    return min(0.0, max(float(given), _IMPOSSIBLE))
+    return round(min(0.0, max(float(given), _IMPOSSIBLE)), _DIGITS)
 
 
 def places_told(logprobs: Any, *, most: int) -> tuple[Place, ...]:
@@ -97,7 +98,7 @@ def without_thoughts(places: Iterable[Place]) -> tuple[Place, ...]:
 
 def plain_places(places: Iterable[Place]) -> list[list[tuple[str, float | None]]]:
     """Places as JSON takes them; see `places_from`."""
-    return [[(text, round(number, 6) if isfinite(number) else None) for text, number in each] for each in places]
+    return [[(text, number if isfinite(number) else None) for text, number in each] for each in places]
 
 
 def places_from(data: Any) -> tuple[Place, ...]:
@@ -112,17 +113,24 @@ def places_from(data: Any) -> tuple[Place, ...]:
         return ()
 
 
-def places_array(places: Iterable[Place]) -> NDArray[np.uint8]:
-    """Places as a stage keeps them: JSON in UTF-8, uint8 of shape (bytes,)."""
-    return text_array(json.dumps(plain_places(places), separators=(",", ":")))
+def places_arrays(places: Iterable[Place]) -> dict[str, NDArray[Any]]:
+    """Places as a stage keeps them.
+
+    `token_texts`: JSON in UTF-8, uint8 of shape (bytes,), a list of texts for each place. `token_logprobs`:
+    float64 of shape (texts,), the log-probabilities of all of them in this order.
+    """
+    kept = list(places)
+    texts = [[each.text for each in place] for place in kept]
+    logprobs = [each.logprob for place in kept for each in place]
+    return {"token_texts": text_array(json.dumps(texts)), "token_logprobs": np.array(logprobs, np.float64)}
 
 
 def places_in(result: Arrays) -> tuple[Place, ...]:
-    """The places that a stage's result holds under `token_choices`; none if it was not asked for them."""
-    kept = result.get("token_choices")
-    if kept is None:
+    """The places that a stage's result holds, see `places_arrays`; none if it was not asked for them."""
+    if "token_texts" not in result:
         return ()
-    try:
-        return places_from(json.loads(text_in(kept)))
-    except ValueError:
-        return ()
+    logprobs = iter(np.asarray(result["token_logprobs"], np.float64).tolist())
+    return tuple(
+        tuple(TokenChoice(text, next(logprobs)) for text in place)
+        for place in json.loads(text_in(result["token_texts"]))
+    )
