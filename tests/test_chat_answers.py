@@ -158,6 +158,8 @@ def test_trouble_that_stays_is_an_error_of_the_image(server: ChatServer) -> None
         (says(413, "Request Entity Too Large"), "Request Entity Too Large (HTTP 413)"),
         (says(400, {"object": "error", "message": "No images", "code": 400}), "No images (HTTP 400)"),
         (says(422, {"error": "no such thing"}), "no such thing (HTTP 422)"),
+        (says(400, {"detail": "Another model."}), "Another model. (HTTP 400)"),
+        (says(422, {"detail": [{"loc": ["body"]}]}), "Unprocessable Entity (HTTP 422)"),
     ],
 )  # fmt: skip
 def test_refused_image_costs_no_other(server: ChatServer, behaviour: Behaviour, reason: str) -> None:

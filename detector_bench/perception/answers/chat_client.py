@@ -193,6 +193,6 @@ def _complaint(response: httpx.Response) -> tuple[str, frozenset[str]]:
         return found, frozenset()
     if not isinstance(found, Mapping):
         return response.reason_phrase or "no message", frozenset()
-    message = found.get("message")
+    message = found.get("message", found.get("detail"))  # the latter by servers made with FastAPI
     codes = frozenset(value for name in ("code", "type") if isinstance(value := found.get(name), str))
     return message if isinstance(message, str) else response.reason_phrase or "no message", codes
