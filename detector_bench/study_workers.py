@@ -310,31 +310,35 @@ def main() -> None:
     """A worker's work: read the job, then judge shard after shard until the input ends."""
     # Who stops a job often tells each of its processes; the parent then closes this one's input, too.
     listen_for_stop()
-    with _own_output() as parent:
-        teller, orders = _Teller(parent), _Orders()
-        try:
-            job = orders.next()
-            if job is None:
-                return
-            take_over(job["allowed"])
-            load_plugins([Path(path) for path in job["plugins"]])
-            order = RunOrder.model_validate(job["order"])
-            _, session = session_of(StudyConfiguration.from_yaml(job["study"]), Path(job["out"]), order)
-            teller.say(ready=True)
-            state = RunProgress(total=0)
-            while (message := orders.next()) is not None:
-                shard = Shard.parse(message["shard"])
-                try:
-                    session.run_shard(shard, state=state, progress=teller)
-                    teller.say(progress=state.as_data())
-                    teller.say(done=str(shard))
-                except ShardTakenError:
-                    teller.say(taken=str(shard))
-        except (KeyboardInterrupt, RunInterruptedError, BrokenPipeError):
-            return  # the parent is gone, or does not want any more; what was judged is stored
-        except DetectorBenchError as error:
-            with suppress(OSError):
-                teller.say(problem=str(error), budget=isinstance(error, BudgetReachedError))
+    # A stop may come at any line: what was judged is stored, and nobody waits for a word about it.
+    with suppress(KeyboardInterrupt, BrokenPipeError), _own_output() as parent:
+        _work(_Teller(parent), _Orders())
+
+
+def _work(teller: _Teller, orders: _Orders) -> None:
+    try:
+        job = orders.next()
+        if job is None:
+            return
+        take_over(job["allowed"])
+        load_plugins([Path(path) for path in job["plugins"]])
+        order = RunOrder.model_validate(job["order"])
+        _, session = session_of(StudyConfiguration.from_yaml(job["study"]), Path(job["out"]), order)
+        teller.say(ready=True)
+        state = RunProgress(total=0)
+        while (message := orders.next()) is not None:
+            shard = Shard.parse(message["shard"])
+            try:
+                session.run_shard(shard, state=state, progress=teller)
+                teller.say(progress=state.as_data())
+                teller.say(done=str(shard))
+            except ShardTakenError:
+                teller.say(taken=str(shard))
+    except (RunInterruptedError, BrokenPipeError):
+        return  # the parent is gone, or does not want any more; what was judged is stored
+    except DetectorBenchError as error:
+        with suppress(OSError):
+            teller.say(problem=str(error), budget=isinstance(error, BudgetReachedError))
 
 
 class _Orders:
