@@ -219,6 +219,15 @@ def test_several_threads_share_one_pace_and_pay_once(server: ChatServer) -> None
 # The declaration
 
 
+def test_only_others_are_spared(server: ChatServer) -> None:
+    def most(**options: Any) -> float:
+        return ChatAnswers(**{"model": "m", "question": "?", **options}).pace.requests_per_second
+
+    assert most(base_url=server.base_url) == float("inf")
+    assert most(base_url="https://a.example/v1") == 10
+    assert most(base_url=server.base_url, requests_per_second=2) == 2
+
+
 def test_fingerprint_holds_what_decides_an_answer_and_no_more() -> None:
     def stage(**options: Any) -> ChatAnswers:
         return ChatAnswers(**{"base_url": "https://a.example/v1", "model": "m", "question": "?", **options})

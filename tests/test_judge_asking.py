@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
 from chat_server import IMAGE, ChatHandler, ChatServer, answers, ask, completion, judge, logprobs, playing
+from hypothesis import given
+from hypothesis import strategies as st
 from local_server import says
 from running import judged
 from small_parts import small_run, write_image_set
 
 from detector_bench.detectors import build_detector
-from detector_bench.detectors.answer_parts import joint_part, side_part
+from detector_bench.detectors.answer_parts import UnreadableAnswerError, joint_part, side_part
 from detector_bench.detectors.vlm_judge import default_question
 from detector_bench.errors import ConfigError
 from detector_bench.perception.answers.chat_answers import ChatAnswers
@@ -105,6 +108,18 @@ def test_an_answer_that_lacks_a_question_is_an_error_of_that_attribute(
             assert "\n" not in (each.reason or "")
 
 
+PIECES = st.sampled_from(
+    ['{"gender": "male"', ', "age": "old"', "}", "{", "[", '"', "1. male\n", "gender: ", "</think>"]
+)
+
+
+@given(st.lists(PIECES | st.text(max_size=5), max_size=8).map("".join))
+def test_any_answer_has_a_part_or_a_reason(text: str) -> None:
+    with suppress(UnreadableAnswerError):
+        part = joint_part(text, "gender", asked=ALL)
+        assert part is None or text[part]
+
+
 @pytest.mark.parametrize(
     ("text", "reason"),
     [("I'm unable to determine that.", "unknown"), ("Nobody is there.", "no_person"), ("", "no_answer")],
@@ -125,14 +140,14 @@ def test_an_empty_body_is_one_line(server: ChatServer) -> None:
 
 
 def test_each_question_has_the_score_of_its_own_words(server: ChatServer) -> None:
-    given = logprobs(
+    told = logprobs(
         [('{"gender": "', 0.9), ("x", 0.1)],
         [("male", 0.6), ("female", 0.2)],
         [('", "age": "', 0.9), ("x", 0.1)],
         [("old", 0.5), ("young", 0.5)],
         [('"}', 0.9), ("x", 0.1)],
     )
-    server.always = answers('{"gender": "male", "age": "old"}', **given)
+    server.always = answers('{"gender": "male", "age": "old"}', **told)
     words = {"labels": {"young": ["young"], "elderly": ["old"]}}
     questions = {"gender": None, "age": {"answers": words}}
     detector = judge(server, questions=questions, how=TOGETHER, top_logprobs=5)

@@ -12,6 +12,8 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 from chat_server import IMAGE, KEY, ChatServer, answers, ask, completion, judge, logprobs, playing
+from hypothesis import given
+from hypothesis import strategies as st
 from local_server import says
 from running import judged
 from small_parts import small_run, write_image_set
@@ -33,15 +35,15 @@ def server(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFac
         yield running
 
 
-def places(*given: list[tuple[str, float]]) -> list[tuple[TokenChoice, ...]]:
-    return [tuple(TokenChoice(text, math.log(number)) for text, number in place) for place in given]
+def places(*told: list[tuple[str, float]]) -> list[tuple[TokenChoice, ...]]:
+    return [tuple(TokenChoice(text, math.log(number)) for text, number in place) for place in told]
 
 
 SOUTH = [("South", 0.6), ("White", 0.2), ("East", 0.1)]
 
 
 @pytest.mark.parametrize(
-    ("label", "given", "answer_set", "score"),
+    ("label", "told", "answer_set", "score"),
     [
         # (0.6 + 0.1) / (0.6 + 0.1 + 0.2): "un" is no label's
         ("male", [[(" Male", 0.6), ("male", 0.1), (" Fem", 0.2), (" un", 0.1)]], GENDER_ANSWERS, 7 / 9),
@@ -61,9 +63,24 @@ SOUTH = [("South", 0.6), ("White", 0.2), ("East", 0.1)]
         ("male", [], GENDER_ANSWERS, None),
     ],
 )  # fmt: skip
-def test_score_is_the_labels_share(label: str, given: Any, answer_set: Any, score: float | None) -> None:
-    found = label_score(label, places(*given), answers=answer_set)
+def test_score_is_the_labels_share(label: str, told: Any, answer_set: Any, score: float | None) -> None:
+    found = label_score(label, places(*told), answers=answer_set)
     assert found == (score if score is None else pytest.approx(score, rel=1e-9))
+
+
+SYLLABLES = st.sampled_from(
+    [" Male", "fe", "male", "he", "r", "South", " Asian", "east", '"', ".", "", "un", "not "]
+)
+PLACES = st.lists(st.lists(st.tuples(SYLLABLES, st.floats(-30, 0)), min_size=1, max_size=4), max_size=6)
+
+
+@given(PLACES)
+def test_a_score_is_a_probability_or_none(given_places: Any) -> None:
+    made = [tuple(TokenChoice(*each) for each in place) for place in given_places]
+    for answer_set in (GENDER_ANSWERS, RACES):
+        for label in answer_set.labels:
+            score = label_score(label, made, answers=answer_set)
+            assert score is None or 0 <= score <= 1
 
 
 def test_server_is_asked_for_them_and_the_verdict_has_a_score(server: ChatServer) -> None:
@@ -96,7 +113,7 @@ OTHER = {"token": "female", "logprob": -2.0}
 
 
 @pytest.mark.parametrize(
-    "given",
+    "told",
     [
         {"logprobs": None},
         {"logprobs": "none"},
@@ -114,10 +131,10 @@ OTHER = {"token": "female", "logprob": -2.0}
     ],
 )
 def test_log_probabilities_that_are_none_give_no_score(
-    server: ChatServer, caplog: pytest.LogCaptureFixture, given: dict[str, Any]
+    server: ChatServer, caplog: pytest.LogCaptureFixture, told: dict[str, Any]
 ) -> None:
     caplog.set_level(logging.WARNING)
-    server.always = says(200, completion("male", **given))
+    server.always = says(200, completion("male", **told))
     images = [IMAGE, IMAGE[:20]]
     for found in judged(judge(server, top_logprobs=5), images, weights=NOWHERE):
         assert (found.label, found.score) == ("male", None)
