@@ -307,6 +307,10 @@ def test_a_preset_may_be_chosen_from_and_reworded(server: ChatServer) -> None:
     [
         ({"preset": "bigbnch"}, "preset: Input should be 'bigbench', 'bigbench_as_code' or 'imagebite'"),
         ({"preset": "bigbench", "questions": ["skin_tone"]}, "preset 'bigbench' does not ask about 'skin_tone'"),
+        ({"preset": "bigbench", "questions": 5}, "questions: Input should be a valid dictionary; got 5"),
+        ({"preset": "bigbench", "questions": [{"gender": 1}]}, "questions: Input should be a valid dictionary"),
+        ({"preset": "bigbench", "questions": {"gender": 5}}, "questions.gender"),
+        ({"preset": ["bigbench"]}, "preset: Input should be"),
         ({"preset": "imagebite", "person": "left"}, "'imagebite' asks about one person"),
         ({"asking": "both"}, "asking: Input should be 'apart', 'together' or 'in_turn'"),
         ({"person": "middle"}, "person: Input should be"),

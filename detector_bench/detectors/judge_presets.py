@@ -128,8 +128,11 @@ def with_preset(given: Mapping[str, Any]) -> dict[str, Any]:
     person: Person = given.get("person", "most_prominent")
     questions = given.get("questions") or preset.attributes
     questions = [questions] if isinstance(questions, str) else questions
-    own = questions if isinstance(questions, Mapping) else dict.fromkeys(questions)
-    asked = {each: _filled(preset, each, own[each], person) for each in _known(preset, name, own)}
+    if isinstance(questions, list | tuple) and all(isinstance(each, str) for each in questions):
+        questions = dict.fromkeys(questions)
+    if not isinstance(questions, Mapping):
+        return dict(given)  # refused by the field's type, too
+    asked = {each: _filled(preset, each, questions[each], person) for each in _known(preset, name, questions)}
     return {"asking": preset.asking, **given, "questions": asked}
 
 
