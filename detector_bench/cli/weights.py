@@ -10,7 +10,9 @@ from rich.progress import DownloadColumn, Progress, TaskID, TransferSpeedColumn
 
 from detector_bench.cli import options
 from detector_bench.cli.console import command, errors, output
+from detector_bench.declarations import read_mapping
 from detector_bench.errors import ConfigError, WeightsError, nearest_hint
+from detector_bench.installation import resource
 
 if TYPE_CHECKING:
     from detector_bench.weights import Weights, WeightsLocator
@@ -78,7 +80,11 @@ def verify(
 @command
 def fetch(
     names: Annotated[
-        list[str] | None, typer.Argument(help="Names; by default all single files, or all that the study needs.")
+        list[str] | None,
+        typer.Argument(
+            metavar="[NAMES]...",
+            help="Files, checkpoints or detectors; by default all single files, or all that the study needs.",
+        ),
     ] = None,
     *,
     study_file: options.StudyOption = None,
@@ -86,9 +92,11 @@ def fetch(
 ) -> None:
     """Download weights into the cache; resumes, and keeps nothing that has not the pinned sha256.
 
-    Checkpoints from the Hugging Face hub, which have gigabytes, come only by name or with a study.
+    A detector's name stands for all that it reads: one registered, or one of those described in configs/detectors.
+    Some networks are made from what a package holds, and need the package onnx. Checkpoints from the Hugging Face
+    hub, which have gigabytes, come only by name or with a study.
 
-    Examples: `detector-bench weights fetch yunet.onnx`,
+    Examples: `detector-bench weights fetch gear yunet.onnx`,
     `detector-bench weights fetch openai/clip-vit-large-patch14`
     """
     from detector_bench.weights import Checkpoint
@@ -123,7 +131,7 @@ def _fetched(file: Weights, locator: WeightsLocator, *, named: bool) -> bool:
     """Fetch one, and tell. What cannot be downloaded is a failure only where it was asked for by name."""
     from detector_bench.weights.locate import missing_message
 
-    if not file.downloadable and locator.find(file) is None:
+    if not locator.downloadable(file) and locator.find(file) is None:
         if named:
             _tell("missing", file, f": {missing_message(file)}")
         return not named
@@ -171,10 +179,42 @@ def known_as(file: Weights, locator: WeightsLocator | None = None) -> Weights:
 
 
 def _chosen(files: dict[str, Weights], names: list[str] | None) -> list[Weights]:
-    for name in names or []:
-        if name not in files:
-            raise ConfigError(f"unknown weights file {name!r}: {nearest_hint(name, files)}")
-    return [files[name] for name in names] if names else list(files.values())
+    chosen = [file for name in names or [] for file in _meant(name, files)]
+    return list(dict.fromkeys(chosen)) if names else list(files.values())
+
+
+def _meant(name: str, files: dict[str, Weights]) -> list[Weights]:
+    """A file, by any of its names, with or without ending; or all files of a detector."""
+    from detector_bench.weights import WeightsFile
+
+    if name in files:
+        return [files[name]]
+    for file in files.values():
+        if isinstance(file, WeightsFile) and name in {*file.names, *(Path(each).stem for each in file.names)}:
+            return [file]
+    if found := _of_detector(name):
+        return found
+    known = {*files, *(Path(each).stem for each in files if "/" not in each), *_described_detectors()}
+    raise ConfigError(f"unknown weights file or detector {name!r}: {nearest_hint(name, known)}")
+
+
+def _of_detector(name: str) -> list[Weights]:
+    """What a detector reads that is registered, or described by a file that comes along; else nothing."""
+    from detector_bench.detectors import DETECTORS, build_detector
+    from detector_bench.perception.stage import with_inputs
+    from detector_bench.weights import WeightsFile
+
+    if name in DETECTORS.names() and not DETECTORS.get(name).needs_parameters:
+        stages = with_inputs(build_detector(name).stages)
+        return [known_as(file) for file in dict.fromkeys(w for stage in stages for w in stage.weights())]
+    if name not in _described_detectors():
+        return []
+    network = read_mapping(resource(f"configs/detectors/{name}.yaml"), keys="`kind` and `network`")["network"]
+    return [known_as(WeightsFile.model_validate(network))]
+
+
+def _described_detectors() -> list[str]:
+    return [path.stem for path in resource("configs/detectors").glob("*.yaml")]
 
 
 def _pins(file: Weights) -> str:
