@@ -162,21 +162,25 @@ _FAIRFACE_LICENCE = "CC-BY-4.0 (stated for the data; none is stated for the weig
 # numbers: where both are found and differ, the study has to name one.
 FAIRFACE_RACE7 = WeightsFile(
     path="res34_fair_align_multi_7_20190809.pt",
-    also_named=("fairface_alldata_20191111.pt",),
+    also_named=("fairface_alldata_20191111.pt", "res34_fair_align_multi_7_20190809.safetensors"),
     licence=_FAIRFACE_LICENCE,
     source=_FAIRFACE,
 )
 FAIRFACE_RACE4 = WeightsFile(
     path="fairface_alldata_4race_20191111.pt",
-    also_named=("res34_fair_align_multi_4_20190809.pt",),
+    also_named=("res34_fair_align_multi_4_20190809.pt", "fairface_alldata_4race_20191111.safetensors"),
     licence=_FAIRFACE_LICENCE,
     source=_FAIRFACE,
 )
 
 MIVOLO_IMDB = WeightsFile(
     path="model_imdb_cross_person_4.22_99.46.pth.tar",
-    # In its authors' table, in their instructions (with that typing mistake), and as others corrected it.
-    also_named=("model_imdb_cross_person_4.24_99.46.pth.tar", "mivolo_imbd.pth.tar", "mivolo_imdb.pth.tar"),
+    also_named=(
+        "model_imdb_cross_person_4.24_99.46.pth.tar",  # in its authors' table
+        "mivolo_imbd.pth.tar",  # in their instructions
+        "mivolo_imdb.pth.tar",  # as others corrected that
+        "model_imdb_cross_person_4.22_99.46.safetensors",
+    ),
     licence="not stated (the code: Apache-2.0; trained on IMDB-clean, whose pictures are for research only)",
     source="https://github.com/WildChlamydia/MiVOLO (README, mivolo_d1 face_body on IMDB-cleaned)",
 )

@@ -61,7 +61,8 @@ class WeightsFile(Declaration):
     licence: str = "not stated"
     source: str = "not stated"
     also_named: tuple[str, ...] = ()
-    """Other names under which its authors or others publish it; a file with one of them is found, too."""
+    """Other names under which its authors or others publish it, or that docs/weights.md gives to a conversion of
+    it; a file with one of them is found, too."""
     url: str | None = None
     """Where `weights fetch` downloads it; only with a pinned sha256."""
     made_from: GraphModel | None = None
