@@ -46,6 +46,23 @@ def list_(*, study_file: options.StudyOption = None, weights_dir: options.Weight
 def verify(
     names: Annotated[list[str] | None, typer.Argument(help="File names; all that are found by default.")] = None,
     *,
+    run: Annotated[
+        str | None,
+        typer.Option(
+            "--run", metavar="DETECTOR", help="Judge images with this detector, and compare the outputs."
+        ),
+    ] = None,
+    golden: Annotated[
+        Path | None,
+        typer.Option("--golden", metavar="FILE", help="What the outputs have to be; else those that come along."),
+    ] = None,
+    golden_images: Annotated[
+        Path | None, typer.Option("--golden-images", metavar="DIR", help="Where the images to judge lie.")
+    ] = None,
+    write_golden: Annotated[
+        Path | None,
+        typer.Option("--write-golden", metavar="FILE", help="Write the outputs there, in place of comparing."),
+    ] = None,
     study_file: options.StudyOption = None,
     weights_dir: options.WeightsDir = None,
 ) -> None:
@@ -54,8 +71,26 @@ def verify(
     Side files of a network, and files of a checkpoint, are compared one by one; what is not pinned of a checkpoint
     in the Hugging Face hub's cache, with the names that the cache has for content.
 
-    Example: `detector-bench weights verify --weights-dir weights`
+    With --run, a detector judges images of which it is known what its authors' program says, and the largest
+    difference is told: exit status 1 if it is larger than the golden file accepts.
+
+    Examples: `detector-bench weights verify --weights-dir weights`,
+    `detector-bench weights verify --run fairface --golden-images FairFace/detected_faces`
     """
+    if run is not None:
+        from detector_bench.cli.golden import verify_outputs, write_outputs
+
+        if names or (golden is not None and write_golden is not None):
+            raise ConfigError("--run takes no file names, and one of --golden and --write-golden")
+        if write_golden is not None:
+            write_outputs(run, write_golden, study_file=study_file, weights_dir=weights_dir, images=golden_images)
+        else:
+            verify_outputs(
+                run, study_file=study_file, weights_dir=weights_dir, images=golden_images, golden=golden
+            )
+        return
+    if golden or golden_images or write_golden:
+        raise ConfigError("--golden, --golden-images and --write-golden need --run DETECTOR")
     files, locator = _known(study_file, weights_dir)
     wrong = 0
     for file in _chosen(files, names):

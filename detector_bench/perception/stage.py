@@ -260,6 +260,7 @@ for _name, _target in {
     "mediapipe_faces": "detector_bench.perception.faces.small_networks:MediapipeFaces",
     "dlib_landmarks": "detector_bench.perception.faces.dlib_faces:DlibLandmarks",
     "skin_tones": "detector_bench.perception.skin_tones:SkinTones",
+    "whole_image": "detector_bench.perception.faces.whole_image:WholeImage",
     "aligned_faces": "detector_bench.perception.faces.aligned_faces:AlignedFaces",
     "fairface_outputs": "detector_bench.perception.networks.fairface_outputs:FairfaceOutputs",
     "clip_image_embeddings": "detector_bench.perception.clip.stages:ClipImageEmbeddings",
