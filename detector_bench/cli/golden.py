@@ -48,7 +48,7 @@ def write_outputs(
     from detector_bench.detectors import build_detector
 
     if images is None:
-        raise ConfigError("--write-golden needs --golden-images: the folder with the images to judge")
+        raise ConfigError("--write-golden needs --images: the folder with the images to judge")
     entry, locator = _entry(name, study_file, weights_dir)
     detector = build_detector(entry.kind, name=entry.name, parameters=entry.parameters)
     with errors.status("judging"):
@@ -84,9 +84,7 @@ def _shipped(kind: str) -> Path:
 
 def _folder(images: Path | None, expected: GoldenOutputs) -> Path:
     if images is None:
-        raise ConfigError(
-            f"name the folder with the images by --golden-images; they come from {expected.images_from}"
-        )
+        raise ConfigError(f"name the folder with the images by --images; they come from {expected.images_from}")
     return _existing(images)
 
 

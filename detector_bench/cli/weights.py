@@ -1,4 +1,4 @@
-"""`weights list`, `weights verify` and `weights fetch`."""
+"""`weights list`, `weights fetch` and `weights verify`."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 @command
 def list_(*, study_file: options.StudyOption = None, weights_dir: options.WeightsDir = None) -> None:
-    """Show every known weights file: licence, sha256, source, and where it lies on this machine.
+    """Show every known weights file: names, licence, sha256, source, and where it lies on this machine.
 
-    Of a network with side files, and of a checkpoint, every file that counts, pinned or as it was found.
+    Of what is not here, what to do. Of a network with side files, and of a checkpoint, every file that counts, pinned or as it was found.
 
     Example: `detector-bench weights list --weights-dir weights`
     """
@@ -35,6 +35,7 @@ def list_(*, study_file: options.StudyOption = None, weights_dir: options.Weight
             "found": str(found) if found is not None else f"no: {missing_message(file)}",
             "licence": file.licence,
             "source": file.source,
+            **_other_names(file, found, locator),
             "sha256": _pins(file),
         }
         if found is not None and (unpinned := _unpinned(file, found, locator)):
@@ -56,8 +57,8 @@ def verify(
         Path | None,
         typer.Option("--golden", metavar="FILE", help="What the outputs have to be; else those that come along."),
     ] = None,
-    golden_images: Annotated[
-        Path | None, typer.Option("--golden-images", metavar="DIR", help="Where the images to judge lie.")
+    images: Annotated[
+        Path | None, typer.Option("--images", metavar="DIR", help="Where the images to judge lie.")
     ] = None,
     write_golden: Annotated[
         Path | None,
@@ -75,22 +76,20 @@ def verify(
     difference is told: exit status 1 if it is larger than the golden file accepts.
 
     Examples: `detector-bench weights verify --weights-dir weights`,
-    `detector-bench weights verify --run fairface --golden-images FairFace/detected_faces`
+    `detector-bench weights verify --run fairface --images FairFace/detected_faces`
     """
     if run is not None:
         from detector_bench.cli.golden import verify_outputs, write_outputs
 
         if names or (golden is not None and write_golden is not None):
-            raise ConfigError("--run takes no file names, and one of --golden and --write-golden")
+            raise ConfigError("--run takes no file names, and not both --golden and --write-golden")
         if write_golden is not None:
-            write_outputs(run, write_golden, study_file=study_file, weights_dir=weights_dir, images=golden_images)
+            write_outputs(run, write_golden, study_file=study_file, weights_dir=weights_dir, images=images)
         else:
-            verify_outputs(
-                run, study_file=study_file, weights_dir=weights_dir, images=golden_images, golden=golden
-            )
+            verify_outputs(run, study_file=study_file, weights_dir=weights_dir, images=images, golden=golden)
         return
-    if golden or golden_images or write_golden:
-        raise ConfigError("--golden, --golden-images and --write-golden need --run DETECTOR")
+    if golden or images or write_golden:
+        raise ConfigError("--golden, --images and --write-golden need --run DETECTOR")
     files, locator = _known(study_file, weights_dir)
     wrong = 0
     for file in _chosen(files, names):
@@ -256,6 +255,19 @@ def _pins(file: Weights) -> str:
     if isinstance(file.sha256, str) and len(file.pins) == 1:
         return file.sha256
     return "\n".join(f"{pin} {name}" for name, pin in file.pins.items()) or "not pinned"
+
+
+def _other_names(file: Weights, found: Path | None, locator: WeightsLocator) -> dict[str, str]:
+    """Under what else it is published, and what of that lies beside the one that was found."""
+    from detector_bench.weights import Checkpoint
+
+    if isinstance(file, Checkpoint) or not file.also_named:
+        return {}
+    facts = {"also named": ", ".join(file.also_named)}
+    beside = [] if found is None else locator.other_candidates(file, found)
+    if beside:
+        facts["also there"] = locator.lacking(file) or f"{', '.join(each.name for each in beside)}: the same"
+    return facts
 
 
 def _unpinned(file: Weights, found: Path, locator: WeightsLocator) -> list[str]:
