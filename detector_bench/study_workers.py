@@ -23,7 +23,13 @@ from pathlib import Path
 from queue import Empty, Queue
 from typing import Any, TextIO
 
-from detector_bench.errors import DetectorBenchError, RunInterruptedError
+from detector_bench.errors import (
+    ConfigError,
+    DetectorBenchError,
+    MissingExtraError,
+    RunInterruptedError,
+    WeightsError,
+)
 from detector_bench.interruption import listen_for_stop
 from detector_bench.perception.answers.budget import BudgetReachedError
 from detector_bench.plugins import load_plugins, plugin_paths
@@ -197,7 +203,7 @@ class _Crew:
             return
         if "problem" in message:
             # The user has to mend it, and it would be the same with every shard.
-            kind = BudgetReachedError if message.get("budget") else DetectorBenchError
+            kind = _PROBLEMS.get(message["kind"], DetectorBenchError)
             self._problem = self._problem or kind(message["problem"])
             self.shards.clear()
         elif message.get("taken"):
@@ -289,6 +295,12 @@ def _how(process: subprocess.Popen[str]) -> str:
     return f"with status {code}"
 
 
+_PROBLEMS: Mapping[str, type[DetectorBenchError]] = {
+    kind.__name__: kind for kind in (BudgetReachedError, ConfigError, MissingExtraError, WeightsError)
+}
+"""What a worker tells of, so that its parent can act on it as if it had judged itself."""
+
+
 class _Teller:
     """Sends a worker's progress to its parent, now and then; as a `ProgressListener`."""
 
@@ -338,7 +350,7 @@ def _work(teller: _Teller, orders: _Orders) -> None:
         return  # the parent is gone, or does not want any more; what was judged is stored
     except DetectorBenchError as error:
         with suppress(OSError):
-            teller.say(problem=str(error), budget=isinstance(error, BudgetReachedError))
+            teller.say(problem=str(error), kind=type(error).__name__)
 
 
 class _Orders:
