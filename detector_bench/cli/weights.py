@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 def list_(*, study_file: options.StudyOption = None, weights_dir: options.WeightsDir = None) -> None:
     """Show every known weights file: names, licence, sha256, source, and where it lies on this machine.
 
-    Of what is not here, what to do. Of a network with side files, and of a checkpoint, every file that counts, pinned or as it was found.
+    Of what is not here, what to do. Of a network with side files, and of a checkpoint, every file that counts,
+    pinned or as it was found.
 
     Example: `detector-bench weights list --weights-dir weights`
     """
