@@ -62,6 +62,18 @@ def test_a_file_is_found_by_its_other_published_names(tmp_path: Path, file: Weig
     assert name in missing_message(file)
 
 
+def test_the_list_shows_all_names_and_what_lies_there(tmp_path: Path) -> None:
+    own, other = (put(tmp_path / name) for name in FAIRFACE_RACE4.names[:2])
+
+    def listed() -> str:
+        return CliRunner().invoke(app, ["weights", "list", "--weights-dir", str(tmp_path)]).output
+
+    assert all(name in listed() for file in (FAIRFACE_RACE7, FAIRFACE_RACE4, MIVOLO_IMDB) for name in file.names)
+    assert f"{other.name}: the same" in listed()
+    put(own, b"mine")
+    assert "two names of it with different content" in listed()
+
+
 def test_of_two_files_that_may_be_meant_one_has_to_be_named(tmp_path: Path) -> None:
     locator = WeightsLocator(folders=(tmp_path,), cache=tmp_path / "cache")
     own, other = (put(tmp_path / name) for name in FAIRFACE_RACE7.names[:2])
