@@ -23,7 +23,7 @@ from typer.testing import CliRunner, Result
 
 from detector_bench.cli.app import app
 from detector_bench.errors import WeightsError
-from detector_bench.weights import WeightsFile, WeightsLocator, archives
+from detector_bench.weights import CATALOGUE, Checkpoint, WeightsFile, WeightsLocator, archives
 from detector_bench.weights.catalogue import FACERES, FAIRFACE_RACE4, FAIRFACE_RACE7, GEAR, MIVOLO_IMDB, SSRNET
 from detector_bench.weights.files import GraphModel
 from detector_bench.weights.graph_model import onnx_of_graph_model
@@ -225,6 +225,20 @@ def test_what_is_not_known_is_described_and_left_alone(tmp_path: Path) -> None:
     assert len(result.output.strip().splitlines()) == len(names)
 
 
+def test_a_folder_is_known_by_the_sha256_of_its_weights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    held = put(tmp_path / "download" / "model.safetensors")
+    put(tmp_path / "download" / "config.json", b'{"model_type": "clip"}')
+    folder = tmp_path / "weights"
+    folder.mkdir()
+    assert "transformers (clip)" in recognise(held.parent).what
+    known = Checkpoint(path="someone/clip", sha256={held.name: sha256(b"numbers")})
+    monkeypatch.setitem(CATALOGUE, known.name, known)
+    result = add(held.parent, "--link", "--weights-dir", folder)
+    assert result.exit_code == 0, result.output
+    locator = WeightsLocator(folders=(folder,), cache=tmp_path / "cache")
+    assert locator.locate(known) == folder / "someone" / "clip"
+
+
 def test_another_file_under_the_same_name_is_not_replaced(tmp_path: Path, shared: Path) -> None:
     put(tmp_path / "yunet.onnx", b"mine")
     result = add(shared / "weights" / "yunet.onnx", "--weights-dir", tmp_path)
@@ -306,6 +320,62 @@ def by_hand(images: Any, weights: bytes) -> Any:
     seen = [np.einsum("nhwc,hwcd->nd", padded[:, y : y + 3, x : x + 3], kernel) + bias for y, x in places]
     logits = np.maximum(seen, 0).mean(axis=0) @ dense
     return np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+
+
+def node(name: str, operation: str, read: str = "", **attributes: Any) -> dict[str, Any]:
+    return {"name": name, "op": operation, "input": read.split(), "attr": attributes}
+
+
+def numbers(*values: int) -> dict[str, Any]:
+    return {"list": {"i": [str(value) for value in values]}}
+
+
+def test_pooling_slices_and_arithmetic_are_those_of_tensorflow() -> None:
+    """Operations of the three networks that the small one lacks, against numpy."""
+    random = np.random.default_rng(3)
+    values = {
+        "depth": random.normal(size=(3, 3, 3, 1)).astype("<f4"),
+        "scale": np.array(2.5, "<f4"),
+        "first": np.array([0, 1], "<i4"),
+        "last": np.array([0, 2], "<i4"),
+        "steps": np.array([1, 1], "<i4"),
+        "axis": np.array(-1, "<i4"),
+        "flat": np.array([-1, 12], "<i4"),
+    }
+    valid, two = {"s": "VkFMSUQ="}, numbers(1, 2, 2, 1)
+    pooled = {"padding": valid, "ksize": two, "strides": two}
+    ones = {"strides": numbers(1, 1, 1, 1), "dilations": numbers(1, 1, 1, 1), "padding": valid}
+    masks = {"begin_mask": {"i": "1"}, "end_mask": {"i": "1"}, "shrink_axis_mask": {"i": "2"}}
+    shape = {"shape": {"dim": [{"size": size} for size in ("-1", "6", "6", "3")]}}
+    nodes = [
+        *(node(name, "Const") for name in values),
+        node("image", "Placeholder", shape=shape),
+        node("seen", "DepthwiseConv2dNative", "image depth", **ones),
+        node("largest", "MaxPool", "seen", **pooled),
+        node("average", "AvgPool", "seen", **pooled),
+        node("sum", "AddV2", "largest average"),
+        node("tanh", "Tanh", "sum"),
+        node("row", "Reshape", "tanh flat"),
+        node("second", "StridedSlice", "row first last steps", **masks),
+        node("column", "ExpandDims", "second axis"),
+        node("share", "RealDiv", "column scale"),
+    ]
+    said = [{"name": name, "shape": list(each.shape), "dtype": _word(each)} for name, each in values.items()]
+    model = {"modelTopology": {"node": nodes}, "weightsManifest": [{"weights": said}]}
+    weights = b"".join(each.tobytes() for each in values.values())
+    made = onnx_of_graph_model(json.dumps(model).encode(), weights, outputs={"answer": "share"})
+
+    images = random.random((2, 6, 6, 3), np.float32)
+    windows = np.lib.stride_tricks.sliding_window_view(images, (3, 3), axis=(1, 2))  # n, y, x, channel, 3, 3
+    seen = np.einsum("nyxcij,ijc->nyxc", windows, values["depth"][..., 0])
+    blocks = seen.reshape(2, 2, 2, 2, 2, 3)
+    expected = np.tanh(blocks.max(axis=(2, 4)) + blocks.mean(axis=(2, 4))).reshape(2, 12)[:, 1, None] / 2.5
+    session = onnxruntime.InferenceSession(made, providers=["CPUExecutionProvider"])
+    np.testing.assert_allclose(session.run(None, {"image": images})[0], expected, atol=1e-5)
+
+
+def _word(values: Any) -> str:
+    return "int32" if values.dtype.kind == "i" else "float32"
 
 
 @pytest.mark.parametrize(
@@ -441,3 +511,14 @@ def test_detectors_that_come_along_say_what_makes_them_ready(shared: Path) -> No
         assert wanted.output.startswith(f"here      {file.name}"), wanted.output
     unknown = CliRunner().invoke(app, ["weights", "fetch", "gaer"])
     assert "did you mean 'gear'" in str(unknown.exception)
+
+
+def test_a_study_with_such_a_detector_says_what_it_fetches(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    gear = "{name: gear, extends: detectors/gear.yaml}"
+    (tmp_path / "study.yaml").write_text(f"image_set: .\nattributes: [race]\ndetectors: [{gear}]\n")
+    result = CliRunner().invoke(app, ["detectors", "--study", str(tmp_path / "study.yaml"), "--json"])
+    (row,) = json.loads(result.output)["rows"]
+    assert row["ready"] == "to fetch: 144.5 MB (gear.onnx)"
