@@ -25,6 +25,7 @@ from detector_bench.weights.catalogue import (
     YOLOV8X_PERSONS_AND_FACES,
 )
 from detector_bench.weights.files import Checkpoint, WeightsFile, sha256_of
+from detector_bench.weights.side_files import side_files
 from detector_bench.weights.torch_files import read_tensors
 
 _MOST_PICKLE_BYTES = 64 * 1024**2
@@ -81,10 +82,11 @@ def _onnx(path: Path) -> Recognised:
         return Recognised("an ONNX file; install 'detector-bench[onnx]' to see its inputs and outputs")
     runtime = require("onnxruntime", extra="onnx")
     try:
+        side_files(path)  # which refuses what leads out of its folder
         session = runtime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
     except Exception as error:  # noqa: BLE001 - onnxruntime's own sorts
         first = (str(error).splitlines() or [type(error).__name__])[0]
-        return Recognised(f"no ONNX network that onnxruntime can load: {first[:200]}")
+        return Recognised(f"no ONNX network that can be loaded: {first[:300]}")
     inputs, outputs = (
         ", ".join(f"{each.name} {each.shape}" for each in found)
         for found in (session.get_inputs(), session.get_outputs())
