@@ -160,6 +160,7 @@ def test_fairfaces_golden_outputs_are_those_of_its_authors(shared: Path) -> None
             assert list(expected.numbers.values()) == pytest.approx(printed, abs=5.1e-5)
 
 
+@pytest.mark.slow
 def test_a_network_of_the_right_shape_with_other_numbers_is_found_out(shared: Path, tmp_path: Path) -> None:
     torch = pytest.importorskip("torch")
     pytest.importorskip("torchvision")
@@ -175,6 +176,7 @@ def test_a_network_of_the_right_shape_with_other_numbers_is_found_out(shared: Pa
 # What the page says
 
 
+@pytest.mark.slow
 def test_the_conversion_of_the_page_keeps_the_tensors(tmp_path: Path) -> None:
     torch = pytest.importorskip("torch")
     (tmp_path / "convert.py").write_text(block("weights.md", "file", "convert.py"))
