@@ -133,9 +133,11 @@ class OpenClip(TorchSettings):
             raise WeightsError(f"open_clip cannot read the tokenizer of {self.source.name}: {error}") from error
         with torch.inference_mode():
             features = model.encode_text(tokenizer(list(prompts)))
-            # A logit bias, as SigLIP has one, is the same for all prompts and changes no softmax.
             scale = float(model.logit_scale.double().exp())
-        return text_embeddings(features.numpy(), scale=scale, source=self.source.name)
+            bias = getattr(model, "logit_bias", None)
+        return text_embeddings(
+            features.numpy(), scale=scale, source=self.source.name, bias=None if bias is None else float(bias.detach())
+        )
 
     def _name(self, weights: WeightsLocator) -> str:
         """What open_clip calls the network."""
