@@ -91,8 +91,8 @@ def _read(transformers: Any, folder: Path, settings: Any, *, drop: str) -> Any:
     kind = transformers.MODEL_MAPPING.get(type(settings), None)
     if not all(hasattr(kind, name) for name in ("get_image_features", "get_text_features")):
         raise ConfigError(
-            f"{str(folder)!r} is a checkpoint of {settings.model_type!r}, not of an image and a text encoder, "
-            "such as CLIP or SigLIP"
+            f"{str(folder)!r} is a checkpoint of {settings.model_type!r}, not of CLIP or another pair of an image "
+            "and a text encoder"
         )
     with silenced(transformers):
         model, found = from_folder(

@@ -134,10 +134,9 @@ class OpenClip(TorchSettings):
         with torch.inference_mode():
             features = model.encode_text(tokenizer(list(prompts)))
             scale = float(model.logit_scale.double().exp())
-            bias = getattr(model, "logit_bias", None)
-        return text_embeddings(
-            features.numpy(), scale=scale, source=self.source.name, bias=None if bias is None else float(bias.detach())
-        )
+            learnt = getattr(model, "logit_bias", None)
+            bias = None if learnt is None else float(learnt.double())
+        return text_embeddings(features.numpy(), scale=scale, source=self.source.name, bias=bias)
 
     def _name(self, weights: WeightsLocator) -> str:
         """What open_clip calls the network."""

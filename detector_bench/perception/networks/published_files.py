@@ -4,6 +4,7 @@ programs."""
 from __future__ import annotations
 
 import io
+import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -262,7 +263,9 @@ class TorchscriptClassifier(TorchSettings):
         device = chosen_device(torch, self.device)
         content = allowed_bytes(self.name, weights.locate(self.file))
         try:
-            model = torch.jit.load(io.BytesIO(content), map_location=device).eval()
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # PyTorch advises its users to export networks in another way
+                model = torch.jit.load(io.BytesIO(content), map_location=device).eval()
         except Exception as error:  # torch raises many sorts
             raise WeightsError(
                 f"{self.name}: PyTorch cannot read it as a TorchScript file: {_first(error)}"
