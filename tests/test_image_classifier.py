@@ -357,6 +357,9 @@ def test_what_is_no_classifier_is_refused_in_a_line(damage: Any, said: str, vit:
     with pytest.raises(DetectorBenchError, match=said) as error:
         judged(classifier(folder), odd_images()[:2], weights=ANYWHERE)
     assert "\n" not in str(error.value)
+    # What the settings tell is told before any image is judged, by which the run goes on with other detectors.
+    told = lacking(classifier(folder), weights=ANYWHERE)
+    assert told == ([] if damage in (_damaged, _headless, _no_processor, _sizes_stay) else [str(error.value)])
 
 
 def test_code_of_a_checkpoint_runs_only_if_it_is_asked_for_and_allowed(

@@ -119,6 +119,20 @@ def test_what_the_hub_does_not_give_is_told_in_a_line(hub: HubServer, study: Pat
 
 
 @pytest.mark.slow
+def test_labels_without_a_class_leave_out_that_detector_alone(hub: HubServer, study: Path) -> None:
+    settings = json.loads(hub.files["config.json"])
+    hub.files["config.json"] = json.dumps({**settings, "id2label": {"0": "woman", "1": "a cat"}}).encode()
+    half = study.read_text().replace("{woman: female, man: male}", "{woman: female}")
+    whole = "{name: right, kind: image_classifier, model: NAME, classes: {woman: female, a cat: male}}"
+    study.write_text(f"{half}  - {whole.replace('NAME', NAME)}\n")
+    done = call("detector-bench run study.yaml --out results", study, hub.address)
+    assert done.returncode == 1
+    assert f"image_classifier is left out: {NAME} has a label without a class of 'gender': 'a cat';" in done.stderr
+    stored = (study.parent / "results" / "predictions").rglob("*.parquet")
+    assert {path.parent.name for path in stored} == {"right"}
+
+
+@pytest.mark.slow
 def test_without_a_folder_to_write_to_the_lock_is_in_the_result_folder(hub: HubServer, study: Path) -> None:
     lock_beside(study).mkdir()  # nothing can be written under this name
     done = call("detector-bench run study.yaml --out results", study, hub.address)

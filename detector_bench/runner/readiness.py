@@ -63,6 +63,9 @@ def require_ready(stages: Iterable[Stage], *, weights: WeightsLocator) -> None:
     for stage in stages:
         for file in stage.weights():
             weights.locate(file)
+    # Of what was downloaded just now, too.
+    if contradictions := [line for stage in stages for line in stage.mistakes(weights)]:
+        raise ConfigError("\n".join(dict.fromkeys(contradictions)))
 
 
 def _packages(modules: Iterable[str], *, extra: str | None) -> list[str]:

@@ -54,6 +54,9 @@ class _OfTorch(TorchSettings):
         """None: its files hold tensors alone."""
         return None
 
+    def check(self, weights: WeightsLocator) -> None:
+        """Its files are checked when they are read."""
+
     def _numbers(self, torch: Any, model: Any, *, device: str, name: str) -> Any:
         dtype = chosen_precision(torch, self.precision, device=device)
         quicken_products(torch, model, device=device, dtype=dtype)
@@ -248,6 +251,9 @@ class TorchscriptClassifier(TorchSettings):
     def weights(self) -> tuple[Weights, ...]:
         """The file."""
         return (self.file,)
+
+    def check(self, weights: WeightsLocator) -> None:
+        """Its file is checked when it is read."""
 
     def foreign_code(self, weights: WeightsLocator) -> ForeignCode:
         """The file itself."""

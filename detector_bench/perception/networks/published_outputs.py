@@ -96,6 +96,14 @@ class ClassifierOutputs(Stage):
         """A device or precision that the model asks for and the machine lacks."""
         return self.model.missing_settings()
 
+    def mistakes(self, weights: WeightsLocator) -> tuple[str, ...]:
+        """What keeps the model from being opened, as far as its settings tell."""
+        try:
+            self.model.check(weights)
+        except DetectorBenchError as error:
+            return (str(error),)
+        return ()
+
     def foreign_code(self, weights: WeightsLocator) -> ForeignCode | None:
         """That of the model, if it brings any."""
         return self.model.foreign_code(weights)

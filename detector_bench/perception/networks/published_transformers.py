@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from detector_bench.errors import ConfigError, MissingExtraError, WeightsError
-from detector_bench.installation import require
+from detector_bench.installation import is_installed, require
 from detector_bench.perception.networks.checkpoint_code import (
     NEEDS_CODE,
     require_own_code,
@@ -147,6 +147,21 @@ class TransformersClassifier(TorchSettings):
                 require_own_code(copied, self.name)
                 yield copied
             return
+        self._require_classifier(transformers, settings)
+        yield folder
+
+    def check(self, weights: WeightsLocator) -> None:
+        """Refuse what cannot be opened, as far as the checkpoint's settings tell.
+
+        Raises:
+            WeightsError: they cannot be read.
+            ConfigError: it is no image classifier, or needs code that is not asked for.
+        """
+        folder = weights.find(self.checkpoint)
+        if folder is not None and is_installed("transformers") and not self.run_checkpoint_code:
+            self._require_classifier(require("transformers", extra=self.extra), self._settings(folder))
+
+    def _require_classifier(self, transformers: Any, settings: Mapping[str, Any]) -> None:
         kind = settings.get("model_type")
         if kind not in transformers.CONFIG_MAPPING:
             if settings.get("auto_map"):
@@ -155,19 +170,16 @@ class TransformersClassifier(TorchSettings):
                 f"checkpoint {self.name!r} is of the type {kind!r}, which transformers {transformers.__version__} "
                 "does not know (accepted: a checkpoint of an image classifier)"
             )
-        yield folder
+        if transformers.CONFIG_MAPPING[kind] not in transformers.MODEL_FOR_IMAGE_CLASSIFICATION_MAPPING:
+            raise ConfigError(
+                f"checkpoint {self.name!r} is no image classifier: it is of the type {kind!r}, which "
+                f"transformers' {_TASK} does not open"
+            )
 
 
 def _network(transformers: Any, folder: Path, name: str, *, code: bool) -> Any:
     """Read the network; refuse a checkpoint that lacks a part of it, which transformers would fill with noise."""
     config = _opened(transformers.AutoConfig, folder, name, trust_remote_code=code)
-    mapping = transformers.MODEL_FOR_IMAGE_CLASSIFICATION_MAPPING
-    own = code and _TASK in (getattr(config, "auto_map", None) or {})
-    if not own and type(config) not in mapping:
-        raise ConfigError(
-            f"checkpoint {name!r} is no image classifier: it is of the type {config.model_type!r}, which "
-            f"transformers' {_TASK} does not open"
-        )
     with silenced(transformers):
         model, found = _opened(
             getattr(transformers, _TASK),
