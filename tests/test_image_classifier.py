@@ -278,6 +278,8 @@ def test_a_detector_that_is_described_twice_is_refused() -> None:
         classifier("somewhere", attribute="age", min_score=0.5, outputs={"gender": {}})
     with pytest.raises(ConfigError, match="unknown class 'woman' of 'gender'"):
         classifier("somewhere", attribute="gender", classes={"f": "woman"})
+    with pytest.raises(ConfigError, match=r"'a\.safetensors' does not say which network its numbers belong to"):
+        classifier("a.safetensors")
     with pytest.raises(ConfigError, match="softmax leaves nothing"):
         classifier("somewhere", classes={"m": "male"}, otherwise="female")
 

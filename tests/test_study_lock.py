@@ -86,6 +86,8 @@ def test_the_page_runs_and_the_same_commit_is_taken_ever_after(hub: HubServer, s
     assert yaml.safe_load(lock_beside(study).read_text()) == {"revisions": {NAME: COMMIT}}
     assert "model.safetensors" in hub.asked
     judged = verdicts(study.parent / "results")
+    verified = call("detector-bench verify results", study, NOWHERE)
+    assert verified.returncode == 0, verified.stdout
 
     hub.revision = "f" * 40  # the name stands for something else now
     again = call(f"{line}_again", study, hub.address)

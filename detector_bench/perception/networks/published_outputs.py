@@ -34,6 +34,7 @@ __all__ = [
     "TransformersClassifier",
 ]
 
+_FILES = (".safetensors", ".pt", ".pth", ".bin", ".ts")
 _OF_TIMM = ("hf-hub:", "hf_hub:")
 
 
@@ -42,6 +43,12 @@ def _with_library(value: Any) -> Any:
         text = str(value)
         if text.startswith(_OF_TIMM):
             return {"library": "timm", "checkpoint": text.partition(":")[2]}
+        if text.endswith(_FILES):
+            example = "{library: torchvision, architecture: resnet18, weights_file: FILE, labels: [...]}"
+            raise ValueError(
+                f"{text!r} does not say which network its numbers belong to: write {example}, timm in place of "
+                "torchvision, or {library: torchscript, file: FILE, labels: [...]}"
+            )
         return {"library": "transformers", "checkpoint": text}
     if isinstance(value, Mapping) and "library" not in value:
         return {"library": "transformers", **value}
