@@ -396,7 +396,7 @@ def test_code_of_a_checkpoint_runs_only_if_it_is_asked_for_and_allowed(
             3,
             r"does not hold torchvision's squeezenet1_1 with 2 outputs: 'classifier\.1\.weight' is \[3, 512",
         ),
-        (None, r"cannot be read as a file of tensors: "),
+        (None, r"cannot be read as safetensors: "),
     ],
 )
 def test_a_file_of_another_network_or_a_damaged_one(outputs: int | None, said: str, tmp_path: Path) -> None:

@@ -40,6 +40,7 @@ from detector_bench.perception.torch_settings import (
 from detector_bench.trust import ForeignCode, allowed_bytes
 from detector_bench.weights import Weights, WeightsLocator
 from detector_bench.weights.files import CheckpointField, WeightsField
+from detector_bench.weights.torch_files import read_tensors
 
 _NESTED = ("state_dict", "model", "model_state_dict")
 """Below these keys training programs keep the tensors of a network."""
@@ -312,13 +313,7 @@ def _fill(torch: Any, model: Any, path: Path, *, name: str, network: str, assign
 
 
 def _tensors(torch: Any, path: Path) -> Mapping[str, Any]:
-    try:
-        if path.suffix == ".safetensors":
-            state = require("safetensors.torch", extra=None).load_file(path)
-        else:
-            state = torch.load(path, weights_only=True, map_location="cpu")
-    except Exception as error:  # torch, pickle and safetensors raise many sorts
-        raise WeightsError(f"{str(path)!r} cannot be read as a file of tensors: {_first(error)}") from error
+    state = read_tensors(path, extra="classifiers").content
     for key in _NESTED:
         if isinstance(state, Mapping) and isinstance(state.get(key), Mapping):
             state = state[key]
