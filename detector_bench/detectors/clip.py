@@ -7,14 +7,17 @@ prompts of its own.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Self
+from typing import Literal, Self
 
+import numpy as np
+from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from detector_bench.declarations import Declaration
 from detector_bench.detectors.base import Card, Prediction, detector, require_classes
 from detector_bench.detectors.filters import FaceFilter, Filter, first_reason
 from detector_bench.detectors.reading import UNCERTAIN, ClassReading, NetworkVerdict
+from detector_bench.errors import ConfigError
 from detector_bench.perception.boxes import Crop
 from detector_bench.perception.clip.stages import (
     ClipEncoder,
@@ -23,7 +26,7 @@ from detector_bench.perception.clip.stages import (
     TransformersClip,
 )
 from detector_bench.perception.faces.small_networks import YuNetFaces
-from detector_bench.perception.stage import Batch, Frame, Stage, StageField
+from detector_bench.perception.stage import ADDED_LATER, Arrays, Batch, Frame, Stage, StageField
 from detector_bench.vocabulary import ATTRIBUTES
 
 GENDER_PROMPTS = {"male": "a photo of a male", "female": "a photo of a female"}
@@ -78,6 +81,10 @@ class Clip(PromptsOfClip):
     filters: tuple[Filter, ...] = ()
     min_score: float = Field(default=0.0, ge=0, le=1)
     """A winner below this probability is `uncertain`: the image is filtered."""
+    activation: Literal["softmax", "sigmoid"] = Field(default="softmax", json_schema_extra=ADDED_LATER)
+    """What the score is. `softmax` over the prompts: how much better the winner fits than the others. `sigmoid`,
+    of networks that were trained with one (SigLIP): how well it fits at all, so that `min_score` filters images
+    that fit no prompt. The same prompt wins either way."""
 
     @property
     def similarities(self) -> ClipSimilarities:
@@ -92,7 +99,7 @@ class Clip(PromptsOfClip):
     def predict(self, batch: Batch) -> Iterator[Prediction]:
         """Judge a batch; see `Predicts.predict`."""
         similarities = self.similarities
-        reading = prompt_reading(self.prompts, min_score=self.min_score)
+        reading = prompt_reading(self.prompts, min_score=self.min_score, activation=self.activation)
         for frame in batch:
             found = frame[similarities]
             reason = first_reason(self.filters, frame)
@@ -101,7 +108,8 @@ class Clip(PromptsOfClip):
             if reason is not None:
                 yield Prediction.filtered(frame, self.attribute, reason)
             else:
-                yield prediction_of(frame, self.attribute, reading.verdict(found["logits"]))
+                numbers = found["logits"] if self.activation == "softmax" else sigmoids(found)
+                yield prediction_of(frame, self.attribute, reading.verdict(numbers))
 
 
 def check_prompts(attribute: str, prompts: Mapping[str, str]) -> None:
@@ -120,9 +128,28 @@ def check_prompts(attribute: str, prompts: Mapping[str, str]) -> None:
         raise ValueError(f"prompts for at least two classes of {attribute!r} are needed; got {list(prompts)}")
 
 
-def prompt_reading(prompts: Mapping[str, str], *, min_score: float = 0.0) -> ClassReading:
-    """How logits, in the prompts' order, become a verdict: softmax, and the largest wins."""
-    return ClassReading(output="logits", classes=tuple(prompts), activation="softmax", min_score=min_score)
+def prompt_reading(
+    prompts: Mapping[str, str], *, min_score: float = 0.0, activation: Literal["softmax", "sigmoid"] = "softmax"
+) -> ClassReading:
+    """How numbers in the prompts' order become a verdict: the largest wins, of logits or of `sigmoids`."""
+    inside: Literal["softmax", "none"] = "softmax" if activation == "softmax" else "none"
+    return ClassReading(output="logits", classes=tuple(prompts), activation=inside, min_score=min_score)
+
+
+def sigmoids(similarities: Arrays) -> NDArray[np.float64]:
+    """The probability of each prompt by itself that it belongs to the image, (prompts,).
+
+    Raises:
+        ConfigError: the network was not trained with a sigmoid.
+    """
+    if "logit_bias" not in similarities:
+        raise ConfigError(
+            "`activation: sigmoid` needs a network that was trained with one, such as SigLIP; this one has no "
+            "logit bias (accepted: softmax)"
+        )
+    logits = np.asarray(similarities["logits"], np.float64) + float(similarities["logit_bias"])
+    # The hyperbolic tangent gives the sigmoid without an overflow on the way.
+    return np.asarray((1 + np.tanh(logits / 2)) / 2)
 
 
 def prediction_of(frame: Frame, attribute: str, verdict: NetworkVerdict) -> Prediction:

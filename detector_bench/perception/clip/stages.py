@@ -119,8 +119,10 @@ class ClipSimilarities(Stage):
     """How similar CLIP finds a crop of each image to some prompts.
 
     Gives `similarities`, the cosine with each prompt, in [-1, 1], and `logits`, the cosines times the network's
-    learnt scale, whose softmax is CLIP's probability of each prompt; both (prompts,), higher is more similar. No
-    array at all for an image without a crop. Quick to compute from the embeddings, so nothing is kept on disk.
+    learnt scale, whose softmax is CLIP's probability of each prompt; both (prompts,), higher is more similar. Of a
+    network that was trained with sigmoids also `logit_bias`, one number: the sigmoid of a logit and it is the
+    probability that image and prompt belong together; it changes no softmax. No array at all for an image without
+    a crop. Quick to compute from the embeddings, so nothing is kept on disk.
     """
 
     kind: ClassVar[str] = "clip_similarities"
@@ -154,7 +156,8 @@ class ClipSimilarities(Stage):
 
     def load(self, weights: WeightsLocator) -> StageFunction:
         """Embed the prompts; see `Stage.load`."""
-        vectors, scale = self.encoder.embed_prompts(self.prompts, weights)
+        vectors, scale, bias = self.encoder.embed_prompts(self.prompts, weights)
+        also = {} if bias is None else {"logit_bias": np.array(bias, np.float32)}
         embeddings = self.embeddings
 
         def compare(found: Arrays) -> Arrays:
@@ -167,7 +170,7 @@ class ClipSimilarities(Stage):
                     "they do not belong to one network"
                 )
             similarities = (vectors @ embedding).clip(-1, 1)
-            return {"similarities": similarities, "logits": np.float32(scale) * similarities}
+            return {"similarities": similarities, "logits": np.float32(scale) * similarities, **also}
 
         def run(frames: Sequence[Frame]) -> list[Arrays]:
             return [compare(frame[embeddings]) for frame in frames]
