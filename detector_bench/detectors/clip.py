@@ -6,7 +6,7 @@ prompts of its own.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Self
 
 from pydantic import Field, model_validator
@@ -20,13 +20,14 @@ from detector_bench.perception.clip.stages import (
     ClipEncoder,
     ClipImageEmbeddings,
     ClipSimilarities,
+    PromptTexts,
     TransformersClip,
 )
 from detector_bench.perception.faces.small_networks import YuNetFaces
-from detector_bench.perception.stage import Batch, Frame, Stage, StageField
+from detector_bench.perception.stage import ADDED_LATER, Batch, Frame, Stage, StageField
 from detector_bench.vocabulary import ATTRIBUTES
 
-GENDER_PROMPTS = {"male": "a photo of a male", "female": "a photo of a female"}
+GENDER_PROMPTS: dict[str, PromptTexts] = {"male": "a photo of a male", "female": "a photo of a female"}
 """Lyu 2025, supplementary material, after Cho 2023 and others."""
 
 CLIP_LICENCE = "weights: not stated by their authors; code: MIT (OpenAI's CLIP), Apache-2.0 (transformers)"
@@ -40,13 +41,25 @@ class PromptsOfClip(Declaration):
 
     encoder: ClipEncoder = Field(default_factory=TransformersClip)
     attribute: str = "gender"
-    prompts: dict[str, str] = Field(default_factory=lambda: dict(GENDER_PROMPTS), min_length=2)
-    """By class of the attribute; an image that the prompt of `uncertain` wins is filtered."""
+    prompts: dict[str, PromptTexts] = Field(default_factory=GENDER_PROMPTS.copy, min_length=2)
+    """By class of the attribute: a prompt, or several that are averaged (see `ClipSimilarities`); an image that
+    the prompt of `uncertain` wins is filtered."""
+    templates: tuple[str, ...] = Field(default=(), json_schema_extra=ADDED_LATER)
+    """Texts with `{}`, such as `a photo of a {}`: each of a class's prompts is put into each of them. Without
+    templates prompts are whole texts."""
 
     @model_validator(mode="after")
     def _prompts_are_for_classes(self) -> Self:
         check_prompts(self.attribute, self.prompts)
+        for template in self.templates:
+            if template.count("{}") != 1:
+                raise ValueError(f"a template has one `{{}}`, where the prompt goes; got {template!r}")
         return self
+
+    @property
+    def texts(self) -> tuple[PromptTexts, ...]:
+        """What CLIP reads for each class, in the order of `prompts`: a text, or the texts that are averaged."""
+        return tuple(filled(prompts, self.templates) for prompts in self.prompts.values())
 
     @property
     def attributes(self) -> tuple[str, ...]:
@@ -82,7 +95,7 @@ class Clip(PromptsOfClip):
     @property
     def similarities(self) -> ClipSimilarities:
         """The stage that compares images and prompts."""
-        return ClipSimilarities(encoder=self.encoder, crop=self.crop, prompts=tuple(self.prompts.values()))
+        return ClipSimilarities(encoder=self.encoder, crop=self.crop, prompts=self.texts)
 
     @property
     def stages(self) -> tuple[Stage, ...]:
@@ -104,7 +117,14 @@ class Clip(PromptsOfClip):
                 yield prediction_of(frame, self.attribute, reading.verdict(found["logits"]))
 
 
-def check_prompts(attribute: str, prompts: Mapping[str, str]) -> None:
+def filled(prompts: PromptTexts, templates: Sequence[str]) -> PromptTexts:
+    """Every prompt in every template; without templates the prompts as they are, a single one as a bare text."""
+    each = (prompts,) if isinstance(prompts, str) else prompts
+    texts = tuple(template.replace("{}", text) for text in each for template in templates) or each
+    return texts[0] if len(texts) == 1 else texts
+
+
+def check_prompts(attribute: str, prompts: Mapping[str, PromptTexts]) -> None:
     """Check that prompts are for classes of an attribute, or for `uncertain`.
 
     Raises:
@@ -120,7 +140,7 @@ def check_prompts(attribute: str, prompts: Mapping[str, str]) -> None:
         raise ValueError(f"prompts for at least two classes of {attribute!r} are needed; got {list(prompts)}")
 
 
-def prompt_reading(prompts: Mapping[str, str], *, min_score: float = 0.0) -> ClassReading:
+def prompt_reading(prompts: Mapping[str, PromptTexts], *, min_score: float = 0.0) -> ClassReading:
     """How logits, in the prompts' order, become a verdict: softmax, and the largest wins."""
     return ClassReading(output="logits", classes=tuple(prompts), activation="softmax", min_score=min_score)
 
@@ -164,6 +184,7 @@ class ClipProb(PromptsOfClip):
             encoder=self.encoder,
             attribute=self.attribute,
             prompts=self.prompts,
+            templates=self.templates,
             filters=(FaceFilter(faces=self.faces),),
             min_score=self.min_score,
         )
@@ -180,7 +201,7 @@ class ClipProb(PromptsOfClip):
 
 PERSON_PROMPT = "a photo of a person"
 OBJECT_PROMPT = "a photo of an object"
-UNCERTAIN_PROMPTS = {
+UNCERTAIN_PROMPTS: dict[str, PromptTexts] = {
     "male": "A photo of a person who looks like a man",
     "female": "A photo of a person who looks like a woman",
     "uncertain": "A photo of a person with an uncertain gender",
@@ -212,13 +233,13 @@ class ClipUncertain(PromptsOfClip):
 
     person_prompt: str = PERSON_PROMPT
     object_prompt: str = OBJECT_PROMPT
-    prompts: dict[str, str] = Field(default_factory=lambda: dict(UNCERTAIN_PROMPTS), min_length=2)
+    prompts: dict[str, PromptTexts] = Field(default_factory=UNCERTAIN_PROMPTS.copy, min_length=2)
     """By class of the attribute, and for `uncertain`."""
 
     @property
     def similarities(self) -> ClipSimilarities:
         """The stage that compares images and prompts: person, object, then the classes."""
-        prompts = (self.person_prompt, self.object_prompt, *self.prompts.values())
+        prompts = (self.person_prompt, self.object_prompt, *self.texts)
         return ClipSimilarities(encoder=self.encoder, prompts=prompts)
 
     @property
