@@ -2,10 +2,11 @@
 
     python benchmarks/crop_shapes.py [--images N]
 
-CLIP's own preparation resizes the shorter side and keeps the square in the middle; a person who stands upright has a
-box much higher than wide. On the developers' portraits and group scenes: the largest person (YOLOv8n, int8, boxes that
-overlap by half are one person), and in that box the largest face (YuNet). For each shape of the crop: the share of the
-face's area that is left in the 224 x 224 pixels that CLIP sees, and how high and wide a whole face is there.
+CLIP's own preparation resizes the shorter side and keeps the square in the middle; a person who stands upright
+has a box much higher than wide. On the developers' portraits and group scenes: the largest person (YOLOv8n, int8,
+boxes that overlap by half are one person), and in that box the largest face (YuNet). For each shape of the crop:
+the share of the face's area that is left in the 224 x 224 pixels that CLIP sees, and how high and wide a whole
+face is there.
 """
 
 from __future__ import annotations
@@ -137,7 +138,9 @@ def main() -> None:
     parser.add_argument("--images", type=int, help="of each image set; by default all")
     asked = parser.parse_args()
     print(machine())
-    print("half lost, 10 % lost: images of whose face less than 0.5 or 0.9 is left; height, width: medians in pixels")
+    print(
+        "half lost, 10 % lost: images of whose face less than 0.5 or 0.9 is left; height, width: medians in pixels"
+    )
     for name in ("t2i_portraits", "group_scenes"):
         pairs = list(found_in(shared_folder() / "data" / name, images=asked.images))
         show(f"{name}, all", pairs)

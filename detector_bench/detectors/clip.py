@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Self
 
+import numpy as np
 from pydantic import Field, model_validator
 
-from detector_bench.declarations import Declaration
 from detector_bench.detectors.base import Card, Prediction, detector, require_classes
+from detector_bench.detectors.calibrated import Calibrated
 from detector_bench.detectors.filters import FaceFilter, Filter, first_reason
-from detector_bench.detectors.reading import UNCERTAIN, ClassReading, NetworkVerdict
+from detector_bench.detectors.reading import UNCERTAIN, ClassReading, NetworkVerdict, verdict_of
 from detector_bench.perception.boxes import Crop
 from detector_bench.perception.clip.stages import (
     ClipEncoder,
@@ -36,8 +37,9 @@ CLIP_HARDWARE = "a GPU; on 2 CPU cores about 1.5 s per image with ViT-L/14"
 CLIP_STAGES = (ClipImageEmbeddings(), ClipSimilarities(prompts=tuple(GENDER_PROMPTS.values())))
 
 
-class PromptsOfClip(Declaration):
-    """What all of CLIP's classifiers are told: which network, which attribute, and a prompt for each class."""
+class PromptsOfClip(Calibrated):
+    """What all of CLIP's classifiers are told: which network, which attribute, and a prompt for each class; and
+    what their scores are worth."""
 
     encoder: ClipEncoder = Field(default_factory=TransformersClip)
     attribute: str = "gender"
@@ -65,6 +67,17 @@ class PromptsOfClip(Declaration):
     def attributes(self) -> tuple[str, ...]:
         """The one attribute that the prompts are about."""
         return (self.attribute,)
+
+    def reading(self, *, min_score: float = 0.0) -> ClassReading:
+        """How logits, in the prompts' order, become a verdict: softmax, and the largest wins."""
+        return ClassReading(
+            output="logits",
+            classes=tuple(self.prompts),
+            activation="softmax",
+            min_score=min_score,
+            calibration=self.calibration,
+            abstain=self.abstain,
+        )
 
 
 @detector(
@@ -99,13 +112,15 @@ class Clip(PromptsOfClip):
 
     @property
     def stages(self) -> tuple[Stage, ...]:
-        """The similarities, and what filters and crop read."""
-        return (self.similarities, *(each.stage() for each in self.filters), *self.crop.inputs())
+        """The similarities, and what filters, crop and reading need."""
+        filters = (each.stage() for each in self.filters)
+        calibration = self.calibration_stages(self.attribute)
+        return (self.similarities, *filters, *self.crop.inputs(), *calibration)
 
     def predict(self, batch: Batch) -> Iterator[Prediction]:
         """Judge a batch; see `Predicts.predict`."""
         similarities = self.similarities
-        reading = prompt_reading(self.prompts, min_score=self.min_score)
+        reading = self.reading(min_score=self.min_score)
         for frame in batch:
             found = frame[similarities]
             reason = first_reason(self.filters, frame)
@@ -114,7 +129,8 @@ class Clip(PromptsOfClip):
             if reason is not None:
                 yield Prediction.filtered(frame, self.attribute, reason)
             else:
-                yield prediction_of(frame, self.attribute, reading.verdict(found["logits"]))
+                verdict = verdict_of(reading, frame, self.attribute, found["logits"])
+                yield prediction_of(frame, self.attribute, verdict)
 
 
 def filled(prompts: PromptTexts, templates: Sequence[str]) -> PromptTexts:
@@ -138,11 +154,6 @@ def check_prompts(attribute: str, prompts: Mapping[str, PromptTexts]) -> None:
         raise ValueError(f"a prompt for {unknown[0]!r}, which is no class of {attribute!r} (accepted: {accepted})")
     if len(set(prompts) - {UNCERTAIN}) < 2:
         raise ValueError(f"prompts for at least two classes of {attribute!r} are needed; got {list(prompts)}")
-
-
-def prompt_reading(prompts: Mapping[str, PromptTexts], *, min_score: float = 0.0) -> ClassReading:
-    """How logits, in the prompts' order, become a verdict: softmax, and the largest wins."""
-    return ClassReading(output="logits", classes=tuple(prompts), activation="softmax", min_score=min_score)
 
 
 def prediction_of(frame: Frame, attribute: str, verdict: NetworkVerdict) -> Prediction:
@@ -185,6 +196,8 @@ class ClipProb(PromptsOfClip):
             attribute=self.attribute,
             prompts=self.prompts,
             templates=self.templates,
+            calibration=self.calibration,
+            abstain=self.abstain,
             filters=(FaceFilter(faces=self.faces),),
             min_score=self.min_score,
         )
@@ -245,14 +258,15 @@ class ClipUncertain(PromptsOfClip):
     @property
     def stages(self) -> tuple[Stage, ...]:
         """The stage that compares images and prompts."""
-        return (self.similarities,)
+        return (self.similarities, *self.calibration_stages(self.attribute))
 
     def predict(self, batch: Batch) -> Iterator[Prediction]:
         """Judge a batch; see `Predicts.predict`."""
-        similarities, reading = self.similarities, prompt_reading(self.prompts)
+        similarities, reading = self.similarities, self.reading()
         for frame in batch:
             person, thing, *logits = frame[similarities]["logits"].tolist()
             if person < thing:
                 yield Prediction.filtered(frame, self.attribute, "no_person")
             else:
-                yield prediction_of(frame, self.attribute, reading.verdict(logits))
+                verdict = verdict_of(reading, frame, self.attribute, np.asarray(logits))
+                yield prediction_of(frame, self.attribute, verdict)

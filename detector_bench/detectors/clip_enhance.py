@@ -42,6 +42,8 @@ class ClipClassifier(PromptsOfClip):
             attribute=self.attribute,
             prompts=self.prompts,
             templates=self.templates,
+            calibration=self.calibration,
+            abstain=self.abstain,
             min_score=self.min_score,
             crop=crop,
             filters=filters,
