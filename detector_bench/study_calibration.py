@@ -15,10 +15,10 @@ from detector_bench.evaluation.calibrations import calibration_rows, promise_row
 from detector_bench.evaluation.judged_scores import ScoredImages
 from detector_bench.perception.calibration import (
     AttributeCalibration,
-    Calibration,
     CalibrationFile,
     FittedOn,
     PromisedThreshold,
+    ScoreCalibration,
 )
 from detector_bench.results.finished_study import FinishedStudy, ResultFolder
 from detector_bench.sealed import digest_of
@@ -57,7 +57,7 @@ def calibrate(
     """
     _check(method, confidence)
     identities = identities_of(results.predictions_folder / detector)
-    if any(stage.get("kind") == Calibration.kind for identity in identities for stage in stages_in(identity)):
+    if any(stage.get("kind") == ScoreCalibration.kind for identity in identities for stage in stages_in(identity)):
         raise ConfigError(f"{detector!r} is calibrated already: fit on the detector without `calibration`")
     fits: list[_Fit] = []
     notes: list[str] = []

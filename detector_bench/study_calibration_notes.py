@@ -12,7 +12,7 @@ import pandas as pd
 from detector_bench.dataset.published_text import without_folders
 from detector_bench.detectors.base import build_detector
 from detector_bench.errors import DetectorBenchError
-from detector_bench.perception.calibration import Calibration, CalibrationFile, FittedPrompt
+from detector_bench.perception.calibration import CalibrationFile, FittedPrompt, ScoreCalibration
 from detector_bench.runner.prediction_store import prediction_files, written_maker
 from detector_bench.sealed import digest_of
 from detector_bench.study_configuration import StudyConfiguration
@@ -38,17 +38,17 @@ def calibration_notes(study: StudyConfiguration, predictions: Path, prompts: pd.
     return tuple(dict.fromkeys(notes))
 
 
-def _calibrations(study: StudyConfiguration) -> Iterator[tuple[str, Calibration]]:
+def _calibrations(study: StudyConfiguration) -> Iterator[tuple[str, ScoreCalibration]]:
     """Each detector's name with each calibration that it reads; a detector that cannot be built has none."""
     for entry in study.detectors:
         with suppress(DetectorBenchError):
             detector = build_detector(entry.kind, name=entry.name, parameters=entry.parameters)
-            yield from ((entry.name, stage) for stage in detector.stages if isinstance(stage, Calibration))
+            yield from ((entry.name, stage) for stage in detector.stages if isinstance(stage, ScoreCalibration))
 
 
 def _notes_on(
     name: str,
-    stage: Calibration,
+    stage: ScoreCalibration,
     file: CalibrationFile,
     prompts: pd.DataFrame,
     identities: Sequence[Mapping[str, Any]],

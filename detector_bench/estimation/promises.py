@@ -87,7 +87,8 @@ def _promise(verdicts: JudgedScores, error: float, *, unit: Unit, risk: float) -
         for threshold in THRESHOLDS[first::-1]:
             if found is not None and threshold > found:
                 continue  # it was rejected on the way of an earlier sequence, or a lower one was
-            if p_value(verdicts, float(threshold), error) > risk / len(STARTS):
+            # Turned round, so that a p-value that is no number would promise nothing.
+            if not p_value(verdicts, float(threshold), error) <= risk / len(STARTS):
                 break
             found = float(threshold)
     return Promise(error, found, *_on(verdicts, found))
@@ -120,6 +121,8 @@ def _by_prompt(verdicts: JudgedScores, threshold: float, error: float) -> float:
     sizes = np.bincount(verdicts.prompt)
     gains = np.bincount(verdicts.prompt, weights=gain)[sizes > 0] / sizes[sizes > 0]
     largest = 1 / (1 - error)
-    with np.errstate(divide="ignore"):  # all may be lost: a fortune of 0
-        fortunes = [np.log(weight) + np.log1p(share * largest * gains).sum() for share, weight in BETS]
+    # Nobody loses more than all, whatever rounding says; then the fortune is 0.
+    stakes = [np.maximum(share * largest * gains, -1.0) for share, _ in BETS]
+    with np.errstate(divide="ignore"):
+        fortunes = [np.log(weight) + np.log1p(each).sum() for each, (_, weight) in zip(stakes, BETS, strict=True)]
     return float(min(1.0, np.exp(-np.logaddexp.reduce(fortunes))))

@@ -1,4 +1,4 @@
-"""Calibration files: what a detector's scores are worth, found on one study and used in others.
+"""ScoreCalibration files: what a detector's scores are worth, found on one study and used in others.
 
 `detector-bench calibrate` writes them: sealed JSON with a score map and promised thresholds for each attribute,
 and on which images, prompts and stages they were found.
@@ -24,7 +24,7 @@ from detector_bench.weights.files import WeightsField
 Unit: TypeAlias = Literal["prompt", "image"]
 
 THRESHOLD, TEMPERATURE, SCORES, SHARES = "threshold", "temperature", "scores", "shares"
-"""The arrays that `Calibration` gives."""
+"""The arrays that `ScoreCalibration` gives."""
 
 
 class Abstention(Declaration):
@@ -121,14 +121,14 @@ class CalibrationFile(Declaration):
         write_sealed(path, self.model_dump(mode="json"))
 
 
-class Calibration(Stage):
+class ScoreCalibration(Stage):
     """What a calibration file says of an attribute; the same for every image.
 
     Gives `threshold`, (1,): the lowest score of the network that is kept, 0 where nothing is promised; and either
     `temperature`, (1,), or `scores` and `shares`, (points,): see `vocabulary.score_maps`.
     """
 
-    kind: ClassVar[str] = "calibration"
+    kind: ClassVar[str] = "score_calibration"
     cached: ClassVar[bool] = False
     needs_pixels: ClassVar[bool] = False
     precision_taken: ClassVar[str] = "float64"
@@ -173,7 +173,7 @@ class Calibration(Stage):
 
 
 def calibrated_score(score: float, found: Arrays) -> float:
-    """A network's score by what `Calibration` gives."""
+    """A network's score by what `ScoreCalibration` gives."""
     if TEMPERATURE in found:
         return float(Temperature(temperature=float(found[TEMPERATURE][0]))(np.array(score)))
     return float(np.interp(score, found[SCORES], found[SHARES]))

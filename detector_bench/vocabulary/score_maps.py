@@ -33,7 +33,7 @@ class Temperature(Declaration):
     def __call__(self, scores: FloatArray) -> FloatArray:
         """Calibrated scores, in (0, 1), of any shape."""
         halves: FloatArray = np.asarray(logits(scores) / self.temperature / 2)
-        return np.asarray((1 + np.tanh(halves)) / 2)
+        return np.clip((1 + np.tanh(halves)) / 2, SURE, 1 - SURE)
 
 
 class Isotonic(Declaration):
