@@ -1,4 +1,4 @@
-"""ScoreCalibration files: what a detector's scores are worth, found on one study and used in others.
+"""Calibration files: what a detector's scores are worth, found on one study and used in others.
 
 `detector-bench calibrate` writes them: sealed JSON with a score map and promised thresholds for each attribute,
 and on which images, prompts and stages they were found.
