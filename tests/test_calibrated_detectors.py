@@ -279,6 +279,8 @@ def test_what_a_file_cannot_give_is_one_line(fitted: Path, settings: dict[str, A
     with pytest.raises(ConfigError) as error:
         stage.load(ANYWHERE)
     assert message in str(error.value)
+    assert stage.mistakes(ANYWHERE) == (str(error.value),), "also before any image is judged"
+    assert ScoreCalibration(file="gone.json", attribute="age").mistakes(ANYWHERE) == ()  # type: ignore[arg-type]
 
 
 def test_a_promise_without_a_file_is_a_mistake(fitted: Path) -> None:

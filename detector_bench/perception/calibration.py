@@ -14,7 +14,7 @@ import numpy as np
 from pydantic import Field, ValidationError
 
 from detector_bench.declarations import Declaration
-from detector_bench.errors import ConfigError, WeightsError
+from detector_bench.errors import ConfigError, DetectorBenchError, WeightsError
 from detector_bench.perception.stage import Arrays, Frame, Stage, StageFunction
 from detector_bench.sealed import DamagedRecordError, read_sealed, write_sealed
 from detector_bench.vocabulary.score_maps import ScoreMap, Temperature
@@ -137,6 +137,16 @@ class ScoreCalibration(Stage):
     file: WeightsField
     attribute: str
     abstain: Abstention | None = None
+
+    def mistakes(self, weights: WeightsLocator) -> tuple[str, ...]:
+        """Why the file cannot be used, if it is there: known before any image is judged."""
+        path = weights.find(self.file)
+        try:
+            if path is not None:
+                self._arrays(CalibrationFile.read(path), path.name)
+        except DetectorBenchError as error:
+            return (str(error),)
+        return ()
 
     def load(self, weights: WeightsLocator) -> StageFunction:
         """Read the file; see `Stage.load`."""
