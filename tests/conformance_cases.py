@@ -356,6 +356,32 @@ def clip_ensemble_on_squashed_views(parts: Parts) -> Made:
     return build_detector("clip", parameters={"encoder": parts.encoder, **words, "crop": crop})
 
 
+@case("clip", "clip_image_embeddings", "clip_similarities")
+def clip_with_siglip(parts: Parts) -> Made:
+    from clip_networks import save_siglip
+
+    encoder = {"checkpoint": parts.checkpoint("siglip", save_siglip), "precision": "float32", "device": "cpu"}
+    return build_detector("clip", parameters={"encoder": encoder, "activation": "sigmoid"})
+
+
+@case("image_classifier", "classifier_outputs", "classifier_classes", "dlib_hog_faces")
+def image_classifier(parts: Parts) -> Made:
+    from published_networks import save_vit
+
+    model = {"checkpoint": parts.checkpoint("vit", save_vit), "device": "cpu"}
+    return build_detector("image_classifier", parameters={"model": model, "crop": {"boxes": HOG, "margin": 1.2}})
+
+
+@case("image_classifier", "classifier_outputs", "classifier_classes")
+def image_classifier_of_timm(parts: Parts) -> Made:
+    from published_networks import save_timm
+
+    pytest.importorskip("timm")
+    model = {"library": "timm", "checkpoint": parts.checkpoint("timm", save_timm), "device": "cpu"}
+    told = {"crop": {"shape": "padded", "views": "as_is_and_mirrored"}, "calibration": str(parts.calibration)}
+    return build_detector("image_classifier", parameters={"model": model, "min_score": 0.6, **told})
+
+
 @case("clip_prob", "clip_image_embeddings", "clip_similarities", "dlib_hog_faces")
 def clip_prob(parts: Parts) -> Made:
     settings = {"encoder": parts.encoder, "faces": HOG, "min_score": 0.6}

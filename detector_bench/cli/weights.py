@@ -123,7 +123,7 @@ def _fetched(file: Weights, locator: WeightsLocator, *, named: bool) -> bool:
     """Fetch one, and tell. What cannot be downloaded is a failure only where it was asked for by name."""
     from detector_bench.weights.locate import missing_message
 
-    if not file.downloadable and locator.find(file) is None:
+    if not locator.can_download(file) and locator.find(file) is None:
         if named:
             _tell("missing", file, f": {missing_message(file)}")
         return not named

@@ -7,15 +7,17 @@ prompts of its own.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Self
+from typing import Literal, Self
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from detector_bench.detectors.base import Card, Prediction, detector, require_classes
 from detector_bench.detectors.calibrated import Calibrated
 from detector_bench.detectors.filters import FaceFilter, Filter, first_reason
 from detector_bench.detectors.reading import UNCERTAIN, ClassReading, NetworkVerdict, verdict_of
+from detector_bench.errors import ConfigError
 from detector_bench.perception.boxes import Crop
 from detector_bench.perception.clip.stages import (
     ClipEncoder,
@@ -25,7 +27,7 @@ from detector_bench.perception.clip.stages import (
     TransformersClip,
 )
 from detector_bench.perception.faces.small_networks import YuNetFaces
-from detector_bench.perception.stage import ADDED_LATER, Batch, Frame, Stage, StageField
+from detector_bench.perception.stage import ADDED_LATER, Arrays, Batch, Frame, Stage, StageField
 from detector_bench.vocabulary import ATTRIBUTES
 
 GENDER_PROMPTS: dict[str, PromptTexts] = {"male": "a photo of a male", "female": "a photo of a female"}
@@ -68,12 +70,14 @@ class PromptsOfClip(Calibrated):
         """The one attribute that the prompts are about."""
         return (self.attribute,)
 
-    def reading(self, *, min_score: float = 0.0) -> ClassReading:
-        """How logits, in the prompts' order, become a verdict: softmax, and the largest wins."""
+    def reading(
+        self, *, min_score: float = 0.0, activation: Literal["softmax", "sigmoid"] = "softmax"
+    ) -> ClassReading:
+        """How numbers in the prompts' order become a verdict: the largest wins, of logits or of `sigmoids`."""
         return ClassReading(
             output="logits",
             classes=tuple(self.prompts),
-            activation="softmax",
+            activation="softmax" if activation == "softmax" else "none",
             min_score=min_score,
             calibration=self.calibration,
             abstain=self.abstain,
@@ -104,6 +108,10 @@ class Clip(PromptsOfClip):
     filters: tuple[Filter, ...] = ()
     min_score: float = Field(default=0.0, ge=0, le=1)
     """A winner below this probability is `uncertain`: the image is filtered."""
+    activation: Literal["softmax", "sigmoid"] = Field(default="softmax", json_schema_extra=ADDED_LATER)
+    """What the score is. `softmax` over the prompts: how much better the winner fits than the others. `sigmoid`,
+    of networks that were trained with one (SigLIP): how well it fits at all, so that `min_score` filters images
+    that fit no prompt. The same prompt wins either way."""
 
     @property
     def similarities(self) -> ClipSimilarities:
@@ -120,7 +128,7 @@ class Clip(PromptsOfClip):
     def predict(self, batch: Batch) -> Iterator[Prediction]:
         """Judge a batch; see `Predicts.predict`."""
         similarities = self.similarities
-        reading = self.reading(min_score=self.min_score)
+        reading = self.reading(min_score=self.min_score, activation=self.activation)
         for frame in batch:
             found = frame[similarities]
             reason = first_reason(self.filters, frame)
@@ -129,8 +137,8 @@ class Clip(PromptsOfClip):
             if reason is not None:
                 yield Prediction.filtered(frame, self.attribute, reason)
             else:
-                verdict = verdict_of(reading, frame, self.attribute, found["logits"])
-                yield prediction_of(frame, self.attribute, verdict)
+                numbers = found["logits"] if self.activation == "softmax" else sigmoids(found)
+                yield prediction_of(frame, self.attribute, verdict_of(reading, frame, self.attribute, numbers))
 
 
 def filled(prompts: PromptTexts, templates: Sequence[str]) -> PromptTexts:
@@ -154,6 +162,22 @@ def check_prompts(attribute: str, prompts: Mapping[str, PromptTexts]) -> None:
         raise ValueError(f"a prompt for {unknown[0]!r}, which is no class of {attribute!r} (accepted: {accepted})")
     if len(set(prompts) - {UNCERTAIN}) < 2:
         raise ValueError(f"prompts for at least two classes of {attribute!r} are needed; got {list(prompts)}")
+
+
+def sigmoids(similarities: Arrays) -> NDArray[np.float64]:
+    """The probability of each prompt by itself that it belongs to the image, (prompts,).
+
+    Raises:
+        ConfigError: the network was not trained with a sigmoid.
+    """
+    if "logit_bias" not in similarities:
+        raise ConfigError(
+            "`activation: sigmoid` needs a network that was trained with one, such as SigLIP; this one has no "
+            "logit bias (accepted: softmax)"
+        )
+    logits = np.asarray(similarities["logits"], np.float64) + float(similarities["logit_bias"])
+    # The hyperbolic tangent gives the sigmoid without an overflow on the way.
+    return np.asarray((1 + np.tanh(logits / 2)) / 2)
 
 
 def prediction_of(frame: Frame, attribute: str, verdict: NetworkVerdict) -> Prediction:

@@ -23,6 +23,7 @@ from detector_bench.weights.catalogue import described
 from detector_bench.weights.download import cached_folder, download, download_checkpoint
 from detector_bench.weights.files import Checkpoint, WeightsFile, content_digest, sha256_of
 from detector_bench.weights.hub_cache import is_of_commit, require_commit
+from detector_bench.weights.revisions import RevisionLock
 from detector_bench.weights.side_files import DamagedNetworkError, side_files
 
 Weights = WeightsFile | Checkpoint
@@ -47,6 +48,9 @@ class WeightsLocator:
         cache: the folder for downloads.
         allow_download: whether a missing file with a URL is downloaded.
         progress: called with (bytes done, bytes in all or None) during a download.
+        revisions: the study's lock, which gives a name on the hub without a `revision` its commit; None: such a
+        name
+            is not downloaded.
     """
 
     folders: Sequence[Path] = ()
@@ -55,6 +59,7 @@ class WeightsLocator:
     cache: Path = field(default_factory=default_weights_cache)
     allow_download: bool = True
     progress: Callable[[str, int, int | None], None] | None = None
+    revisions: RevisionLock | None = None
     _verified: set[tuple[object, ...]] = field(default_factory=set, compare=False, repr=False)
     _hashed: dict[tuple[object, ...], str] = field(default_factory=dict, compare=False, repr=False)
     _referred: dict[tuple[object, ...], tuple[str, ...]] = field(default_factory=dict, compare=False, repr=False)
@@ -67,6 +72,7 @@ class WeightsLocator:
         beside: Path | None = None,
         named: Mapping[str, Path] | None = None,
         allow_download: bool = True,
+        revisions: RevisionLock | None = None,
     ) -> WeightsLocator:
         """Build a locator from `--weights-dir` and the environment variable `DETECTOR_BENCH_WEIGHTS`.
 
@@ -85,7 +91,24 @@ class WeightsLocator:
             beside=beside,
             named=named or {},
             allow_download=allow_download,
+            revisions=revisions,
         )
+
+    def can_download(self, file: Weights) -> bool:
+        """Whether weights can be fetched: pinned, or a name on the hub whose commit the study's lock settles."""
+        return file.downloadable or (isinstance(file, Checkpoint) and self._is_to_settle(file))
+
+    def _is_to_settle(self, file: Checkpoint) -> bool:
+        # Somebody who pins contents has decided already what is used.
+        free = file.revision is None and not file.sha256
+        return self.revisions is not None and file.hub_name is not None and free
+
+    def _settled(self, file: Weights, *, anew: bool = False) -> Weights:
+        """Weights with the commit that the lock has; `anew`: if need be, with the one that the hub has now."""
+        if not isinstance(file, Checkpoint) or self.revisions is None or not self._is_to_settle(file):
+            return file
+        commit = self.revisions.settle(file.path) if anew else self.revisions.known(file.path)
+        return file if commit is None else file.model_copy(update={"revision": commit})
 
     def reporting(self, progress: Callable[[str, int, int | None], None]) -> WeightsLocator:
         """The same locator, telling about downloads."""
@@ -117,7 +140,8 @@ class WeightsLocator:
         if isinstance(file, WeightsFile):
             return next((place for place in self.candidates(file) if place.is_file()), None)
         complete = (place for place in self.candidates(file) if file.complete_in(place))
-        return next(complete, None) or cached_folder(file)
+        settled = self._settled(file)
+        return next(complete, None) or (cached_folder(settled) if isinstance(settled, Checkpoint) else None)
 
     def locate(self, file: Weights) -> Path:
         """Find weights, download them if they may be downloaded, and verify what is pinned of their sha256.
@@ -126,10 +150,12 @@ class WeightsLocator:
             WeightsError: not found, or found with another content than the pinned one.
         """
         found = self.find(file)
-        if found is None and self.allow_download and file.downloadable:
-            found = self._download(file)
+        if found is None and self.allow_download and self.can_download(file):
+            file = self._settled(file, anew=True)
+            found = self.find(file) or self._download(file)
         if found is None:
             raise WeightsError(missing_message(file))
+        file = self._settled(file)
         key = (file, *(_signature(path) for path in self.paths(file, found).values()))
         if key not in self._verified:
             self._verify(file, found)
@@ -140,7 +166,7 @@ class WeightsLocator:
         """A line about weights that are not there, or lack side files or pins; None for those to be downloaded."""
         found = self.find(file)
         if found is None:
-            return None if self.allow_download and file.downloadable else missing_message(file)
+            return None if self.allow_download and self.can_download(file) else missing_message(file)
         try:
             self.paths(file, found)
         except WeightsError as error:
@@ -198,7 +224,7 @@ class WeightsLocator:
         """
         pins = file.pins
         found = self.find(file)
-        if found is None and not pins and isinstance(file, Checkpoint) and file.downloadable:
+        if found is None and not pins and isinstance(file, Checkpoint) and self.can_download(file):
             found = self.locate(file)
         if found is None:
             if pins:

@@ -125,8 +125,10 @@ class ClipSimilarities(Stage):
     """How similar CLIP finds a crop of each image to some prompts.
 
     Gives `similarities`, the cosine with each prompt, in [-1, 1], and `logits`, the cosines times the network's
-    learnt scale, whose softmax is CLIP's probability of each prompt; both (prompts,), higher is more similar. No
-    array at all for an image without a crop. Quick to compute from the embeddings, so nothing is kept on disk.
+    learnt scale, whose softmax is CLIP's probability of each prompt; both (prompts,), higher is more similar. Of a
+    network that was trained with sigmoids also `logit_bias`, one number: the sigmoid of a logit and it is the
+    probability that image and prompt belong together; it changes no softmax. No array at all for an image without
+    a crop. Quick to compute from the embeddings, so nothing is kept on disk.
 
     An ensemble of prompts is one vector: the mean of its prompts' unit vectors, brought to length 1 again
     (Radford et al. 2021, section 3.1.4).
@@ -164,7 +166,8 @@ class ClipSimilarities(Stage):
 
     def load(self, weights: WeightsLocator) -> StageFunction:
         """Embed the prompts; see `Stage.load`."""
-        vectors, scale = self._embedded(weights)
+        vectors, scale, bias = self._embedded(weights)
+        also = {} if bias is None else {"logit_bias": np.array(bias, np.float32)}
         embeddings = self.embeddings
 
         def compare(found: Arrays) -> Arrays:
@@ -177,7 +180,7 @@ class ClipSimilarities(Stage):
                     "they do not belong to one network"
                 )
             similarities = (vectors @ embedding).clip(-1, 1)
-            return {"similarities": similarities, "logits": np.float32(scale) * similarities}
+            return {"similarities": similarities, "logits": np.float32(scale) * similarities, **also}
 
         def run(frames: Sequence[Frame]) -> list[Arrays]:
             return [compare(frame[embeddings]) for frame in frames]
