@@ -372,7 +372,7 @@ def image_classifier(parts: Parts) -> Made:
     return build_detector("image_classifier", parameters={"model": model, "crop": {"boxes": HOG, "margin": 1.2}})
 
 
-@case("image_classifier", "classifier_outputs", "classifier_classes")
+@case("image_classifier", "classifier_outputs", "classifier_classes", "score_calibration")
 def image_classifier_of_timm(parts: Parts) -> Made:
     from published_networks import save_timm
 
