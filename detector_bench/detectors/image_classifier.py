@@ -9,6 +9,7 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from detector_bench.detectors.base import Card, Prediction, detector, require_classes
+from detector_bench.detectors.calibrated import Calibrated
 from detector_bench.detectors.filters import Filter, first_reason
 from detector_bench.detectors.reading import OTHER_CLASS, UNCERTAIN
 from detector_bench.perception.boxes import Crop
@@ -22,7 +23,7 @@ from detector_bench.perception.stage import Arrays, Batch, Frame, Stage, text_in
 from detector_bench.vocabulary import ATTRIBUTES
 
 
-class LabelReading(LabelClasses):
+class LabelReading(LabelClasses, Calibrated):
     """How labels are read for one attribute, and how sure the network has to be."""
 
     min_score: float = Field(default=0.0, ge=0, le=1)
@@ -107,8 +108,10 @@ class ImageClassifier(LabelReading):
 
     @property
     def stages(self) -> tuple[Stage, ...]:
-        """The readings of the network's numbers, and what filters and crop read."""
-        return (*self.by_attribute.values(), *(each.stage() for each in self.filters), *self.crop.inputs())
+        """The readings of the network's numbers, and what filters, crop and calibration need."""
+        filters = (each.stage() for each in self.filters)
+        calibrations = (stage for name, each in self.readings.items() for stage in each.calibration_stages(name))
+        return (*self.by_attribute.values(), *filters, *self.crop.inputs(), *calibrations)
 
     def predict(self, batch: Batch) -> Iterator[Prediction]:
         """Judge a batch; see `Predicts.predict`."""
@@ -121,7 +124,7 @@ class ImageClassifier(LabelReading):
                 if why is not None:
                     yield Prediction.filtered(frame, attribute, why)
                 else:
-                    yield _judged(frame, attribute, found, min_score=readings[attribute].min_score)
+                    yield _judged(frame, attribute, found, readings[attribute])
 
 
 _DEFAULTS: dict[str, Any] = {name: field.get_default() for name, field in LabelReading.model_fields.items()}
@@ -137,14 +140,17 @@ def _attribute_of(reading: LabelReading) -> str:
     return fitting[0] if meant and fitting else "gender"
 
 
-def _judged(frame: Frame, attribute: str, found: Arrays, *, min_score: float) -> Prediction:
+def _judged(frame: Frame, attribute: str, found: Arrays, reading: LabelReading) -> Prediction:
     classes = ATTRIBUTES[attribute].classes
     probabilities, words = found["probabilities"], text_in(found["words"])
     winner = int(np.argmax(probabilities))
     score = float(probabilities[winner])
     if winner == len(classes):
         return Prediction.filtered(frame, attribute, OTHER_CLASS, raw=words)
-    if winner > len(classes) or score < min_score:
+    if winner > len(classes):
+        return Prediction.filtered(frame, attribute, UNCERTAIN, score=score, raw=words)
+    score, kept = reading.weighed(score, reading.calibration_of(frame, attribute))
+    if score < reading.min_score or not kept:
         return Prediction.filtered(frame, attribute, UNCERTAIN, score=score, raw=words)
     years = float(found["years"])
     value = None if np.isnan(years) else years

@@ -277,6 +277,7 @@ for _name, _target in {
     "fairface_outputs": "detector_bench.perception.networks.fairface_outputs:FairfaceOutputs",
     "clip_image_embeddings": "detector_bench.perception.clip.stages:ClipImageEmbeddings",
     "clip_similarities": "detector_bench.perception.clip.stages:ClipSimilarities",
+    "score_calibration": "detector_bench.perception.calibration:ScoreCalibration",
     "generated_answers": "detector_bench.perception.answers.generated_answers:GeneratedAnswers",
     "chat_answers": "detector_bench.perception.answers.chat_answers:ChatAnswers",
     "facepp_answers": "detector_bench.perception.answers.facepp_answers:FaceppAnswers",

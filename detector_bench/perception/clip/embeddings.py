@@ -93,6 +93,16 @@ def unit_vectors(features: Any) -> NDArray[np.float32]:
     return np.asarray(features / lengths, np.float32)
 
 
+def mean_direction(vectors: Sequence[NDArray[np.float32]]) -> NDArray[np.float32]:
+    """The mean of unit vectors, brought to length 1 again: (dimensions,).
+
+    Raises:
+        ValueError: they cancel each other out.
+    """
+    mean = np.mean(np.asarray(vectors, np.float64), axis=0, keepdims=True)
+    return np.asarray(unit_vectors(mean)[0])
+
+
 def text_embeddings(features: Any, *, scale: float, source: str, bias: float | None = None) -> TextEmbeddings:
     """Put the text encoder's features into the common form.
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import BeforeValidator, Field
 
 from detector_bench.errors import ConfigError, DetectorBenchError
@@ -19,6 +20,7 @@ from detector_bench.perception.networks.published_files import (
     TorchvisionClassifier,
 )
 from detector_bench.perception.networks.published_transformers import TransformersClassifier
+from detector_bench.perception.square_views import averaged
 from detector_bench.perception.stage import Arrays, Frame, Stage, StageFunction, text_array
 from detector_bench.trust import ForeignCode
 from detector_bench.weights import WeightsLocator
@@ -128,9 +130,8 @@ class _Outputs:
         self._opened = opened
 
     def prepare(self, frame: Frame) -> Any:
-        """The crop as the network takes it; None where there is none."""
-        crop = self._stage.crop.cut(frame)
-        return None if crop is None else self._opened.prepare(crop)
+        """The views of the crop as the network takes them; none where there is no crop."""
+        return [self._opened.prepare(view) for view in self._stage.crop.seen(frame)]
 
     def __call__(self, frames: Sequence[Frame]) -> list[Arrays]:
         """Run the network on the crops; see `Stage.load`."""
@@ -138,10 +139,13 @@ class _Outputs:
             frame.prepared[self._stage] if self._stage in frame.prepared else self.prepare(frame)
             for frame in frames
         ]
-        seen = [each for each in inputs if each is not None]
-        rows = iter(self._opened.numbers(seen) if seen else ())
+        found = averaged(inputs, self._opened.numbers, _mean)
         # A copy of the row: a view would keep the whole batch in memory.
-        return [{} if each is None else {"numbers": np.array(next(rows))} for each in inputs]
+        return [{} if each is None else {"numbers": np.array(each)} for each in found]
+
+
+def _mean(numbers: Sequence[NDArray[Any]]) -> NDArray[Any]:
+    return np.asarray(np.mean(numbers, axis=0, dtype=np.float64), dtype=numbers[0].dtype)
 
 
 class ClassifierClasses(Stage):
