@@ -20,8 +20,6 @@ from detector_bench.perception.answers.chat_answers import ChatAnswers
 from detector_bench.perception.answers.prices import (
     CallPrice,
     TokenPrices,
-    most_completion_tokens,
-    most_prompt_tokens,
 )
 from detector_bench.perception.stage import Arrays, Stage, fingerprint, with_inputs
 from detector_bench.plugins import plugin_files
@@ -249,7 +247,7 @@ def _cost(stage: Stage, images: int, spent: Mapping[str, Any]) -> str:
         return f"at most {images * prices.call:,.2f} {prices.currency}: {prices.call:g} for every answer"
     if not isinstance(prices, TokenPrices) or not isinstance(stage, ChatAnswers):
         return "not known: the study gives no prices"
-    most = most_completion_tokens({"max_tokens": stage.max_tokens, **stage.request_fields})
+    most = stage.most_answer_tokens
     if most is None:
         return "not known: the study sets no limit to an answer (max_tokens)"
     answers = float(spent.get("answers", 0)) - float(spent.get("untold", 0))
@@ -259,7 +257,7 @@ def _cost(stage: Stage, images: int, spent: Mapping[str, Any]) -> str:
             f"the mean of {answers:,.0f} answers so far",
         )
     elif stage.longest_side is not None:
-        asked = float(most_prompt_tokens(stage.question, (stage.longest_side, stage.longest_side)))
+        asked = float(stage.most_prompt_tokens((stage.longest_side, stage.longest_side)))
         origin = "a bound, as none has been counted yet"
     else:
         return "not known: images are sent as they are (longest_side), and none has been counted yet"
