@@ -37,6 +37,7 @@ class LabelReading(LabelClasses):
 @detector(
     "image_classifier",
     attributes=("gender", "age", "race"),
+    extra="classifiers",
     needs_parameters=True,
     card=Card(
         summary="Any published classifier by its name: transformers, timm, torchvision or a TorchScript file",
