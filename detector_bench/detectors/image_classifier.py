@@ -38,6 +38,7 @@ class LabelReading(LabelClasses, Calibrated):
 @detector(
     "image_classifier",
     attributes=("gender", "age", "race"),
+    extra="classifiers",
     needs_parameters=True,
     card=Card(
         summary="Any published classifier by its name: transformers, timm, torchvision or a TorchScript file",
