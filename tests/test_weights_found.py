@@ -456,6 +456,22 @@ def test_a_file_is_made_once_from_its_archive(tmp_path: Path, server: FileServer
     assert kept == {"made.onnx"}, "neither the archive nor what else it holds stays"
 
 
+def test_a_bare_name_that_the_catalogue_knows_is_fetched_and_own_files_of_that_name_are_taken_as_they_are(
+    tmp_path: Path, server: FileServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.files["/net.bin"] = b"numbers"
+    known = WeightsFile(path="net.bin", sha256=sha256(b"numbers"), url=f"{server.address}/net.bin")
+    monkeypatch.setitem(CATALOGUE, "net.bin", known)
+    bare = WeightsFile(path="net.bin")
+    locator = WeightsLocator(cache=tmp_path / "cache", folders=(tmp_path / "own",))
+    assert "detector-bench weights fetch net.bin" in missing_message(bare)
+    assert locator.locate(bare).read_bytes() == b"numbers"
+    assert locator.find(bare) == locator.find(known)
+    own = put(tmp_path / "own" / "net.bin", b"of another release")
+    assert locator.locate(bare) == own
+    assert locator.content_sha256(bare) == sha256(b"of another release")
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [

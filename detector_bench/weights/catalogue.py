@@ -73,6 +73,15 @@ YOLOV8N_PERSONS = WeightsFile(
     source="https://github.com/ultralytics/ultralytics (YOLOv8n, COCO, exported to ONNX, int8)",
 )
 
+YOLOV8N_COCO = WeightsFile(
+    path="yolov8n.pt",
+    sha256="f59b3d833e2ff32e194b5bb8e08d211dc7c5bdf144b90d2c8412c47ccfc83b36",
+    licence="AGPL-3.0",
+    source="https://github.com/ultralytics/assets/releases/tag/v8.3.0 (YOLOv8n, COCO, by ultralytics)",
+    url="https://github.com/ultralytics/assets/releases/download/v8.3.0/yolov8n.pt",
+    download_bytes=6_549_796,
+)
+
 
 def _human_model(
     name: str, sha256: str, model: str, outputs: dict[str, str], *, made_by: str, licence: str
@@ -246,6 +255,16 @@ def described(file: WeightsFile, *, content: str | None = None) -> WeightsFile:
     if not file.downloadable and file.sha256 is not None and file.sha256 == known.sha256:
         said.update({name: getattr(known, name) for name in ("url", "made_from", "download_bytes")})
     return file.model_copy(update=said) if said else file
+
+
+def as_fetched(file: WeightsFile) -> WeightsFile:
+    """The file as it is downloaded, if it is not here: what a configuration names by name alone, with its pin."""
+    file = described(file)
+    if file.sha256 is None and file.path == file.name and not file.downloadable:
+        known = _known(file, None)
+        if known is not None and known.downloadable:
+            return known
+    return file
 
 
 def _known(file: WeightsFile, content: str | None) -> WeightsFile | None:

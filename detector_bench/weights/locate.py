@@ -22,7 +22,7 @@ from platformdirs import user_cache_path
 
 from detector_bench.errors import WeightsError
 from detector_bench.weights.archives import make_files
-from detector_bench.weights.catalogue import CATALOGUE, described, made_of
+from detector_bench.weights.catalogue import CATALOGUE, as_fetched, made_of
 from detector_bench.weights.download import cached_folder, download, download_checkpoint
 from detector_bench.weights.files import Checkpoint, WeightsFile, content_digest, sha256_of
 from detector_bench.weights.hub_cache import is_of_commit, require_commit
@@ -124,7 +124,8 @@ class WeightsLocator:
             places.append(path)
         elif self.beside is not None:
             places.append(self.beside / path)
-        downloads = [self._download_folder(file.sha256)] if isinstance(file.sha256, str) else []
+        pin = _as_fetched(file).sha256
+        downloads = [self._download_folder(pin)] if isinstance(pin, str) else []
         for folder in [*self.folders, *downloads, self.cache]:
             if not path.is_absolute():
                 places.append(folder / path)
@@ -168,7 +169,7 @@ class WeightsLocator:
         A name on the hub without a commit is, where a study's lock settles one.
         """
         settles = isinstance(file, Checkpoint) and self._is_to_settle(file)
-        return self.allow_download and (settles or _described(file).downloadable)
+        return self.allow_download and (settles or _as_fetched(file).downloadable)
 
     def locate(self, file: Weights) -> Path:
         """Find weights, download them if they may be downloaded, and verify what is pinned of their sha256.
@@ -203,7 +204,7 @@ class WeightsLocator:
     def _download(self, file: Weights) -> Path:
         if isinstance(file, Checkpoint):
             return download_checkpoint(file)
-        file = _described(file)
+        file = _as_fetched(file)
         report = self.progress
         progress = None if report is None else partial(report, file.name)
         if file.made_from is None:
@@ -361,7 +362,7 @@ def _is_file(path: Path) -> bool:
 
 def missing_message(file: Weights) -> str:
     """One line that says what to do about weights that were not found."""
-    file = _described(file)
+    file = _as_fetched(file)
     beside = "" if Path(file.path).is_absolute() else "beside the study file, or "
     folder = f"{beside}into a folder named with --weights-dir or {WEIGHTS_VARIABLE} (source: {file.source})"
     if isinstance(file, Checkpoint):
@@ -386,11 +387,11 @@ def missing_message(file: Weights) -> str:
 
 
 @overload
-def _described(file: WeightsFile) -> WeightsFile: ...
+def _as_fetched(file: WeightsFile) -> WeightsFile: ...
 @overload
-def _described(file: Checkpoint) -> Checkpoint: ...
-def _described(file: Weights) -> Weights:
-    return described(file) if isinstance(file, WeightsFile) else file
+def _as_fetched(file: Checkpoint) -> Checkpoint: ...
+def _as_fetched(file: Weights) -> Weights:
+    return as_fetched(file) if isinstance(file, WeightsFile) else file
 
 
 def _package_folder(package: str | None) -> Path | None:
