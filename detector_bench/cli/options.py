@@ -31,7 +31,16 @@ def _study_files() -> list[Path]:
     line = os.environ.get("_TYPER_COMPLETE_ARGS") or os.environ.get("COMP_WORDS", "")
     words = [Path(word.strip("'\"")) for word in line.split()]
     files = [word for word in words if word.suffix in (".yaml", ".yml") and word.is_file()]
+    names = {*complete_studies("")}
+    files += [word for word in words if str(word) in names and word not in files]
     return [*files, *(word / "study.yaml" for word in words if (word / "study.yaml").is_file())]
+
+
+def complete_studies(incomplete: str) -> list[str]:
+    """Studies that come along."""
+    from detector_bench.named_studies import named_studies
+
+    return _beginning(named_studies(), incomplete)
 
 
 def _study() -> Study | None:
@@ -98,7 +107,11 @@ _FOLDER = typer.Argument(metavar="DIR", help="Result folder of `run` or `evaluat
 Folder = Annotated[Path, _FOLDER]
 MaybeFolder = Annotated[Path | None, _FOLDER]
 StudyFile = Annotated[
-    Path, typer.Argument(metavar="STUDY.yaml", help="The study file; see configs/ for examples.")
+    Path,
+    typer.Argument(
+        metavar="STUDY",
+        help="The study file, or the name of a study that comes along (`detector-bench studies` lists them).",
+    ),
 ]
 ImageSetFolder = Annotated[
     Path,
@@ -106,7 +119,12 @@ ImageSetFolder = Annotated[
         metavar="IMAGE_SET", help="Folder with images.csv, prompts.csv and, if there are any, labels.csv."
     ),
 ]
-StudyOption = Annotated[Path | None, typer.Option("--study", metavar="STUDY.yaml", help="Use this study file.")]
+StudyOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--study", metavar="STUDY", help="Use this study file, or study that comes along, such as lyu2025."
+    ),
+]
 ImageSetOption = Annotated[
     Path | None,
     typer.Option("--image-set", metavar="DIR", help="The image set, if it lies elsewhere than recorded."),
@@ -135,7 +153,9 @@ OnlyFigures = Annotated[list[str] | None, _named("--only", _ONLY, complete_figur
 Without = Annotated[list[str] | None, _named("--without", "Leave this detector out; may be repeated.")]
 Detector = Annotated[str, _named("--detector", "A detector of the study.")]
 Baseline = Annotated[str | None, _named("--baseline", "Compare every other detector with this one.")]
-_DETECTOR = typer.Argument(metavar="NAME", help="A detector's name.", autocompletion=complete_detectors)
+_DETECTOR = typer.Argument(
+    metavar="NAME", help="A detector's name, or a YAML file that describes one.", autocompletion=complete_detectors
+)
 OneDetector = Annotated[str, _DETECTOR]
 FirstDetector = Annotated[
     str | None, typer.Argument(metavar="A", help="A detector.", autocompletion=complete_detectors)
