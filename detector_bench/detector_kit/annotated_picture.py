@@ -23,6 +23,8 @@ _LONGEST, _SHORTEST = 560, 240
 _PANEL, _MARGIN, _GAP = 400, 16, 6
 _INSET = 120
 _TEXT, _SMALL, _HEADING = 13, 11, 16
+_CROWD = 3
+"""Boxes of one stage that are still called by its name."""
 _MOST_LINES = 4
 """Of one stage's result."""
 _INK, _FAINT, _PAPER = "#1a1a1a", "#5f5f5f", "#ffffff"
@@ -120,8 +122,11 @@ def _with_all_boxes(trial: Trial, colours: dict[str, str]) -> Image.Image:
     for step in _with_boxes(trial):
         _draw_boxes(draw, step, factor=factor, colour=colours[step.label])
     taken: list[tuple[float, float, float, float]] = []
+    # Of a crowd the scores alone: names would hide the faces, and stand beside the colours on the right.
+    is_crowd = max((len((step.boxes or {})["scores"]) for step in _with_boxes(trial)), default=0) > _CROWD
     for step in _with_boxes(trial):
-        _label_boxes(draw, step, factor=factor, colour=colours[step.label], taken=taken)
+        named = "" if is_crowd else f"{step.label} "
+        _label_boxes(draw, step, factor=factor, colour=colours[step.label], named=named, taken=taken)
     return picture
 
 
@@ -148,12 +153,13 @@ def _label_boxes(
     *,
     factor: float,
     colour: str,
+    named: str,
     taken: list[tuple[float, float, float, float]],
 ) -> None:
     found = step.boxes or {}
     edge = draw.im.size
     for corners, score in zip(found["corners"], found["scores"], strict=True):
-        text = f"{step.label} {float(score):.2f}"
+        text = f"{named}{float(score):.2f}"
         width = draw.textlength(text, font=_font(_SMALL)) + 6 * _SCALE
         height = (_SMALL + 5) * _SCALE
         left = min(max(float(corners[0]) * factor, 0), max(edge[0] - width, 0))

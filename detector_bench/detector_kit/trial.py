@@ -293,10 +293,15 @@ def _is_text(array: NDArray[Any]) -> bool:
     return True
 
 
+_YEARS = "age"
+"""The attribute whose values are years."""
+
+
 def said(prediction: Prediction) -> str:
-    """A verdict in words: `male (0.93)`, `filtered: no_face`, `error: ...`."""
+    """A verdict in words: `male (0.93)`, `young (27.1 years)`, `filtered: no_face`, `error: ...`."""
     if prediction.status is Status.CLEAR:
         facts = [] if prediction.score is None else [f"{prediction.score:.2f}"]
-        facts += [] if prediction.value is None else [f"{prediction.value:.1f}"]
+        unit = " years" if prediction.attribute == _YEARS else ""
+        facts += [] if prediction.value is None else [f"{prediction.value:.1f}{unit}"]
         return f"{prediction.label} ({', '.join(facts)})" if facts else str(prediction.label)
     return f"{prediction.status.value}: {prediction.reason}"
