@@ -122,9 +122,22 @@ class _LazyGroup(TyperGroup):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         known = {*self._declared, *_HELP["help_option_names"]}
-        if self._without and (not args or args[0] not in known):
+        # A shell that completes the first word may mean either; see `shell_complete`.
+        if self._without and (args[0] not in known if args else not ctx.resilient_parsing):
             args = [self._without, *args]
         return super().parse_args(ctx, args)
+
+    def shell_complete(self, ctx: Any, incomplete: str) -> list[Any]:
+        """Its commands, and what the one that may be left out would complete."""
+        found = list(super().shell_complete(ctx, incomplete))
+        if self._without:
+            command = self.get_command(ctx, self._without)
+            with command.make_context(self._without, [], parent=ctx, resilient_parsing=True) as own:
+                for argument in command.params:
+                    if argument.param_type_name == "argument":
+                        found += argument.shell_complete(own, incomplete)
+                        break
+        return found
 
     def list_commands(self, ctx: object) -> list[str]:  # noqa: ARG002 - as Typer calls it
         if self._is_whole:

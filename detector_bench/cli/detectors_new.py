@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from detector_bench.cli import options
 from detector_bench.cli.console import command, output
 
 
@@ -17,13 +17,12 @@ def new(
     stage: Annotated[
         bool, typer.Option("--stage", help="With a stage of its own, whose results are kept, such as a network.")
     ] = False,
-    out: Annotated[
-        Path | None, typer.Option("--out", "-o", metavar="FILE.py", help="The file; by default NAME.py, here.")
-    ] = None,
+    out: options.OptionalOut = None,
 ) -> None:
     """Write a detector that works, and its test beside it, to be made into one's own.
 
-    Refuses to write over anything. Both run as they are, with the extras `dlib` and `quickstart`.
+    They are NAME.py and test_NAME.py in the working directory, in the folder --out, or what --out names. Refuses to
+    write over anything. Both run as they are, with the extra `quickstart`.
 
     Examples: `detector-bench detectors new my_detector`,
     `detector-bench detectors new my_detector --stage --out detectors/mine.py`

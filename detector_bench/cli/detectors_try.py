@@ -24,10 +24,7 @@ def try_(
     pictures: Annotated[list[Path], typer.Argument(metavar="IMAGE...", help="Image files.")],
     *,
     study_file: options.StudyOption = None,
-    out: Annotated[
-        Path | None,
-        typer.Option("--out", "-o", metavar="DIR", help="Write each picture with boxes, crop and verdict there."),
-    ] = None,
+    out: options.OptionalOut = None,
     weights_dir: options.WeightsDir = None,
     plugin: options.Plugins = None,
     allow_key: options.AllowKey = None,

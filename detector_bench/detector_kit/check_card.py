@@ -11,7 +11,7 @@ from statistics import median
 
 from detector_bench.conformance import DEFAULT_TOLERANCE, Conformance, check_detector
 from detector_bench.conformance.comparison import Pixels, Session
-from detector_bench.detector_kit.probes import CheckLine, Outcome, Probes
+from detector_bench.detector_kit.probes import CheckLine, CheckOutcome, Probes
 from detector_bench.detectors.base import Detector
 from detector_bench.perception.stage import with_inputs
 from detector_bench.runner.readiness import require_ready
@@ -61,13 +61,13 @@ class CheckCard:
     @property
     def passed(self) -> bool:
         """Whether nothing failed."""
-        return not any(line.outcome is Outcome.FAILED for line in self.lines)
+        return not any(line.outcome is CheckOutcome.FAILED for line in self.lines)
 
     @property
     def summary(self) -> str:
         """One line: how many checks passed, told something, failed."""
         counts = Counter(line.outcome for line in self.lines)
-        return ", ".join(f"{counts[outcome]} {outcome.value}" for outcome in Outcome)
+        return ", ".join(f"{counts[outcome]} {outcome.value}" for outcome in CheckOutcome)
 
     def facts(self) -> dict[str, str]:
         """Speed, memory and verdicts, in words."""
@@ -127,7 +127,7 @@ def check_card(
     probed: tuple[CheckLine, ...]
     if sends:
         says = f"left out: {', '.join(sends)} sends every picture away"
-        probed = (CheckLine("odd pictures", Outcome.TOLD, says),)
+        probed = (CheckLine("odd pictures", CheckOutcome.TOLD, says),)
     else:
         with Session(detector, weights=weights) as session:
             speed = _speed(session, images)
@@ -141,10 +141,10 @@ def _ways(found: Conformance) -> Iterator[CheckLine]:
     for way in found.ways:
         own = tuple(f"{each.place}: {each.message}" for each in found.findings if each.way is way)
         says = "the same verdicts and numbers" if not own else f"{len(own)} not as they must be"
-        yield CheckLine(way.value, Outcome.FAILED if own else Outcome.PASSED, says, own)
+        yield CheckLine(way.value, CheckOutcome.FAILED if own else CheckOutcome.PASSED, says, own)
     if not found.verdicts.get(Status.CLEAR, 0):
         says = "no picture was clear, so that nothing was checked behind the filter: name a folder with --images"
-        yield CheckLine("pictures that are clear", Outcome.TOLD, says)
+        yield CheckLine("pictures that are clear", CheckOutcome.TOLD, says)
 
 
 def _speed(session: Session, images: Sequence[Pixels]) -> Speed:

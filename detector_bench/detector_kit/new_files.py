@@ -15,13 +15,13 @@ _NAME = r"[A-Za-z][A-Za-z0-9_-]*"
 
 
 def write_new(
-    name: str, file: Path | None = None, *, with_stage: bool = False, taken: Collection[str] = ()
+    name: str, out: Path | None = None, *, with_stage: bool = False, taken: Collection[str] = ()
 ) -> tuple[Path, Path]:
     """Write a plugin and its test, which both run as they are.
 
     Args:
         name: the detector's: letters, digits, hyphens and underscores.
-        file: the plugin; by default `NAME.py` in the working directory. The test lies beside it.
+        out: the plugin, or the folder for `NAME.py`; by default the working directory. The test lies beside it.
         with_stage: with a stage of its own, which is called `NAME_outputs`.
         taken: names that other detectors have.
 
@@ -40,9 +40,8 @@ def write_new(
         raise ConfigError(f"there is a detector {name!r} already: give yours a name of its own")
     words = re.split(r"[-_]+", name)
     module = "_".join(word for word in words if word).lower()
-    file = Path(f"{module}.py") if file is None else file
-    if file.suffix != ".py":
-        raise ConfigError(f"{str(file)!r} is not the name of a Python file (accepted: FILE.py)")
+    out = Path() if out is None else out
+    file = out if out.suffix == ".py" and not out.is_dir() else out / f"{module}.py"
     test = file.with_name(f"test_{file.name}")
     for each in (file, test):
         if each.exists():

@@ -23,7 +23,7 @@ _SURER = 0.02
 """By how much more sure a detector has to be of swapped colours before it is told."""
 
 
-class Outcome(StrEnum):
+class CheckOutcome(StrEnum):
     """What came of one check."""
 
     PASSED = "passed"
@@ -36,7 +36,7 @@ class CheckLine(NamedTuple):
     """One line of a card: what was checked, what came of it, and what there is to say."""
 
     check: str
-    outcome: Outcome
+    outcome: CheckOutcome
     says: str
     details: tuple[str, ...] = ()
 
@@ -92,7 +92,7 @@ class Probes:
         now = [self._verdicts(self._pictures[at][..., ::-1]) for at in coloured]
         if not any(self._difference(*pair) for pair in zip(was, now, strict=True)):
             says = f"makes no difference on {len(coloured)} pictures with colours"
-            return CheckLine(check, Outcome.TOLD, says)
+            return CheckLine(check, CheckOutcome.TOLD, says)
         (clear, sure), (clear_swapped, sure_swapped) = _sureness(was), _sureness(now)
         numbers = (
             f"{len(coloured)} pictures: {clear} clear, mean score {sure:.3f}; "
@@ -105,8 +105,8 @@ class Probes:
                 for at, one, other in zip(coloured, was, now, strict=True)
                 if self._difference(one, other) is not None
             )
-            return CheckLine(check, Outcome.TOLD, says, details)
-        return CheckLine(check, Outcome.PASSED, f"it is not surer of swapped pictures ({numbers})")
+            return CheckLine(check, CheckOutcome.TOLD, says, details)
+        return CheckLine(check, CheckOutcome.PASSED, f"it is not surer of swapped pictures ({numbers})")
 
     def _stored_otherwise(self) -> Iterator[CheckLine]:
         """The same picture in other files: the verdict is about what a person sees."""
@@ -125,7 +125,7 @@ class Probes:
             difference = self._difference(expected, found)
             yield CheckLine(
                 check,
-                Outcome.FAILED if difference else Outcome.PASSED,
+                CheckOutcome.FAILED if difference else CheckOutcome.PASSED,
                 "another verdict" if difference else "the same verdict",
                 (difference,) if difference else (),
             )
@@ -133,14 +133,14 @@ class Probes:
     def _survives(self, check: str, pixels: Pixels) -> CheckLine:
         found = self._verdicts(pixels)
         failed = any(each.status is Status.ERROR for each in found.values())
-        return CheckLine(check, Outcome.FAILED if failed else Outcome.PASSED, _in_words(found))
+        return CheckLine(check, CheckOutcome.FAILED if failed else CheckOutcome.PASSED, _in_words(found))
 
     def _nobody(self, check: str, pixels: Pixels) -> CheckLine:
         """A picture of nobody: whether the detector throws it out is for its user to know."""
         line = self._survives(check, pixels)
-        if line.outcome is Outcome.FAILED or not _is_clear(self._verdicts(pixels)):
+        if line.outcome is CheckOutcome.FAILED or not _is_clear(self._verdicts(pixels)):
             return line
-        return line._replace(outcome=Outcome.TOLD, says=f"judged, though nobody is there: {line.says}")
+        return line._replace(outcome=CheckOutcome.TOLD, says=f"judged, though nobody is there: {line.says}")
 
     def _difference(self, expected: Verdicts, found: Verdicts) -> str | None:
         for attribute, wanted in expected.items():
