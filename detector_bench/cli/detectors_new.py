@@ -21,8 +21,8 @@ def new(
 ) -> None:
     """Write a detector that works, and its test beside it, to be made into one's own.
 
-    They are NAME.py and test_NAME.py in the working directory, in the folder --out, or what --out names. Refuses to
-    write over anything. Both run as they are, with the extra `quickstart`.
+    They are NAME.py and test_NAME.py, here or in the folder --out; or what --out names. Refuses to write over
+    anything. Both run as they are, with the extra `quickstart`.
 
     Examples: `detector-bench detectors new my_detector`,
     `detector-bench detectors new my_detector --stage --out detectors/mine.py`
