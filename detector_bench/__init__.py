@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from detector_bench.metrics import metric
     from detector_bench.perception.stage import Batch, Frame, Stage
     from detector_bench.quickstart import build_image_set
-    from detector_bench.runner.readiness import readiness
+    from detector_bench.runner.readiness import detector_readiness
     from detector_bench.runner.stored_predictions import read_predictions
     from detector_bench.study import Results, Study
     from detector_bench.study_questions import ResultTables
@@ -54,11 +54,11 @@ _HOMES = {
     "consensus": "dataset",
     "declare_table": "tables",
     "detector": "detectors",
+    "detector_readiness": "runner.readiness",
     "evaluate": "evaluation",
     "import_folder": "dataset",
     "makes_table": "tables",
     "metric": "metrics",
-    "readiness": "runner.readiness",
     "read_predictions": "runner.stored_predictions",
     "study_tables": "tables",
     "try_detector": "detector_kit.trial",
@@ -88,12 +88,12 @@ __all__ = [
     "consensus",
     "declare_table",
     "detector",
+    "detector_readiness",
     "evaluate",
     "import_folder",
     "makes_table",
     "metric",
     "read_predictions",
-    "readiness",
     "study_tables",
     "try_detector",
 ]

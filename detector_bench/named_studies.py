@@ -45,7 +45,7 @@ class NamedStudy:
             if not line.startswith("#") or not (text := line.lstrip("#").strip()):
                 break
             remarks.append(text)
-        return re.split(r"(?<=[.])\s(?=[A-Z])", " ".join(remarks), maxsplit=1)[0]
+        return re.split(r"(?<=\.)(?<!al\.)\s", " ".join(remarks), maxsplit=1)[0]
 
     @property
     def makes_images(self) -> bool:

@@ -26,7 +26,7 @@ from detector_bench.detectors import Detector, build_detector
 from detector_bench.errors import ConfigError
 from detector_bench.perception.boxes import boxes
 from detector_bench.perception.stage import STAGES, Arrays, Frame, Stage, StageFunction
-from detector_bench.runner.readiness import readiness
+from detector_bench.runner.readiness import detector_readiness
 from detector_bench.weights import WeightsLocator
 
 ANYWHERE = WeightsLocator(cache=Path("nowhere"))
@@ -212,7 +212,7 @@ def test_a_file_describes_one_detector(tmp_path: Path) -> None:
     file.write_text("kind: onnx\nnetwork: net.onnx\ninput: {scale: 0.00392}\noutputs: {gender: [male, female]}\n")
     detector = described_detector(file)
     assert (detector.name, detector.attributes) == ("stranger", ("gender",))
-    found = readiness(detector, weights=WeightsLocator(beside=tmp_path))
+    found = detector_readiness(detector, weights=WeightsLocator(beside=tmp_path))
     assert (found.ready, str(found)) == (True, "yes")
 
 
@@ -233,18 +233,18 @@ def test_a_wrong_description_is_one_line(tmp_path: Path, text: str, message: str
     assert len(str(raised.value).splitlines()) == 1
 
 
-# Readiness
+# DetectorReadiness
 
 
 def test_ready_is_said_only_of_what_judges_at_once(tmp_path: Path) -> None:
     nothing_here = WeightsLocator(cache=tmp_path)
-    clip = readiness(build_detector("clip_prob"), weights=nothing_here)
+    clip = detector_readiness(build_detector("clip_prob"), weights=nothing_here)
     if not clip.lacking:  # the packages are here
         assert not clip.ready
         assert str(clip).startswith("to fetch: ")
         assert "GB (openai/clip-vit-large-patch14)" in str(clip)
     offline = WeightsLocator(cache=tmp_path, allow_download=False)
-    refused = readiness(build_detector("clip_prob"), weights=offline)
+    refused = detector_readiness(build_detector("clip_prob"), weights=offline)
     assert (refused.ready, refused.to_fetch) == (False, ())
     assert any("clip-vit-large-patch14" in line for line in refused.lacking)
 

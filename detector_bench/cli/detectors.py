@@ -84,14 +84,14 @@ def _registered(name: str) -> _Entry:
 
 def _print_entry(entry: _Entry, *, locator: WeightsLocator, whole_card: bool) -> None:
     from detector_bench.perception.stage import with_inputs
-    from detector_bench.runner.readiness import Readiness, kind_lacking, readiness
+    from detector_bench.runner.readiness import DetectorReadiness, detector_readiness, kind_lacking
 
     kind, built = entry.kind, entry.built
     stages = [] if built is None else with_inputs(built.stages)
     if built is None:
-        found = Readiness((*([] if kind is None else kind_lacking(kind)), entry.problem), ())
+        found = DetectorReadiness((*([] if kind is None else kind_lacking(kind)), entry.problem), ())
     else:
-        found = readiness(built, weights=locator)
+        found = detector_readiness(built, weights=locator)
     weights = [known_as(file, locator) for file in dict.fromkeys(w for stage in stages for w in stage.weights())]
     rows = {
         "ready": str(found),

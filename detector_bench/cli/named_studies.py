@@ -32,11 +32,11 @@ def list_(*, weights_dir: options.WeightsDir = None) -> None:
 
 
 def _print(study: NamedStudy, weights_dir: Path | None) -> None:
-    from detector_bench.runner.readiness import readiness
+    from detector_bench.runner.readiness import detector_readiness
 
     try:
         found, locator = studied(study.path, weights_dir=weights_dir)
-        ready = {each.name: readiness(each, weights=locator) for each in found.build_detectors()}
+        ready = {each.name: detector_readiness(each, weights=locator) for each in found.build_detectors()}
     except DetectorBenchError as error:
         output.record(study.name, {"problem": str(error)}, table="studies", summary=study.about, good=False)
         return

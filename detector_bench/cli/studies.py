@@ -230,6 +230,9 @@ def loaded(study_file: Path, *, image_set: Path | None, out: Path | None = None)
         study_file: a file, or a name; see `named_studies.study_path`.
         image_set: a folder.
         out: where images are made, by a study that makes its own; None: it is read without.
+
+    Raises:
+        ConfigError: no such study, a mistake in it, or a study that comes along is to be run without images.
     """
     from detector_bench.named_studies import named_study
     from detector_bench.study import Study
@@ -238,7 +241,11 @@ def loaded(study_file: Path, *, image_set: Path | None, out: Path | None = None)
     named = named_study(study_file)
     if named is not None and named.makes_images and image_set is None and out is not None:
         image_set = named.build_images(out / "image_set")
-    return Study.from_yaml(study_file, image_set=image_set)
+    study = Study.from_yaml(study_file, image_set=image_set)
+    # Said before anything is fetched for it.
+    if named is not None and out is not None and not study.image_set.is_dir():
+        raise ConfigError(named.lacks_images if image_set is None else f"there is no folder {str(image_set)!r}")
+    return study
 
 
 def restricted(

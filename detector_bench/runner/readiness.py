@@ -16,7 +16,7 @@ from detector_bench.weights import Weights, WeightsLocator
 
 
 @dataclass(frozen=True)
-class Readiness:
+class DetectorReadiness:
     """Whether a detector can judge on this machine right now.
 
     Attributes:
@@ -40,7 +40,7 @@ class Readiness:
         return "\n".join(lines) or "yes"
 
 
-def readiness(detector: Detector, *, weights: WeightsLocator | None = None) -> Readiness:
+def detector_readiness(detector: Detector, *, weights: WeightsLocator | None = None) -> DetectorReadiness:
     """Say whether a detector is ready, what it lacks, and what a run would download first.
 
     Args:
@@ -52,7 +52,7 @@ def readiness(detector: Detector, *, weights: WeightsLocator | None = None) -> R
     files = dict.fromkeys(file for stage in with_inputs(detector.stages) for file in stage.weights())
     # Of what is missing, the rest is among what lacks.
     fetched = [each for each in files if weights.allow_download and each.downloadable and not weights.find(each)]
-    return Readiness(tuple(messages), tuple(fetched))
+    return DetectorReadiness(tuple(messages), tuple(fetched))
 
 
 def _size(file: Weights) -> str:
