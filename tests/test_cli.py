@@ -461,7 +461,7 @@ def test_a_study_that_comes_along_runs_by_its_name(command: Command, folder: Pat
     assert "yolov8x.pt" in output
 
 
-def test_of_a_file_and_a_study_of_one_name_the_file_is_taken_and_it_is_said(
+def test_of_a_file_and_a_study_of_one_name_the_file_is_taken_and_said(
     command: Command, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(folder)
