@@ -451,8 +451,8 @@ def test_a_study_that_comes_along_runs_by_its_name(command: Command, folder: Pat
         status, output, errors = command(*arguments, "--out", tmp_path / "out")
         assert (status, output) == (1, "")
         assert errors == (
-            "error: the study 'lyu2025' needs images, it brings none: say with --image-set DIR which ones it is to "
-            "judge (in Python: image_set=)\n"
+            "error: the study 'lyu2025' needs images, it brings none: say with --image-set DIR which ones it is "
+            "to judge (in Python: image_set=)\n"
         )
     status, _, errors = command("run", "lyu2025", "--out", tmp_path / "out", "--image-set", tmp_path / "none")
     assert (status, errors) == (1, f"error: there is no folder '{tmp_path / 'none'}'\n")

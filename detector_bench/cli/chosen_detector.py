@@ -39,6 +39,15 @@ def chosen(name: str, *, study_file: Path | None, weights_dir: Path | None) -> t
     return build_detector(name), WeightsLocator.from_environment(weights_dir=weights_dir)
 
 
+def say_what_is_fetched(detector: Detector, weights: WeightsLocator) -> None:
+    """Say what is about to be downloaded, and how much, before that begins."""
+    from detector_bench.runner.readiness import detector_readiness
+
+    found = detector_readiness(detector, weights=weights)
+    if found.to_fetch and not found.lacking:
+        output.warn(f"{detector.name}: {found}", style="")
+
+
 def studied(study_file: Path, *, weights_dir: Path | None) -> tuple[StudyConfiguration, WeightsLocator]:
     """A study, and where its weights are looked for.
 

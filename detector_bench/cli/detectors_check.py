@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from detector_bench.cli import options
-from detector_bench.cli.chosen_detector import chosen
+from detector_bench.cli.chosen_detector import chosen, say_what_is_fetched
 from detector_bench.cli.console import command, errors, output
 from detector_bench.plugins import load_plugins
 
@@ -62,6 +62,7 @@ def check(
     load_plugins(plugin or [])
     read_attributes(attribute_file or ())
     detector, weights = chosen(name, study_file=study_file, weights_dir=weights_dir)
+    say_what_is_fetched(detector, weights)
     pictures = _pictures(images, most)
     with errors.status("checking"):
         card = check_card(detector, pictures, weights=weights)
@@ -147,6 +148,7 @@ def conformance(
     load_plugins(plugin or [])
     read_attributes(attribute_file or ())
     detector, weights = chosen(name, study_file=study_file, weights_dir=weights_dir)
+    say_what_is_fetched(detector, weights)
     pictures = _pictures(images, most)
     with errors.status("checking"):
         found = check_detector(detector, pictures, weights=weights)

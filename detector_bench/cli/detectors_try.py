@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from detector_bench.cli import options
-from detector_bench.cli.chosen_detector import chosen
+from detector_bench.cli.chosen_detector import chosen, say_what_is_fetched
 from detector_bench.cli.console import command, errors, output
 from detector_bench.plugins import load_plugins
 
@@ -48,6 +48,7 @@ def try_(
     load_plugins(plugin or [])
     read_attributes(attribute_file or ())
     detector, weights = chosen(name, study_file=study_file, weights_dir=weights_dir)
+    say_what_is_fetched(detector, weights)
     came_to_verdict = False
     with TryOut(detector, weights=weights) as trying:
         for picture in pictures:

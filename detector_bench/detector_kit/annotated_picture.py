@@ -5,6 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterator, Sequence
 from functools import cache
+from itertools import chain, count
 from pathlib import Path
 from typing import NamedTuple
 
@@ -25,6 +26,8 @@ _INSET = 120
 _TEXT, _SMALL, _HEADING = 13, 11, 16
 _CROWD = 3
 """Boxes of one stage that are still called by its name."""
+_HIGHER = 4
+"""Lines above a box that its label may move up."""
 _MOST_LINES = 4
 """Of one stage's result."""
 _INK, _FAINT, _PAPER = "#1a1a1a", "#5f5f5f", "#ffffff"
@@ -38,7 +41,8 @@ def annotated(trial: Trial) -> Image.Image:
 
     What a network sees is drawn as an inset. A picture that could not be read is a grey field.
     """
-    colours = {step.label: _COLOURS[number % len(_COLOURS)] for number, step in enumerate(_with_boxes(trial))}
+    drawn = [*_with_boxes(trial), *_with_landmarks(trial)]
+    colours = {step.label: _COLOURS[number % len(_COLOURS)] for number, step in enumerate(drawn)}
     picture = _with_all_boxes(trial, colours)
     lines = list(_lines(trial, colours))
     seen = list(_seen(trial))
@@ -110,6 +114,11 @@ def _with_boxes(trial: Trial) -> list[Step]:
     return [step for step in found if step.stage not in picked_from]
 
 
+def _with_landmarks(trial: Trial) -> list[Step]:
+    """The steps that give points of faces, and no boxes."""
+    return [step for step in trial.steps if step.boxes is None and len(step.landmarks)]
+
+
 def _with_all_boxes(trial: Trial, colours: dict[str, str]) -> Image.Image:
     if trial.pixels is None:
         return Image.new("RGB", (_SHORTEST * _SCALE, _SHORTEST * _SCALE), "#d9d9d9")
@@ -121,6 +130,8 @@ def _with_all_boxes(trial: Trial, colours: dict[str, str]) -> Image.Image:
     # Labels last, so that no box is drawn over one.
     for step in _with_boxes(trial):
         _draw_boxes(draw, step, factor=factor, colour=colours[step.label])
+    for step in _with_landmarks(trial):
+        _draw_landmarks(draw, step, factor=factor, colour=colours[step.label])
     taken: list[tuple[float, float, float, float]] = []
     # Of a crowd the scores alone: names would hide the faces, and stand beside the colours on the right.
     is_crowd = max((len((step.boxes or {})["scores"]) for step in _with_boxes(trial)), default=0) > _CROWD
@@ -140,11 +151,13 @@ def _draw_boxes(draw: ImageDraw.ImageDraw, step: Step, *, factor: float, colour:
             outline=colour,
             width=(3 if number == main else 1) * _SCALE,
         )
-        landmarks = found.get("landmarks")
-        for x, y in landmarks[number] if landmarks is not None and number < len(landmarks) else ():
-            radius = 2 * _SCALE
-            place = (x * factor - radius, y * factor - radius, x * factor + radius, y * factor + radius)
-            draw.ellipse(place, fill=colour, outline=_PAPER)
+    _draw_landmarks(draw, step, factor=factor, colour=colour)
+
+
+def _draw_landmarks(draw: ImageDraw.ImageDraw, step: Step, *, factor: float, colour: str) -> None:
+    radius = 2 * _SCALE
+    for x, y in (float(factor) * np.asarray(step.landmarks, np.float64)).reshape(-1, 2):
+        draw.ellipse((x - radius, y - radius, x + radius, y + radius), fill=colour, outline=_PAPER)
 
 
 def _label_boxes(
@@ -164,8 +177,14 @@ def _label_boxes(
         height = (_SMALL + 5) * _SCALE
         left = min(max(float(corners[0]) * factor, 0), max(edge[0] - width, 0))
         top = min(max(float(corners[1]) * factor - height, 0), edge[1] - height)
-        while any(_overlap((left, top, left + width, top + height), other) for other in taken):
-            top += height
+        # Above the box where there is room, since below its edge lies what it is about.
+        higher = (top - each * height for each in range(_HIGHER) if top - each * height >= 0)
+        lower = (top + each * height for each in count(1))
+        top = next(
+            place
+            for place in chain(higher, lower)
+            if not any(_overlap((left, place, left + width, place + height), other) for other in taken)
+        )
         taken.append((left, top, left + width, top + height))
         draw.rectangle((left, top, left + width, top + height), fill=colour)
         draw.text((left + 3 * _SCALE, top + 1 * _SCALE), text, font=_font(_SMALL), fill=_PAPER)

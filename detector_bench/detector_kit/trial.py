@@ -61,6 +61,14 @@ class Step:
         return None if isinstance(found, StageFailure) or not found.keys() >= _BOXES else found
 
     @property
+    def landmarks(self) -> NDArray[Any]:
+        """Points of faces among its arrays, (faces, points, 2), x and y in pixels; empty where there are none."""
+        found = {} if isinstance(self.result, StageFailure) else self.result
+        points = found.get("landmarks")
+        is_such = points is not None and points.ndim == _POINTS and points.shape[-1] == 2
+        return np.asarray(points) if is_such else np.zeros((0, 0, 2))
+
+    @property
     def chip(self) -> Pixels | None:
         """A cut-out face among its arrays, (height, width, 3)."""
         found = {} if isinstance(self.result, StageFailure) else self.result
@@ -83,6 +91,9 @@ class Step:
 
 _PICTURE = 3
 """Axes of a picture."""
+
+_POINTS = 3
+"""Axes of the points of several faces."""
 
 
 class FilterSaid(NamedTuple):
