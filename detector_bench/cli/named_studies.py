@@ -9,6 +9,7 @@ import typer
 
 from detector_bench.cli import options
 from detector_bench.cli.chosen_detector import studied
+from detector_bench.cli.completion import complete_studies
 from detector_bench.cli.console import command, output
 from detector_bench.errors import DetectorBenchError
 
@@ -64,7 +65,7 @@ def _print(study: NamedStudy, weights_dir: Path | None) -> None:
 def copy(
     name: Annotated[
         str,
-        typer.Argument(metavar="NAME", help="A study that comes along.", autocompletion=options.complete_studies),
+        typer.Argument(metavar="NAME", help="A study that comes along.", autocompletion=complete_studies),
     ],
     file: Annotated[
         Path | None, typer.Argument(metavar="FILE.yaml", help="Where to; by default NAME.yaml, here.")
