@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 from typer.models import OptionInfo
@@ -18,9 +18,6 @@ from detector_bench.cli.completion import (
     complete_t2i_models,
 )
 from detector_bench.errors import ConfigError
-
-if TYPE_CHECKING:
-    pass
 
 
 class TaskName(StrEnum):
