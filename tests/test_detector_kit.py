@@ -82,7 +82,8 @@ def test_every_step_is_there_with_its_result_and_its_time(tmp_path: Path) -> Non
     assert found.in_short == "2 boxes: 15 x 40 (0.9), 7 x 10 (0.25)" or found.in_short.startswith(
         "2 boxes: 15 x 40"
     )
-    np.testing.assert_array_equal(network.seen, pixels[:, 15:])
+    (seen,) = network.seen
+    np.testing.assert_array_equal(seen, pixels[:, 15:])
     numbers = network.result["answers"]  # type: ignore[index]
     assert network.in_short == f"answers {numbers[0]:.4g}, {numbers[1]:.4g}"
     assert first.filters == (("face (kit_bright_boxes)", None),)

@@ -75,7 +75,7 @@ def _print(trial: Trial) -> None:
         output.say(f"  loading {label}: {seconds:.2f} s")
     width = max((len(step.label) for step in trial.steps), default=0)
     for step in trial.steps:
-        sees = "" if step.seen is None else f"sees {step.seen.shape[1]} x {step.seen.shape[0]} pixels; "
+        sees = "".join(f"sees {each.shape[1]} x {each.shape[0]} pixels; " for each in step.seen)
         output.row(
             f"  {step.label:<{width}}  {step.milliseconds:8.1f} ms  {sees}{step.in_short}",
             table="steps",
@@ -83,7 +83,7 @@ def _print(trial: Trial) -> None:
             step=step.label,
             milliseconds=step.milliseconds,
             loading_seconds=trial.loading.get(step.label),
-            sees=None if step.seen is None else list(step.seen.shape[:2]),
+            sees=[f"{each.shape[1]} x {each.shape[0]}" for each in step.seen],
             result=step.in_short,
         )
     for filtering, reason in trial.filters:

@@ -198,15 +198,13 @@ def _seen(trial: Trial) -> Iterator[_Inset]:
     """What networks saw, each once."""
     shown: list[bytes] = []
     for step in trial.steps:
-        pixels = step.seen if step.seen is not None else step.chip
-        if pixels is None or 0 in pixels.shape:
-            continue
-        if (content := pixels.tobytes()) in shown:
-            continue
-        shown.append(content)
-        whole = trial.pixels is not None and pixels.shape == trial.pixels.shape
-        size = f"{pixels.shape[1]} x {pixels.shape[0]}"
-        yield _Inset(f"{step.label} sees {'all of it' if whole else size}", pixels)
+        for pixels in step.seen or (() if step.chip is None else (step.chip,)):
+            if 0 in pixels.shape or (content := pixels.tobytes()) in shown:
+                continue
+            shown.append(content)
+            whole = trial.pixels is not None and pixels.shape == trial.pixels.shape
+            size = f"{pixels.shape[1]} x {pixels.shape[0]}"
+            yield _Inset(f"{step.label} sees {'all of it' if whole else size}", pixels)
 
 
 def _lines(trial: Trial, colours: dict[str, str]) -> Iterator[_Line]:

@@ -45,14 +45,15 @@ class Step:
         label: its name, with a number where a detector has several of a kind.
         result: its arrays, or why there are none.
         milliseconds: of the call, without loading.
-        seen: what it cuts out of the picture for its network, (height, width, 3), RGB; None: it cuts nothing.
+        seen: what it cuts out of the picture for its network, each (height, width, 3), RGB; mostly one, none where
+            it cuts nothing.
     """
 
     stage: Stage
     label: str
     result: StageResult
     milliseconds: float
-    seen: Pixels | None = None
+    seen: tuple[Pixels, ...] = ()
 
     @property
     def boxes(self) -> Arrays | None:
@@ -220,16 +221,19 @@ def _labels(stages: Sequence[Stage]) -> dict[Stage, str]:
     return labels
 
 
-def _seen_by(stage: Stage, frame: Frame) -> Pixels | None:
-    """What a stage with a crop cuts out of the picture; nothing where a step before it failed."""
-    cut = getattr(getattr(stage, "crop", None), "cut", None)
-    if cut is None or not stage.needs_pixels or isinstance(frame.results.get(stage), StageFailure):
-        return None
+def _seen_by(stage: Stage, frame: Frame) -> tuple[Pixels, ...]:
+    """What a stage with a crop cuts out of the picture; nothing where it or a step before it failed."""
+    crop = getattr(stage, "crop", None)
+    # A crop that can show several views of its region says so as `seen`.
+    cut = getattr(crop, "seen", None) or getattr(crop, "cut", None)
+    if not callable(cut) or not stage.needs_pixels or isinstance(frame.results.get(stage), StageFailure):
+        return ()
     try:
-        region = cut(frame)
-    except LookupError:  # a plugged-in stage whose `crop` is something else
-        return None
-    return region if isinstance(region, np.ndarray) else None
+        found = cut(frame)
+    except (LookupError, TypeError):  # a plugged-in stage whose `crop` is something else
+        return ()
+    regions = found if isinstance(found, tuple) else (found,)
+    return tuple(each for each in regions if isinstance(each, np.ndarray))
 
 
 def _filters(detector: Detector, frame: Frame) -> Iterator[FilterSaid]:
