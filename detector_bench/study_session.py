@@ -98,5 +98,5 @@ def session_of(study: StudyConfiguration, out: Path, order: RunOrder) -> tuple[I
         session=order.session or new_session(),
         budget=order.budget,
     )
-    weights = study.locator(weights_dir=order.weights_dir)
+    weights = study.locator(weights_dir=order.weights_dir, out=out)
     return image_set, RunSession(image_set, detectors, out / "predictions", weights=weights, settings=settings)

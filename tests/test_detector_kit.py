@@ -174,7 +174,7 @@ def test_one_that_is_surer_of_swapped_pictures_is_told_so(tmp_path: Path) -> Non
     assert grey.says == "makes no difference on 0 pictures with colours"
 
 
-@db.detector("kit-fails-on-small", attributes=["gender"], needs_pixels=True)
+@db.detector("test-fails-on-small", attributes=["gender"], needs_pixels=True)
 class FailsOnSmall:
     """Divides by what is left of a small picture."""
 
@@ -185,7 +185,7 @@ class FailsOnSmall:
 
 
 def test_a_detector_that_fails_on_one_pixel_is_told_where(tmp_path: Path) -> None:
-    lines = probed(build_detector("kit-fails-on-small"), RED)
+    lines = probed(build_detector("test-fails-on-small"), RED)
     failed = {check for check, line in lines.items() if line.outcome is CheckOutcome.FAILED}
     assert failed == {"a picture of one pixel", "a picture of 8 x 2,000 pixels"}
     assert "ZeroDivisionError" in lines["a picture of one pixel"].says

@@ -144,6 +144,7 @@ for _name, _target in {
     "composite": "detector_bench.detectors.composite:Composite",
     "facepp": "detector_bench.detectors.facepp:Facepp",
     "fairface": "detector_bench.detectors.fairface:Fairface",
+    "image_classifier": "detector_bench.detectors.image_classifier:ImageClassifier",
     "mivolo": "detector_bench.detectors.mivolo:Mivolo",
     "onnx": "detector_bench.detectors.onnx:OnnxDetector",
     "skin-tone": "detector_bench.detectors.skin_tone:SkinToneDetector",
