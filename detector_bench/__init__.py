@@ -13,16 +13,20 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from detector_bench.conformance import check_detector, check_stage
     from detector_bench.dataset import ImageSet, check, consensus, import_folder
+    from detector_bench.detector_kit.check_card import check_card
+    from detector_bench.detector_kit.trial import try_detector
     from detector_bench.detectors import Card, Prediction, build_detector, detector
     from detector_bench.errors import DetectorBenchError
     from detector_bench.evaluation import evaluate
     from detector_bench.metrics import metric
     from detector_bench.perception.stage import Batch, Frame, Stage
     from detector_bench.quickstart import build_image_set
+    from detector_bench.runner.readiness import detector_readiness
     from detector_bench.runner.stored_predictions import read_predictions
     from detector_bench.study import Results, Study
     from detector_bench.study_questions import ResultTables
     from detector_bench.tables import Column, Table, TableNumbers, declare_table, makes_table, study_tables
+    from detector_bench.vocabulary import Status
 
 __version__ = "0.1.0"
 
@@ -37,23 +41,27 @@ _HOMES = {
     "ResultTables": "study_questions",
     "Results": "study",
     "Stage": "perception.stage",
+    "Status": "vocabulary",
     "Study": "study",
     "Table": "tables",
     "TableNumbers": "tables",
     "build_detector": "detectors",
     "build_image_set": "quickstart",
     "check": "dataset",
+    "check_card": "detector_kit.check_card",
     "check_detector": "conformance",
     "check_stage": "conformance",
     "consensus": "dataset",
     "declare_table": "tables",
     "detector": "detectors",
+    "detector_readiness": "runner.readiness",
     "evaluate": "evaluation",
     "import_folder": "dataset",
     "makes_table": "tables",
     "metric": "metrics",
     "read_predictions": "runner.stored_predictions",
     "study_tables": "tables",
+    "try_detector": "detector_kit.trial",
 }
 
 __all__ = [
@@ -67,23 +75,27 @@ __all__ = [
     "ResultTables",
     "Results",
     "Stage",
+    "Status",
     "Study",
     "Table",
     "TableNumbers",
     "build_detector",
     "build_image_set",
     "check",
+    "check_card",
     "check_detector",
     "check_stage",
     "consensus",
     "declare_table",
     "detector",
+    "detector_readiness",
     "evaluate",
     "import_folder",
     "makes_table",
     "metric",
     "read_predictions",
     "study_tables",
+    "try_detector",
 ]
 
 

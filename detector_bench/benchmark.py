@@ -86,6 +86,8 @@ class CommandGroup:
     about: str
     commands: Mapping[str, str | Callable[..., Any]]
     """By name, the function of each, or a target."""
+    without: str = ""
+    """The command that is called where the first word after the group's is none of them; empty: none is."""
 
 
 @dataclass(frozen=True, kw_only=True)

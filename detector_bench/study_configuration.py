@@ -21,6 +21,7 @@ from detector_bench.evaluation.estimates import EstimateSettings
 from detector_bench.evaluation.intervals import Intervals
 from detector_bench.evaluation.label_doubt import Estimate, check_identified
 from detector_bench.evaluation.more_labels import Tolerance
+from detector_bench.named_studies import NamedStudy, named_study, study_path
 from detector_bench.others.study_scores import AnyScoreSystem
 from detector_bench.perception.stage import with_inputs
 from detector_bench.results.local_paths import LocalPaths, PublishedNames, place_of, published_predictions
@@ -86,6 +87,8 @@ class StudyConfiguration(BaseModel):
     """Larger images become errors instead of being decoded."""
 
     _file: Path | None = PrivateAttr(default=None)
+    _named: NamedStudy | None = PrivateAttr(default=None)
+    """The study that comes along, where it was asked for by name and no images with it."""
     _weights: dict[str, Path] = PrivateAttr(default_factory=dict)
     """Where weights lie that the study file of a result folder only names."""
     _revisions: RevisionLock | None = PrivateAttr(default=None)
@@ -152,13 +155,14 @@ class StudyConfiguration(BaseModel):
         """Read a study file.
 
         Args:
-            path: the YAML file; see `configs/` for examples.
+            path: the YAML file, or the name of a study that comes along, such as "lyu2025"; of both, the file.
             image_set: takes the place of the file's `image_set`; relative to the working directory.
 
         Raises:
             ConfigError: the file is missing or wrong; all mistakes at once, with the nearest known names.
         """
-        path = Path(path)
+        named = named_study(path) if image_set is None else None
+        path = study_path(path)
         content = read_mapping(path)
         entries = content.get("detectors")
         if isinstance(entries, list):
@@ -185,7 +189,7 @@ class StudyConfiguration(BaseModel):
             for system in study.scores
         )
         study = study.model_copy(update={"scores": beside})
-        study._file = path
+        study._file, study._named = path, named
         study._weights = {name: path.parent / place for name, place in local.weights.items()}
         return study
 
@@ -329,6 +333,8 @@ class StudyConfiguration(BaseModel):
             DataError: mistakes in it.
         """
         if self._file is not None and not self.image_set.is_dir():
+            if self._named is not None:
+                raise ConfigError(self._named.lacks_images)
             raise ConfigError(
                 f"{self._file}: image_set: there is no folder {str(self.image_set)!r}; a study file that was "
                 "copied out of a result folder only names its image set: say with --image-set DIR where it is (in "

@@ -103,6 +103,10 @@ def test_the_commands_are_those_of_the_documentation() -> None:
         "compare",
         "conformance",
         "detectors",
+        "detectors check",
+        "detectors list",
+        "detectors new",
+        "detectors try",
         "estimate",
         "evaluate",
         "figures",
@@ -126,6 +130,9 @@ def test_the_commands_are_those_of_the_documentation() -> None:
         "sample",
         "shards",
         "spending",
+        "studies",
+        "studies copy",
+        "studies list",
         "sweep",
         "taxonomies",
         "trust",
@@ -436,6 +443,45 @@ def test_ctrl_c_while_commands_are_imported_is_one_word(tmp_path: Path) -> None:
         check=False,
     )
     assert (found.returncode, found.stderr) == (130, "interrupted\n")
+
+
+# --- studies by name
+
+
+def test_a_study_that_comes_along_runs_by_its_name(command: Command, folder: Path, tmp_path: Path) -> None:
+    for arguments in (["run", "lyu2025"], ["audit", "lyu2025"]):
+        status, output, errors = command(*arguments, "--out", tmp_path / "out")
+        assert (status, output) == (1, "")
+        assert errors == (
+            "error: the study 'lyu2025' needs images, it brings none: say with --image-set DIR which ones it is "
+            "to judge (in Python: image_set=)\n"
+        )
+    status, _, errors = command("run", "lyu2025", "--out", tmp_path / "out", "--image-set", tmp_path / "none")
+    assert (status, errors) == (1, f"error: there is no folder '{tmp_path / 'none'}'\n")
+    status, output, _ = command("weights", "list", "--study", "lyu2025")
+    assert status == 0
+    assert "yolov8x.pt" in output
+
+
+def test_of_a_file_and_a_study_of_one_name_the_file_is_taken_and_said(
+    command: Command, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(folder)
+    (folder / "study.yaml").rename(folder / "quickstart")
+    status, _, errors = command("run", "quickstart", "--out", folder / "out", "--no-cache")
+    assert status == 0
+    assert "'quickstart' is a file here and a study that comes along: the file is taken" in errors
+    assert (folder / "out" / "predictions" / "test-colour").is_dir()
+
+
+@pytest.mark.slow
+def test_the_quickstart_is_a_study_by_name(command: Command, tmp_path: Path) -> None:
+    pytest.importorskip("skimage")
+    for call in (["run", "quickstart"], ["quickstart"]):
+        status, _, errors = command(*call, "--out", tmp_path / call[0])
+        assert status == 0, errors
+    one, other = ((tmp_path / name / "metrics.csv").read_bytes() for name in ("run", "quickstart"))
+    assert one == other
 
 
 # --- plugins and evaluate

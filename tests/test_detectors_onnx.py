@@ -50,6 +50,25 @@ def verdicts(detector: Detector, *images: np.ndarray) -> list[tuple[Any, ...]]:
 # Verdicts
 
 
+def test_six_lines_describe_a_network(tmp_path: Path) -> None:
+    path = mean_colour_classifier(tmp_path / "net.onnx", [[1, 0], [0, 1], [0, 0]], activation="Softmax")
+    short = {"network": str(path), "input": {"scale": 1 / 255}, "outputs": {"gender": ["male", "female"]}}
+    spelt_out = classifier(path, {"gender": {**GENDER, "output": "answers"}})
+    assert verdicts(build_detector("onnx", parameters=short), RED, GREEN) == verdicts(spelt_out, RED, GREEN)
+
+
+def test_of_several_outputs_one_has_to_be_named(tmp_path: Path) -> None:
+    two = helper.make_node("Identity", ["image"], ["again"]), helper.make_node("Identity", ["image"], ["twice"])
+    shape = ["N", 3, 4, 4]
+    path = save(tmp_path / "net.onnx", two, inputs={"image": shape}, outputs={"again": shape, "twice": shape})
+    unnamed = build_detector("onnx", parameters={"network": str(path), "outputs": {"gender": ["male", "female"]}})
+    with pytest.raises(ConfigError, match=r"has 2 outputs: say which one .* \(accepted: again, twice\)"):
+        judged(unnamed, [RED], weights=ANYWHERE)
+    both = {"gender": ["male", "female"], "age": {"read": "age", "output": "twice"}}
+    with pytest.raises(ConfigError, match="gender has no `output`, which others name"):
+        build_detector("onnx", parameters={"network": str(path), "outputs": both})
+
+
 @pytest.mark.parametrize(("layout", "batch"), [("NCHW", "N"), ("NHWC", "N"), ("NCHW", 1), ("NHWC", 1)])
 def test_probabilities_of_classes(tmp_path: Path, layout: str, batch: int | str) -> None:
     # The red share is the probability of male, the green share that of female.
@@ -288,7 +307,7 @@ def test_raw_numbers_are_not_taken_for_probabilities(tmp_path: Path) -> None:
             "unknown class 'young' of 'gender' (accepted: male, female)",
         ),
         (
-            {"outputs": {"gender": {"output": "numbers", "classes": ["male", "female"]}}},
+            {"outputs": {"gender": {"output": "numbers"}}},
             "outputs.gender: the key 'read' is missing",
         ),
         (
@@ -328,6 +347,5 @@ def test_all_mistakes_are_told_at_once() -> None:
         build_detector("onnx")
     assert str(raised.value).splitlines() == [
         "detector 'onnx': network: is missing",
-        "detector 'onnx': input: is missing",
         "detector 'onnx': outputs: is missing",
     ]

@@ -276,7 +276,6 @@ def test_own_bins_bring_their_years() -> None:
         {"read": "classes", "output": "o", "classes": ["male"]},
         {"read": "classes", "output": "o", "classes": GENDER, "min_score": 1.5},
         {"read": "classes", "output": "o", "classes": GENDER, "activation": "sigmoid"},
-        {"read": "classes", "classes": GENDER},
         {"read": "binary", "output": "o", "classes": ["male", "female", "uncertain"]},
         {"read": "binary", "output": "o", "classes": GENDER, "threshold": -0.1},
         {"read": "age", "output": "o", "bounds": [30.0]},

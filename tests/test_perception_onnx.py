@@ -99,6 +99,27 @@ def test_wrong_inputs_are_refused(wrong: dict[str, Any], message: str) -> None:
         OnnxInput.model_validate(wrong)
 
 
+@pytest.mark.parametrize("layout", ["NHWC", "NCHW"])
+def test_size_and_layout_left_out_are_those_that_the_network_declares(tmp_path: Path, layout: str) -> None:
+    path = mean_colour_classifier(tmp_path / "net.onnx", [[1, 0], [0, 1], [0, 0]], layout=layout, size=(4, 5))
+    images = [plain(10, 20, 30), noise(9, 13, seed=1)]
+    stages = [
+        OnnxOutputs(network=str(path)),
+        OnnxOutputs(network=str(path), input=OnnxInput(size=(4, 5), layout=layout), outputs=("numbers",)),
+    ]
+    frames = frames_of(images)
+    run_stages(stages, frames, weights=ANYWHERE)
+    for frame in frames:
+        left_out, spelt_out = (frame[stage]["numbers"] for stage in stages)
+        np.testing.assert_array_equal(left_out, spelt_out)
+
+
+def test_what_a_network_leaves_open_has_to_be_said(tmp_path: Path) -> None:
+    path = mean_colour_classifier(tmp_path / "net.onnx", [[1], [0], [0]], size=("H", "W"))
+    with pytest.raises(ConfigError, match=r"\['N', 3, 'H', 'W'\].*say `input: \{size: \[HEIGHT, WIDTH\]"):
+        OnnxOutputs(network=str(path)).load(ANYWHERE)
+
+
 # The outputs
 
 

@@ -11,7 +11,7 @@ import typer
 from pydantic import BaseModel, ConfigDict, ValidationError
 from typer.testing import CliRunner
 
-from detector_bench.cli.detectors import taxonomies as taxonomies_command
+from detector_bench.cli.taxonomies import taxonomies as taxonomies_command
 from detector_bench.errors import ConfigError
 from detector_bench.perception.stage import canonical
 from detector_bench.vocabulary import ATTRIBUTES

@@ -57,9 +57,24 @@ COMMANDS: dict[str, str | CommandGroup] = {
         },
     ),
     "prompts": ".cli.prompts:prompts",
-    "taxonomies": ".cli.detectors:taxonomies",
-    "detectors": ".cli.detectors:detectors",
-    "conformance": ".cli.detectors:conformance",
+    "taxonomies": ".cli.taxonomies:taxonomies",
+    "studies": CommandGroup(
+        "The studies that come along: list them, copy one to edit. `studies` alone lists them.",
+        {"list": ".cli.named_studies:list_", "copy": ".cli.named_studies:copy"},
+        without="list",
+    ),
+    "detectors": CommandGroup(
+        "Detectors: what there are, a new one, one step by step on a picture, and whether one is sound. "
+        "`detectors` alone lists them, `detectors NAME` shows one.",
+        {
+            "list": ".cli.detectors:list_",
+            "new": ".cli.detectors_new:new",
+            "try": ".cli.detectors_try:try_",
+            "check": ".cli.detectors_check:check",
+        },
+        without="list",
+    ),
+    "conformance": ".cli.detectors_check:conformance",
     "weights": CommandGroup(
         "Weights files: list them, download them, add those that you have, verify them.",
         {
@@ -91,18 +106,44 @@ class _LazyGroup(TyperGroup):
     Args:
         declared: commands by name; None: all that there are.
         package: what targets that begin with a dot begin with.
+        without: the command that is called where the first word is none of them.
         settings: those of Typer.
     """
 
     def __init__(
-        self, *, declared: Mapping[str, Any] | None = None, package: str = "detector_bench", **settings: Any
+        self,
+        *,
+        declared: Mapping[str, Any] | None = None,
+        package: str = "detector_bench",
+        without: str = "",
+        **settings: Any,
     ) -> None:
         super().__init__(**settings)
+        self._without = without
         self._is_whole = declared is None
         found = COMMANDS if declared is None else declared
         self._declared = {name: (target, package) for name, target in found.items()}
         # Typer looks for the nearest names here.
         self.commands = dict.fromkeys(self._declared)  # type: ignore[assignment]
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        known = {*self._declared, *_HELP["help_option_names"]}
+        # A shell that completes the first word may mean either; see `shell_complete`.
+        if self._without and (args[0] not in known if args else not ctx.resilient_parsing):
+            args = [self._without, *args]
+        return super().parse_args(ctx, args)
+
+    def shell_complete(self, ctx: Any, incomplete: str) -> list[Any]:
+        """Its commands, and what the one that may be left out would complete."""
+        found = list(super().shell_complete(ctx, incomplete))
+        if self._without:
+            command = self.get_command(ctx, self._without)
+            with command.make_context(self._without, [], parent=ctx, resilient_parsing=True) as own:
+                for argument in command.params:
+                    if argument.param_type_name == "argument":
+                        found += argument.shell_complete(own, incomplete)
+                        break
+        return found
 
     def list_commands(self, ctx: object) -> list[str]:  # noqa: ARG002 - as Typer calls it
         if self._is_whole:
@@ -128,8 +169,9 @@ def _made(name: str, declared: Any, package: str) -> Any:
             name=name,
             declared=declared.commands,
             package=package,
+            without=declared.without,
             help=f"{declared.about}\n\nExample: `{example}`",
-            no_args_is_help=True,
+            no_args_is_help=not declared.without,
             rich_markup_mode="markdown",
             context_settings=_HELP,
         )

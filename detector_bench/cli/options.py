@@ -1,21 +1,23 @@
-"""The options and arguments that several commands have, each declared once; and how the shell completes them."""
+"""The options and arguments that several commands have, each declared once."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 from typer.models import OptionInfo
 
-from detector_bench.errors import ConfigError, DetectorBenchError
-
-if TYPE_CHECKING:
-    from detector_bench.study import Study
+from detector_bench.cli.completion import (
+    complete_attributes,
+    complete_detectors,
+    complete_figures,
+    complete_metrics,
+    complete_t2i_models,
+)
+from detector_bench.errors import ConfigError
 
 
 class TaskName(StrEnum):
@@ -23,70 +25,6 @@ class TaskName(StrEnum):
 
     IMAGES = "images"
     PAIRS = "pairs"
-
-
-def _study_files() -> list[Path]:
-    """Study files, and those of result folders, that stand in the line which the shell completes."""
-    # Typer's parser gives up at an option whose value is still missing, and then knows nothing of the line.
-    line = os.environ.get("_TYPER_COMPLETE_ARGS") or os.environ.get("COMP_WORDS", "")
-    words = [Path(word.strip("'\"")) for word in line.split()]
-    files = [word for word in words if word.suffix in (".yaml", ".yml") and word.is_file()]
-    return [*files, *(word / "study.yaml" for word in words if (word / "study.yaml").is_file())]
-
-
-def _study() -> Study | None:
-    from detector_bench.study import Study
-
-    for file in _study_files():
-        with suppress(DetectorBenchError):
-            return Study.from_yaml(file)
-    return None
-
-
-def _beginning(names: Iterable[str], incomplete: str) -> list[str]:
-    return [name for name in names if name.startswith(incomplete)]
-
-
-def complete_detectors(incomplete: str) -> list[str]:
-    """Detectors of the study that is named already; without one, all that are registered."""
-    study = _study()
-    if study is not None:
-        return _beginning((entry.name for entry in study.detectors), incomplete)
-    from detector_bench.detectors import DETECTORS
-
-    return _beginning(DETECTORS.names(), incomplete)
-
-
-def complete_attributes(incomplete: str) -> list[str]:
-    """Attributes of the study that is named already; without one, all that are known."""
-    from detector_bench.vocabulary import ATTRIBUTES
-
-    study = _study()
-    return _beginning(ATTRIBUTES if study is None else study.attributes, incomplete)
-
-
-def complete_metrics(incomplete: str) -> list[str]:
-    """Metrics that detectors are ranked by."""
-    from detector_bench.evaluation.comparison import COMPARED_METRICS
-
-    return _beginning(COMPARED_METRICS, incomplete)
-
-
-def complete_figures(incomplete: str) -> list[str]:
-    """Names of all figures that there are."""
-    from detector_bench.figures.figure_files import known_figures
-
-    return _beginning(known_figures(), incomplete)
-
-
-def complete_t2i_models(incomplete: str) -> list[str]:
-    """T2I models whose images the result folder's metrics are about."""
-    from detector_bench.study import Results
-
-    for file in _study_files():
-        with suppress(DetectorBenchError):
-            return _beginning(Results.open(file.parent).t2i_models, incomplete)
-    return []
 
 
 def _named(flag: str, about: str, complete: Callable[[str], list[str]] = complete_detectors) -> OptionInfo:
@@ -98,7 +36,11 @@ _FOLDER = typer.Argument(metavar="DIR", help="Result folder of `run` or `evaluat
 Folder = Annotated[Path, _FOLDER]
 MaybeFolder = Annotated[Path | None, _FOLDER]
 StudyFile = Annotated[
-    Path, typer.Argument(metavar="STUDY.yaml", help="The study file; see configs/ for examples.")
+    Path,
+    typer.Argument(
+        metavar="STUDY",
+        help="The study file, or the name of a study that comes along (`detector-bench studies` lists them).",
+    ),
 ]
 ImageSetFolder = Annotated[
     Path,
@@ -106,7 +48,12 @@ ImageSetFolder = Annotated[
         metavar="IMAGE_SET", help="Folder with images.csv, prompts.csv and, if there are any, labels.csv."
     ),
 ]
-StudyOption = Annotated[Path | None, typer.Option("--study", metavar="STUDY.yaml", help="Use this study file.")]
+StudyOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--study", metavar="STUDY", help="Use this study file, or study that comes along, such as lyu2025."
+    ),
+]
 ImageSetOption = Annotated[
     Path | None,
     typer.Option("--image-set", metavar="DIR", help="The image set, if it lies elsewhere than recorded."),
@@ -135,7 +82,9 @@ OnlyFigures = Annotated[list[str] | None, _named("--only", _ONLY, complete_figur
 Without = Annotated[list[str] | None, _named("--without", "Leave this detector out; may be repeated.")]
 Detector = Annotated[str, _named("--detector", "A detector of the study.")]
 Baseline = Annotated[str | None, _named("--baseline", "Compare every other detector with this one.")]
-_DETECTOR = typer.Argument(metavar="NAME", help="A detector's name.", autocompletion=complete_detectors)
+_DETECTOR = typer.Argument(
+    metavar="NAME", help="A detector's name, or a YAML file that describes one.", autocompletion=complete_detectors
+)
 OneDetector = Annotated[str, _DETECTOR]
 FirstDetector = Annotated[
     str | None, typer.Argument(metavar="A", help="A detector.", autocompletion=complete_detectors)

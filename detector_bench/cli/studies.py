@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from detector_bench.benchmark import benchmarks
 from detector_bench.cli import options
+from detector_bench.cli.chosen_detector import say_if_passed_over
 from detector_bench.cli.console import command, errors, output
 from detector_bench.cli.dry_run import print_dry_run
 from detector_bench.cli.shards import call_of, kept_call, write_array_job
@@ -62,7 +63,8 @@ def run(
     Detectors that cannot judge on this machine are left out, each with a line that says why: exit status 1.
 
     Examples: `detector-bench run configs/t2i_portraits.yaml --out results/portraits --weights-dir weights`,
-    `detector-bench run configs/lyu2025.yaml --image-set my_images --out results/mine --without facepp`,
+    `detector-bench run lyu2025 --image-set my_images --out results/mine --without facepp`,
+    `detector-bench run quickstart --out results/first`,
     `detector-bench run my_study.yaml --out results/large --workers 4`,
     `detector-bench run my_study.yaml --out results/large --shard 3/16`,
     `detector-bench run my_study.yaml --out results/large --slurm-script large.sbatch`,
@@ -88,7 +90,7 @@ def run(
     allow_for_this_process(keys=allow_key or (), hosts=allow_host or ())
     load_plugins(plugin or [])
     study = restricted(
-        loaded(study_file, image_set=image_set),
+        loaded(study_file, image_set=image_set, out=out),
         n_clear=n_clear,
         attribute=attribute,
         only=only,
@@ -214,18 +216,36 @@ def quickstart(
 
     Example: `detector-bench quickstart`
     """
-    from detector_bench.installation import resource
-    from detector_bench.quickstart import build_image_set
+    from detector_bench.named_studies import named_studies
 
-    image_set = build_image_set(out / "image_set")
-    _run_and_print(loaded(resource("configs/quickstart.yaml"), image_set=image_set), out, cache_dir=cache_dir)
+    study = named_studies()["quickstart"]
+    image_set = study.build_images(out / "image_set")
+    _run_and_print(loaded(study.path, image_set=image_set), out, cache_dir=cache_dir)
 
 
-def loaded(study_file: Path, *, image_set: Path | None) -> Study:
-    """Read a study file; `image_set` takes the place of its image set."""
+def loaded(study_file: Path, *, image_set: Path | None, out: Path | None = None) -> Study:
+    """Read a study file, or a study that comes along; `image_set` takes the place of its image set.
+
+    Args:
+        study_file: a file, or a name; see `named_studies.study_path`.
+        image_set: a folder.
+        out: where images are made, by a study that makes its own; None: it is read without.
+
+    Raises:
+        ConfigError: no such study, a mistake in it, or a study that comes along is to be run without images.
+    """
+    from detector_bench.named_studies import named_study
     from detector_bench.study import Study
 
-    return Study.from_yaml(study_file, image_set=image_set)
+    say_if_passed_over(study_file)
+    named = named_study(study_file)
+    if named is not None and named.makes_images and image_set is None and out is not None:
+        image_set = named.build_images(out / "image_set")
+    study = Study.from_yaml(study_file, image_set=image_set)
+    # Said before anything is fetched for it.
+    if named is not None and out is not None and not study.image_set.is_dir():
+        raise ConfigError(named.lacks_images if image_set is None else f"there is no folder {str(image_set)!r}")
+    return study
 
 
 def restricted(

@@ -9,6 +9,7 @@ import typer
 from rich.progress import DownloadColumn, Progress, TaskID, TransferSpeedColumn
 
 from detector_bench.cli import options
+from detector_bench.cli.chosen_detector import studied
 from detector_bench.cli.console import command, errors, output
 from detector_bench.declarations import read_mapping
 from detector_bench.errors import ConfigError, WeightsError, nearest_hint
@@ -25,7 +26,7 @@ def list_(*, study_file: options.StudyOption = None, weights_dir: options.Weight
     Of what is not here, what to do. Of a network with side files, and of a checkpoint, every file that counts,
     pinned or as it was found.
 
-    Example: `detector-bench weights list --weights-dir weights`
+    Examples: `detector-bench weights list --weights-dir weights`, `detector-bench weights list --study lyu2025`
     """
     from detector_bench.weights.locate import missing_message
 
@@ -186,14 +187,12 @@ def _tell(verdict: str, file: Weights, details: str = "") -> None:
 
 def _known(study_file: Path | None, weights_dir: Path | None) -> tuple[dict[str, Weights], WeightsLocator]:
     from detector_bench.perception.stage import with_inputs
-    from detector_bench.study import Study
     from detector_bench.weights import CATALOGUE, WeightsLocator
 
     files: dict[str, Weights] = dict(CATALOGUE)
     locator = WeightsLocator.from_environment(weights_dir=weights_dir)
     if study_file is not None:
-        study = Study.from_yaml(study_file)
-        locator = study.locator(weights_dir=weights_dir)
+        study, locator = studied(study_file, weights_dir=weights_dir)
         stages = [stage for found in study.build_detectors() for stage in found.stages]
         for stage in with_inputs(stages):
             for file in map(known_as, stage.weights()):

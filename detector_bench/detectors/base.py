@@ -246,7 +246,9 @@ class Detector:
     @property
     def classes(self) -> dict[str, tuple[str, ...]]:
         """By attribute, the classes that it can give: its own `classes`, or all of the attribute's."""
-        own: Mapping[str, Sequence[str]] = getattr(self.implementation, "classes", {})
+        found = getattr(self.implementation, "classes", {})
+        # A parameter of this name may be something else.
+        own: Mapping[str, Sequence[str]] = found if isinstance(found, Mapping) else {}
         return {name: tuple(own.get(name, ATTRIBUTES[name].classes)) for name in self.attributes}
 
     @property

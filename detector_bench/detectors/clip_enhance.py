@@ -55,7 +55,7 @@ class OnnxClassifier(Declaration):
 
     kind: Literal["onnx"] = "onnx"
     network: WeightsField
-    input: OnnxInput
+    input: OnnxInput = Field(default_factory=OnnxInput)
     outputs: dict[str, Reading] = Field(min_length=1)
 
     @model_validator(mode="after")

@@ -39,16 +39,20 @@ class OnnxDetector(Declaration):
     """
 
     network: WeightsField
-    input: OnnxInput
+    input: OnnxInput = Field(default_factory=OnnxInput)
     crop: Crop = Field(default_factory=Crop)
     filters: tuple[Filter, ...] = ()
     outputs: dict[str, Reading] = Field(min_length=1)
-    """By attribute: how the network's numbers become one of its classes."""
+    """By attribute: how the network's numbers become one of its classes; the classes alone, in the order of the
+    numbers, where these are probabilities."""
 
     @model_validator(mode="after")
     def _labels_are_known(self) -> OnnxDetector:
         for name, reading in self.outputs.items():
             require_classes(name, reading.labels)
+        unnamed = [name for name, reading in self.outputs.items() if not reading.output]
+        if unnamed and len(unnamed) < len(self.outputs):
+            raise ValueError(f"outputs: {unnamed[0]} has no `output`, which others name: name all of them")
         return self
 
     @property
@@ -64,7 +68,7 @@ class OnnxDetector(Declaration):
     @property
     def classifier(self) -> OnnxOutputs:
         """The stage that runs the network."""
-        names = tuple(dict.fromkeys(reading.output for reading in self.outputs.values()))
+        names = tuple(dict.fromkeys(reading.output for reading in self.outputs.values() if reading.output))
         return OnnxOutputs(network=self.network, input=self.input, crop=self.crop, outputs=names)
 
     @property
@@ -89,7 +93,8 @@ class OnnxDetector(Declaration):
     ) -> Prediction:
         if reason is not None:
             return Prediction.filtered(frame, attribute, reason)
-        found = verdict_of(reading, frame, attribute, outputs[reading.output])
+        numbers = outputs[reading.output] if reading.output else next(iter(outputs.values()))
+        found = verdict_of(reading, frame, attribute, numbers)
         if found.reason is not None:
             return Prediction.filtered(frame, attribute, found.reason, score=found.score, raw=found.raw)
         return Prediction.clear(frame, attribute, found.label, score=found.score, value=found.value, raw=found.raw)

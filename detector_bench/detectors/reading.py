@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from detector_bench.declarations import Declaration
 from detector_bench.detectors.calibrated import Calibrated
@@ -79,7 +79,8 @@ class ClassReading(ScoreReading):
     """
 
     read: Literal["classes"] = "classes"
-    output: str
+    output: str = ""
+    """Name of the network's output; left out, the only one that it has."""
     classes: tuple[str, ...] | None = Field(default=None, min_length=2)
     """Labels in the order of the output's numbers. An image that the class `uncertain` wins is filtered."""
     taxonomy: MappingField | None = None
@@ -129,7 +130,8 @@ class BinaryReading(ScoreReading):
     """One number: the probability of the first class."""
 
     read: Literal["binary"] = "binary"
-    output: str
+    output: str = ""
+    """Name of the network's output; left out, the only one that it has."""
     classes: tuple[str, str]
     """The class whose probability the number is, and the other one."""
     activation: Literal["none", "sigmoid"] = "none"
@@ -148,7 +150,7 @@ class BinaryReading(ScoreReading):
         """
         numbers = np.asarray(numbers, dtype=np.float64).reshape(-1)
         if len(numbers) != 1:
-            raise ConfigError(f"output {self.output!r} has {len(numbers)} numbers where one is expected")
+            raise ConfigError(f"{_named(self.output)} has {len(numbers)} numbers where one is expected")
         # The hyperbolic tangent gives the sigmoid without an overflow on the way.
         sigmoid = self.activation == "sigmoid"
         numbers = (1 + np.tanh(numbers / 2)) / 2 if sigmoid else _probabilities(numbers, self.output)
@@ -167,7 +169,8 @@ class AgeReading(Declaration):
     """Probabilities of ages; the expected value in years, and the age group it falls into."""
 
     read: Literal["age"] = "age"
-    output: str
+    output: str = ""
+    """Name of the network's output; left out, the only one that it has."""
     activation: Literal["none", "softmax"] = "none"
     """`none` if the network gives probabilities already."""
     first_age: float = 0.0
@@ -193,7 +196,7 @@ class AgeReading(Declaration):
         """
         numbers = np.asarray(numbers, dtype=np.float64).reshape(-1)
         if len(numbers) < 2:
-            raise ConfigError(f"output {self.output!r} has one number where one for each year of age is expected")
+            raise ConfigError(f"{_named(self.output)} has one number where one for each year of age is expected")
         numbers = softmax(numbers) if self.activation == "softmax" else _probabilities(numbers, self.output)
         _require_whole(numbers, output=self.output, of="ages")
         ages = self.first_age + np.arange(len(numbers))
@@ -218,7 +221,8 @@ class BinsReading(ScoreReading):
     """
 
     read: Literal["bins"] = "bins"
-    output: str
+    output: str = ""
+    """Name of the network's output; left out, the only one that it has."""
     taxonomy: MappingField
     """The bins in the order of the output's numbers, and the group of each; as in `classes`."""
     years: tuple[float, ...] | None = None
@@ -282,7 +286,19 @@ def stages_of(readings: MappingType[str, Reading]) -> tuple[Stage, ...]:
     return tuple(stage for name, each in scored for stage in each.calibration_stages(name))
 
 
-Reading = Annotated[ClassReading | BinaryReading | AgeReading | BinsReading, Field(discriminator="read")]
+def _in_full(value: Any) -> Any:
+    if isinstance(value, list | tuple):
+        value = {"classes": value}
+    if isinstance(value, dict) and "read" not in value and "classes" in value:
+        return {"read": "classes", **value}
+    return value
+
+
+Reading = Annotated[
+    Annotated[ClassReading | BinaryReading | AgeReading | BinsReading, Field(discriminator="read")],
+    BeforeValidator(_in_full),
+]
+"""How an output is read: a mapping with `read`; or the classes alone, for one probability each."""
 
 
 def read_words(
@@ -330,15 +346,19 @@ def _word_shares(numbers: NDArray[Any], mapping: Mapping, *, output: str, activa
     return shares
 
 
+def _named(output: str) -> str:
+    return f"output {output!r}" if output else "the output"
+
+
 def _require_length(numbers: NDArray[np.float64], classes: int, *, output: str) -> None:
     if len(numbers) != classes:
-        raise ConfigError(f"output {output!r} has {len(numbers)} numbers for {classes} classes")
+        raise ConfigError(f"{_named(output)} has {len(numbers)} numbers for {classes} classes")
 
 
 def _require_whole(numbers: NDArray[np.float64], *, output: str, of: str) -> None:
     if abs(numbers.sum() - 1) > _SUM_TOLERANCE:
         raise ConfigError(
-            f"output {output!r} adds up to {numbers.sum():.4g}, where probabilities of {of} add up to 1"
+            f"{_named(output)} adds up to {numbers.sum():.4g}, where probabilities of {of} add up to 1"
         )
 
 
@@ -353,6 +373,7 @@ def _probabilities(numbers: NDArray[np.float64], output: str) -> NDArray[np.floa
     strange = numbers[~((numbers >= -_TOLERANCE) & (numbers <= 1 + _TOLERANCE))]
     if strange.size:
         raise ConfigError(
-            f"output {output!r} holds {strange[0]:.4g}, which is no probability: set its `activation`"
+            f"{_named(output)} holds {strange[0]:.4g}, which is no probability: set its `activation`, such as "
+            "`{classes: [female, male], activation: softmax}` for numbers before a softmax"
         )
     return numbers.clip(0, 1)

@@ -3,13 +3,60 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
+
+from rich.filesize import decimal
 
 from detector_bench.detectors.base import Detector, DetectorType
 from detector_bench.errors import ConfigError, DetectorBenchError, MissingExtraError, WeightsError
 from detector_bench.installation import is_installed
 from detector_bench.installation import missing_message as missing_package
 from detector_bench.perception.stage import Stage, with_inputs
-from detector_bench.weights import WeightsLocator
+from detector_bench.weights import Weights, WeightsLocator
+
+
+@dataclass(frozen=True)
+class DetectorReadiness:
+    """Whether a detector can judge on this machine right now.
+
+    Attributes:
+        lacking: what has to be installed, set, allowed or found first, a line each.
+        to_fetch: weights that a run would download before it judges; their `download_bytes` say how much.
+    """
+
+    lacking: tuple[str, ...]
+    to_fetch: tuple[Weights, ...]
+
+    @property
+    def ready(self) -> bool:
+        """Nothing lacks, and nothing is to be fetched."""
+        return not self.lacking and not self.to_fetch
+
+    def __str__(self) -> str:
+        """`yes`; or `no: ...` and `to fetch: ...`, a line each."""
+        fetching = f"to fetch: {', '.join(f'{_size(file)} ({file.name})' for file in self.to_fetch)}"
+        lines = ["no: " + "\n".join(self.lacking)] if self.lacking else []
+        lines += [fetching] if self.to_fetch else []
+        return "\n".join(lines) or "yes"
+
+
+def detector_readiness(detector: Detector, *, weights: WeightsLocator | None = None) -> DetectorReadiness:
+    """Say whether a detector is ready, what it lacks, and what a run would download first.
+
+    Args:
+        detector: from `build_detector`.
+        weights: where weights are found; None looks where the command line does.
+    """
+    weights = WeightsLocator.from_environment() if weights is None else weights
+    messages = lacking(detector, weights=weights)
+    files = dict.fromkeys(file for stage in with_inputs(detector.stages) for file in stage.weights())
+    # Of what is missing, the rest is among what lacks.
+    fetched = [each for each in files if weights.allow_download and each.downloadable and not weights.find(each)]
+    return DetectorReadiness(tuple(messages), tuple(fetched))
+
+
+def _size(file: Weights) -> str:
+    return "size not known" if file.download_bytes is None else decimal(file.download_bytes)
 
 
 def lacking(detector: Detector, *, weights: WeightsLocator) -> list[str]:

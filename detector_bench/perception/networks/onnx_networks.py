@@ -94,13 +94,15 @@ def note_providers(session: Any) -> None:
 
 
 _PER_CHANNEL = 3
+_AXES = 4
+"""Of an input: the images, and a picture's three in either layout."""
 
 
 class OnnxInput(Declaration):
     """How a crop becomes the network's input: resized, channels ordered, then (pixel x scale - mean) / std."""
 
-    size: tuple[int, int]
-    """Height and width in pixels."""
+    size: tuple[int, int] | None = None
+    """Height and width in pixels. Left out, they and the layout are those of the network's declared shape."""
     layout: Literal["NHWC", "NCHW"] = "NCHW"
     colour: Literal["RGB", "BGR"] = "RGB"
     scale: float = 1.0
@@ -113,7 +115,7 @@ class OnnxInput(Declaration):
 
     @model_validator(mode="after")
     def _plausible(self) -> OnnxInput:
-        if min(self.size) < 1:
+        if self.size is not None and min(self.size) < 1:
             raise ValueError(f"size is height and width in pixels, both above 0; got {list(self.size)}")
         for name in ("mean", "std"):
             if len(getattr(self, name)) not in (1, _PER_CHANNEL):
@@ -122,8 +124,34 @@ class OnnxInput(Declaration):
             raise ValueError("std divides, so it may not be 0")
         return self
 
+    def fitted_to(self, shape: Sequence[Any]) -> OnnxInput:
+        """The same with size and layout of the network's declared input shape, if the configuration has no size.
+
+        Raises:
+            ValueError: the shape leaves them open.
+        """
+        if self.size is not None:
+            return self
+        for layout in dict.fromkeys((self.layout, "NCHW", "NHWC")):
+            channels, sides = (1, (2, 3)) if layout == "NCHW" else (3, (1, 2))
+            if len(shape) != _AXES or shape[channels] != _PER_CHANNEL:
+                continue
+            size = tuple(shape[side] for side in sides)
+            if all(isinstance(length, int) for length in size):
+                return self.model_copy(update={"size": size, "layout": layout})
+        raise ValueError(
+            f"the network declares the input shape {list(shape)}, without height and width of pictures of "
+            f"{_PER_CHANNEL} channels: say `input: {{size: [HEIGHT, WIDTH], layout: NCHW or NHWC}}`"
+        )
+
     def prepare(self, crops: Sequence[NDArray[np.uint8]]) -> NDArray[np.float32]:
-        """Turn RGB crops of any size into one input array, float32, in this layout."""
+        """Turn RGB crops of any size into one input array, float32, in this layout.
+
+        Raises:
+            ValueError: there is no size yet; see `fitted_to`.
+        """
+        if self.size is None:
+            raise ValueError("the size of the input is not known: it is to be fitted to a network first")
         cv2 = require("cv2", extra="onnx")
         how = {
             "bilinear": cv2.INTER_LINEAR,
@@ -159,10 +187,10 @@ class OnnxOutputs(Stage):
     precision_taken: ClassVar[str] = OF_THE_FILE
 
     network: WeightsField
-    input: OnnxInput
+    input: OnnxInput = Field(default_factory=OnnxInput)
     crop: Crop = Field(default_factory=Crop)
-    outputs: tuple[str, ...]
-    """Names of the network's outputs to keep."""
+    outputs: tuple[str, ...] = ()
+    """Names of the network's outputs to keep; none: the only one that it has."""
 
     @property
     def device_taken(self) -> str:  # type: ignore[override]
@@ -172,40 +200,50 @@ class OnnxOutputs(Stage):
     def load(self, weights: WeightsLocator) -> StageFunction:
         """Read the network and compare its inputs and outputs with the configuration; see `Stage.load`."""
         session = open_session(weights.locate(self.network))
-        input_name, fixed_batch = self._check(session)
+        names = self.outputs or (self._only_output(session),)
+        input_name, prepared, fixed_batch = self._check(session)
 
         def run(frames: Sequence[Frame]) -> list[Arrays]:
             def compute(crops: Sequence[NDArray[np.uint8]]) -> list[Arrays]:
-                return self._outputs(session, input_name, crops, fixed_batch=fixed_batch)
+                step = 1 if fixed_batch else max(len(crops), 1)
+                parts = [crops[start : start + step] for start in range(0, len(crops), step)]
+                answers = [session.run(list(names), {input_name: prepared.prepare(part)}) for part in parts]
+                pairs = zip(answers, parts, strict=True)
+                return [row for outputs, part in pairs for row in self._rows(names, outputs, part)]
 
             seen = [self.crop.seen(frame) for frame in frames]
             return [{} if found is None else found for found in averaged(seen, compute, mean_arrays)]
 
         return run
 
-    def _outputs(
-        self, session: Any, input_name: str, crops: Sequence[NDArray[np.uint8]], *, fixed_batch: bool
+    def _rows(
+        self, names: Sequence[str], outputs: Sequence[Any], crops: Sequence[NDArray[np.uint8]]
     ) -> list[Arrays]:
-        step = 1 if fixed_batch else max(len(crops), 1)
-        rows: list[Arrays] = []
-        for start in range(0, len(crops), step):
-            values = self.input.prepare(crops[start : start + step])
-            outputs = session.run(list(self.outputs), {input_name: values})
-            for name, output in zip(self.outputs, outputs, strict=True):
-                if np.shape(output)[:1] != (len(values),):
-                    raise ConfigError(
-                        f"{self.network.path}: output {name!r} has the shape {list(np.shape(output))} for "
-                        f"{len(values)} images; its first axis should be the images"
-                    )
-                if not np.isfinite(output).all():
-                    raise ValueError(f"output {name!r} holds values that are not finite")
-            rows += [
-                {name: np.array(output[row]) for name, output in zip(self.outputs, outputs, strict=True)}
-                for row in range(len(values))
-            ]
-        return rows
+        """The network's answer to some crops, cut into one result for each."""
+        for name, output in zip(names, outputs, strict=True):
+            if np.shape(output)[:1] != (len(crops),):
+                raise ConfigError(
+                    f"{self.network.path}: output {name!r} has the shape {list(np.shape(output))} for "
+                    f"{len(crops)} images; its first axis should be the images"
+                )
+            if not np.isfinite(output).all():
+                raise ValueError(f"output {name!r} holds values that are not finite")
+        return [
+            {name: np.array(output[row]) for name, output in zip(names, outputs, strict=True)}
+            for row in range(len(crops))
+        ]
 
-    def _check(self, session: Any) -> tuple[str, bool]:
+    def _only_output(self, session: Any) -> str:
+        known = [entry.name for entry in session.get_outputs()]
+        if len(known) != 1:
+            raise ConfigError(
+                f"{self.network.path}: the network has {len(known)} outputs: say which one is read as `output` "
+                f"(accepted: {', '.join(known)})"
+            )
+        return str(known[0])
+
+    def _check(self, session: Any) -> tuple[str, OnnxInput, bool]:
+        """The input's name, what goes into it, and whether only one image does at a time."""
         inputs = session.get_inputs()
         if len(inputs) != 1:
             names = [entry.name for entry in inputs]
@@ -214,15 +252,19 @@ class OnnxOutputs(Stage):
         if entry.type != "tensor(float)":
             raise ConfigError(f"{self.network.path}: input {entry.name!r} is {entry.type}, float32 is needed")
         shape = entry.shape
-        height, width = self.input.size
-        wanted = [height, width, 3] if self.input.layout == "NHWC" else [3, height, width]
+        try:
+            fitted = self.input.fitted_to(shape)
+        except ValueError as error:
+            raise ConfigError(f"{self.network.path}: {error}") from error
+        size = list(fitted.size or ())
+        wanted = [*size, _PER_CHANNEL] if fitted.layout == "NHWC" else [_PER_CHANNEL, *size]
         fits = len(shape) == len(wanted) + 1 and all(
             not isinstance(size, int) or size == want for size, want in zip(shape[1:], wanted, strict=True)
         )
         if not fits:
             raise ConfigError(
                 f"{self.network.path}: the network's input {entry.name!r} has the shape {shape}, but size and "
-                f"layout ({self.input.layout}) in the configuration make it {['N', *wanted]}"
+                f"layout ({fitted.layout}) in the configuration make it {['N', *wanted]}"
             )
         if isinstance(shape[0], int) and shape[0] != 1:
             raise ConfigError(
@@ -230,7 +272,7 @@ class OnnxOutputs(Stage):
                 "first axis, or for 1"
             )
         self._check_outputs({found.name: found.type for found in session.get_outputs()})
-        return entry.name, shape[0] == 1
+        return entry.name, fitted, shape[0] == 1
 
     def _check_outputs(self, known: Mapping[str, str]) -> None:
         for name in self.outputs:
