@@ -1,4 +1,4 @@
-"""Program code that comes with a checkpoint: what belongs to it, and whether the user has allowed just that."""
+"""Program code that a study or a checkpoint brings: what belongs to it, and whether the user has allowed just that."""
 
 from __future__ import annotations
 
@@ -17,15 +17,17 @@ from detector_bench.trust.this_process import granted
 
 @dataclass(frozen=True)
 class ForeignCode:
-    """Code that a checkpoint brings.
+    """Code that a checkpoint brings, or a script that a study names.
 
     Attributes:
-        name: of the checkpoint.
-        folder: where it lies; None: it is not on this machine.
+        name: of the checkpoint or script.
+        folder: where it lies, of a script the file; None: it is not on this machine.
+        what: in words.
     """
 
     name: str
     folder: Path | None
+    what: str = "the program code of checkpoint"
 
     @property
     def sha256(self) -> str:
@@ -46,28 +48,66 @@ class ForeignCode:
         """
         if self.folder is None:
             return None  # that it is missing is told elsewhere
-        return _refusal(self.name, self.folder, self.sha256)
+        return _refusal(self.name, self.folder, self.sha256, what=self.what)
+
+    @property
+    def kind(self) -> str:
+        """What it is, in the words of a list."""
+        return "code of a checkpoint"
+
+    @property
+    def content(self) -> str:
+        """What its permission is about.
+
+        Raises:
+            ConfigError: it is not here, or cannot be read.
+        """
+        return "not here" if self.folder is None else f"sha256 {self.sha256}"
+
+    @property
+    def allowed(self) -> str:
+        """By what it may run, or why not.
+
+        Raises:
+            ConfigError: a file cannot be read.
+        """
+        if self.folder is None:
+            return "only code that is here can be allowed"
+        return self.refusal() or "by detector-bench trust code"
 
 
-def _refusal(name: str, folder: Path, sha256: str) -> str | None:
+def code_refusal(name: str, path: Path, *, what: str) -> str | None:
+    """One line, with the command that allows it; None: the user has allowed a file or folder of this content.
+
+    Raises:
+        ConfigError: it cannot be read.
+    """
+    return _refusal(name, path, code_sha256(program_files(path)), what=what)
+
+
+def _refusal(
+    name: str, folder: Path, sha256: str, *, what: str = "the program code of checkpoint"
+) -> str | None:
     allowed = granted()
     if allowed.allows_code(sha256):
         return None
     known = any(each.name in (name, folder.name) for each in allowed.code)
     state = "has changed since it was allowed" if known else "is not allowed on this machine"
     return (
-        f"the program code of checkpoint {name!r} (sha256 {sha256[:16]}...) {state}; it would run with your "
+        f"{what} {name!r} (sha256 {sha256[:16]}...) {state}; it would run with your "
         f"rights. Read it, then: detector-bench trust code {shlex.quote(str(folder))}"
     )
 
 
 def program_files(folder: Path) -> dict[str, bytes]:
-    """The content of all Python files in a folder and below, by their paths there.
+    """The content of all Python files in a folder and below, by their paths there; of a single file its own.
 
     Raises:
         ConfigError: there is none, or one cannot be read.
     """
     try:
+        if folder.is_file():
+            return {folder.name: folder.read_bytes()}
         paths = [path for path in sorted(folder.rglob("*.py")) if path.is_file()]
         found = {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths}
     except OSError as error:
