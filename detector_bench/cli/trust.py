@@ -94,7 +94,7 @@ def host(host: Annotated[str, _HOST]) -> None:
 def code(
     path: Annotated[Path, typer.Argument(metavar="PATH", help="Folder of a checkpoint, or a script.")],
 ) -> None:
-    """Allow that the program code of a checkpoint, or a script, runs as it is now, with your rights: read it first.
+    """Allow that the program code of a checkpoint, or a script, runs as it is now. It has your rights: read it.
 
     The permission is for the content of all .py files of a folder, or of the one file; changed code has to be
     allowed again. A file that an isolated detector's script may unpickle counts as code, too.
@@ -136,7 +136,8 @@ def remove(
     name: Annotated[
         str,
         typer.Argument(
-            metavar="NAME", help="A variable, a host, a Python, or of code the name or the beginning of the sha256."
+            metavar="NAME",
+            help="A variable, a host, a Python, or of code the name or the beginning of the sha256.",
         ),
     ],
     host: Annotated[str | None, typer.Argument(metavar="HOST", help="Of a variable, this host alone.")] = None,

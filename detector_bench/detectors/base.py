@@ -144,6 +144,7 @@ for _name, _target in {
     "composite": "detector_bench.detectors.composite:Composite",
     "facepp": "detector_bench.detectors.facepp:Facepp",
     "fairface": "detector_bench.detectors.fairface:Fairface",
+    "isolated": "detector_bench.detectors.isolated:IsolatedDetector",
     "mivolo": "detector_bench.detectors.mivolo:Mivolo",
     "onnx": "detector_bench.detectors.onnx:OnnxDetector",
     "skin-tone": "detector_bench.detectors.skin_tone:SkinToneDetector",

@@ -7,6 +7,8 @@ Both ways go messages: a line of JSON, and behind it as many raw bytes as its `b
 message and waits for the answer to it. The last message is the end of the input, also when the parent was killed.
 """
 
+from __future__ import annotations
+
 import importlib
 import json
 import os
@@ -14,24 +16,28 @@ import queue
 import sys
 import threading
 import traceback
+from collections.abc import Iterator
+from pathlib import PurePath
+from typing import Any
 
 _TEXT = "text"
 
 
-def main():
+def main() -> None:
     """Answer until the input ends."""
     parent = _own_output()
     messages = _Messages()
-    functions = {}
+    functions: dict[str, Any] = {}
+    parts: list[bytes]
     while True:
         head, body = messages.next()
         try:
             if "load" in head:
                 functions["script"] = _loaded(head["load"])
-                answer, parts = _versions(head["load"].get("packages", [])), []
+                answer, parts = _versions(head["load"]["packages"]), []
             else:
                 answer, parts = _answers(functions["script"], head["images"], body)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - scripts and packages raise anything; it is told
             answer, parts = {"error": _described(error), "trace": _last_line(error)}, []
         answer["bytes"] = sum(len(part) for part in parts)
         parent.write(json.dumps(answer).encode() + b"\n")
@@ -40,7 +46,7 @@ def main():
         parent.flush()
 
 
-def _own_output():
+def _own_output() -> Any:
     """The standard output for the parent alone: what scripts and libraries print goes to the standard error."""
     parent = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
@@ -51,17 +57,17 @@ def _own_output():
 class _Messages:
     """The parent's messages, read by a thread of their own: the process ends with its parent, also in a call."""
 
-    def __init__(self):
-        self._source = os.fdopen(os.dup(0), "rb", buffering=1 << 20)
+    def __init__(self) -> None:
+        self._source: Any = os.fdopen(os.dup(0), "rb", buffering=1 << 20)
         empty = os.open(os.devnull, os.O_RDONLY)
         os.dup2(empty, 0)  # a script that asks a question gets no answer, and takes none of the images
-        self._queue = queue.Queue()
+        self._queue: queue.Queue[Any] = queue.Queue()
         threading.Thread(target=self._read, daemon=True).start()
 
-    def next(self):
+    def next(self) -> Any:
         return self._queue.get()
 
-    def _read(self):
+    def _read(self) -> None:
         while True:
             line = self._source.readline()
             if not line.endswith(b"\n"):
@@ -69,7 +75,7 @@ class _Messages:
             head = json.loads(line.decode())
             body = bytearray(head["bytes"])
             view = memoryview(body)
-            while len(view):
+            while view:
                 count = self._source.readinto(view)
                 if not count:
                     os._exit(0)
@@ -77,19 +83,19 @@ class _Messages:
             self._queue.put((head, body))
 
 
-def _loaded(order):
+def _loaded(order: dict[str, Any]) -> Any:
     """Run the script's text, and let it load what it needs."""
-    names = {"__name__": "detector_script", "__file__": order["name"]}
+    names: dict[str, Any] = {"__name__": "detector_script", "__file__": order["name"]}
     exec(compile(order["source"], order["name"], "exec"), names)  # noqa: S102 - it is what this process is for
     if not callable(names.get("load")):
         raise TypeError("the script defines no function `load(parameters)`")
     function = names["load"](order["parameters"])
     if not callable(function):
-        raise TypeError("`load` gives back %s, where a function of a list of images is expected" % type(function))
+        raise TypeError(f"`load` gives back {type(function)}, where a function of a list of images is expected")
     return function
 
 
-def _versions(packages):
+def _versions(packages: list[str]) -> dict[str, Any]:
     try:
         metadata = importlib.import_module("importlib.metadata")
     except ImportError:  # Python 3.7
@@ -103,15 +109,15 @@ def _versions(packages):
     return {"python": sys.version.split()[0], "packages": found}
 
 
-def _answers(function, shapes, body):
+def _answers(function: Any, shapes: list[list[int]], body: bytearray) -> tuple[dict[str, Any], list[bytes]]:
     images = list(_images(shapes, body))
     found = list(function(images))
     if len(found) != len(images):
-        raise ValueError("the script gave %d results for %d images" % (len(found), len(images)))
+        raise ValueError(f"the script gave {len(found)} results for {len(images)} images")
     described, parts = [], []
     for result in found:
         if not isinstance(result, dict):
-            raise TypeError("a result is a dict, for each image one; got %s" % type(result).__name__)
+            raise TypeError(f"a result is a dict, for each image one; got {type(result).__name__}")
         arrays = []
         for name, value in _flat(result):
             kind, shape, part = _bytes_of(name, value)
@@ -121,7 +127,7 @@ def _answers(function, shapes, body):
     return {"results": described}, parts
 
 
-def _images(shapes, body):
+def _images(shapes: list[list[int]], body: bytearray) -> Iterator[Any]:
     numpy = _numpy()
     view, begin = memoryview(body), 0
     for height, width in shapes:
@@ -134,26 +140,26 @@ def _images(shapes, body):
         begin = end
 
 
-def _numpy():
+def _numpy() -> Any:
     try:
         return importlib.import_module("numpy")
     except ImportError:
         return None
 
 
-def _flat(result):
+def _flat(result: dict[Any, Any]) -> Iterator[tuple[str, Any]]:
     """A label with its score, `{"label": ..., "score": ...}`, as two values with a dot in their names."""
     for name, value in result.items():
         if not isinstance(name, str):
-            raise TypeError("a result's names are text; got %r" % (name,))
+            raise TypeError(f"a result's names are text; got {name!r}")
         if isinstance(value, dict):
             for part, inner in value.items():
-                yield "%s.%s" % (name, part), inner
+                yield f"{name}.{part}", inner
         elif value is not None:
             yield name, value
 
 
-def _bytes_of(name, value):
+def _bytes_of(name: str, value: Any) -> tuple[str, list[int], bytes]:
     """A value's kind, shape and bytes; the numbers of lists are float64."""
     if isinstance(value, str):
         text = value.encode("utf-8", "replace")
@@ -164,11 +170,11 @@ def _bytes_of(name, value):
 
         numbers = list(value) if isinstance(value, (list, tuple)) else [value]
         if not all(isinstance(number, (int, float)) for number in numbers):
-            raise TypeError("%r is no number, no list of numbers and no text: %r" % (name, value))
+            raise TypeError(f"{name!r} is no number, no list of numbers and no text: {value!r}")
         return "<f8", [len(numbers)], _little(array.array("d", numbers))
     found = numpy.asarray(value)
     if found.dtype.kind not in "biuf":
-        raise TypeError("%r is no number, no array of numbers and no text, but of type %s" % (name, found.dtype))
+        raise TypeError(f"{name!r} is no number, no array of numbers and no text, but of type {found.dtype}")
     if found.dtype.kind == "f" and found.dtype.itemsize > 8:
         found = found.astype(numpy.float64)
     if isinstance(value, (int, float, list, tuple)):
@@ -177,21 +183,21 @@ def _bytes_of(name, value):
     return found.dtype.str, list(numpy.shape(value)) or [1], found.tobytes()
 
 
-def _little(numbers):
+def _little(numbers: Any) -> bytes:
     if sys.byteorder == "big":
         numbers.byteswap()
-    return numbers.tobytes()
+    return bytes(numbers.tobytes())
 
 
-def _described(error):
+def _described(error: Exception) -> str:
     first = (str(error).splitlines() or [""])[0]
-    return "%s: %s" % (type(error).__name__, first) if first else type(error).__name__
+    return f"{type(error).__name__}: {first}" if first else type(error).__name__
 
 
-def _last_line(error):
+def _last_line(error: Exception) -> str:
     """Where in the script it happened."""
     frames = [each for each in traceback.extract_tb(error.__traceback__) if each.filename != __file__]
-    return "" if not frames else "%s, line %d" % (os.path.basename(frames[0].filename), frames[0].lineno)
+    return f"{PurePath(frames[0].filename).name}, line {frames[0].lineno}" if frames else ""
 
 
 if __name__ == "__main__":

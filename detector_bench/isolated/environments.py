@@ -50,7 +50,7 @@ def requirement_lines(text: str) -> tuple[str, ...]:
 
 
 def check_requirements(lines: Iterable[str]) -> tuple[str, ...]:
-    """Refuse lines that stand for something of this machine, whose content would count for nothing.
+    """Refuse lines that stand for something of this machine, whose content would not count.
 
     Raises:
         ValueError: such a line, or none at all.
@@ -124,8 +124,8 @@ class Environment:
         """One line that says how to make it."""
         own = "" if self.python_version == OWN_VERSION else f" --python-version {self.python_version}"
         return (
-            f"the environment {self.id} ({', '.join(self.requirements)}; Python {self.python_version}) is not made "
-            "on this machine. Installing packages runs their code with your rights; if you want it: "
+            f"the environment {self.id} ({', '.join(self.requirements)}; Python {self.python_version}) is not "
+            "made on this machine. Installing packages runs their code with your rights; if you want it: "
             f"detector-bench environments make {shlex.join(self.requirements)}{own}"
         )
 
@@ -139,7 +139,7 @@ class Environment:
             Whether it was made now.
 
         Raises:
-            ConfigError: no such Python, or the packages cannot be installed; the installer's own words in one line.
+            ConfigError: no such Python, or packages that cannot be installed; the installer's words in one line.
         """
         from filelock import FileLock
 
@@ -184,13 +184,18 @@ class Environment:
 
     def _call(self, command: list[str], stream: Any, log: Path) -> None:
         done = subprocess.run(  # noqa: S603
-            command, stdin=subprocess.DEVNULL, stdout=stream, stderr=subprocess.STDOUT, env=_plain_variables()
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=stream,
+            stderr=subprocess.STDOUT,
+            env=_plain_variables(),
+            check=False,
         )
         if done.returncode != 0:
             stream.flush()
             raise ConfigError(
-                f"the environment of {', '.join(self.requirements)} (Python {self.python_version}) cannot be made: "
-                f"{_complaint(log)} (all of it: {log})"
+                f"the environment of {', '.join(self.requirements)} (Python {self.python_version}) cannot be "
+                f"made: {_complaint(log)} (all of it: {log})"
             )
 
 
@@ -200,7 +205,8 @@ def interpreter_in(place: Path) -> Path | None:
     A link stays one: by where it lies Python knows its environment.
     """
     places = [place, place / "bin" / "python", place / "Scripts" / "python.exe"]
-    return next((Path(os.path.abspath(each)) for each in places if each.is_file()), None)  # noqa: PTH100
+    found = next((each for each in places if each.is_file()), None)
+    return None if found is None else Path(os.path.abspath(found))  # noqa: PTH100 - which would follow links
 
 
 def published_place(interpreter: Path) -> Path:
@@ -282,8 +288,8 @@ def _answers(python: str) -> str | None:
 
 
 _LISTING = (
-    "import json, platform; from importlib import metadata; print(json.dumps({'python': platform.python_version(), "
-    "'packages': {d.metadata['Name']: d.version for d in metadata.distributions() if d.metadata['Name']}}))"
+    "import json, platform; from importlib import metadata; print(json.dumps({'python': "
+    "platform.python_version(), 'packages': {d.metadata['Name']: d.version for d in metadata.distributions() if d.metadata['Name']}}))"
 )
 
 
@@ -308,6 +314,6 @@ def _complaint(log: Path) -> str:
     with log.open("rb") as stream:
         stream.seek(max(0, stream.seek(0, os.SEEK_END) - 100_000))
         lines = [line.strip() for line in stream.read().decode("utf-8", "replace").splitlines() if line.strip()]
-    errors = [line for line in lines if line.lower().startswith(("error", "× ", "x "))]
+    errors = [line for line in lines if line.lower().startswith(("error", "\u00d7 ", "x "))]
     found = next(iter(errors), lines[-1] if lines else "it says nothing")
     return found[:300]

@@ -1,6 +1,6 @@
 """The messages between a run and a process of another interpreter, as `child.py` reads and writes them.
 
-A message is a line of JSON, and behind it as many raw bytes as its `bytes` says: pixels one way, numbers the other.
+A message is a line of JSON, and behind it as many raw bytes as its `bytes` says: pixels one way, numbers back.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _TEXT = "text"
 _KINDS = frozenset("biuf")
 
 
-class Garbled(Exception):
+class GarbledError(Exception):
     """What came is no message."""
 
 
@@ -46,7 +46,7 @@ def read_message(pipe: IO[bytes]) -> Message | None:
     """The next message; None where the other side has ended, also in the middle of one.
 
     Raises:
-        Garbled: something else came.
+        GarbledError: something else came.
         OSError: the pipe is closed.
     """
     line = pipe.readline(_LONGEST_HEAD)
@@ -54,8 +54,10 @@ def read_message(pipe: IO[bytes]) -> Message | None:
         return None
     if not line.endswith(b"\n"):
         if len(line) >= _LONGEST_HEAD:
-            raise Garbled(f"a line of more than {_LONGEST_HEAD:,} bytes")
-        return _none_or_garbled(line)
+            raise GarbledError(f"a line of more than {_LONGEST_HEAD:,} bytes")
+        if not line.startswith(b"{"):
+            raise GarbledError(_quoted(line))
+        return None  # its writer did not live to end it
     head = _head(line)
     body = bytearray(head["bytes"])
     view = memoryview(body)
@@ -67,22 +69,16 @@ def read_message(pipe: IO[bytes]) -> Message | None:
     return Message(head, body)
 
 
-def _none_or_garbled(line: bytes) -> None:
-    # The beginning of a message that its writer did not live to end, or other people's words.
-    if not line.startswith(b"{"):
-        raise Garbled(_quoted(line))
-
-
 def _head(line: bytes) -> dict[str, Any]:
     try:
         head = json.loads(line)
     except ValueError:
-        raise Garbled(_quoted(line)) from None
+        raise GarbledError(_quoted(line)) from None
     if not isinstance(head, dict):
-        raise Garbled(_quoted(line))
+        raise GarbledError(_quoted(line))
     count = head.get("bytes")
     if not isinstance(count, int) or not 0 <= count <= _MOST_BYTES:
-        raise Garbled(f"a message of {count!r} bytes")
+        raise GarbledError(f"a message of {count!r} bytes")
     return head
 
 
@@ -95,15 +91,15 @@ def results_of(answer: Message, *, images: int) -> list[dict[str, NDArray[Any]]]
     """The named arrays of each image; a text is its UTF-8 as uint8.
 
     Raises:
-        Garbled: they are not what the message says.
+        GarbledError: they are not what the message says.
     """
     described = answer.head.get("results")
     if not isinstance(described, list) or len(described) != images:
-        raise Garbled(f"no results for {images} images")
+        raise GarbledError(f"no results for {images} images")
     try:
         return list(_arrays(described, answer.body))
     except (TypeError, ValueError, KeyError) as error:
-        raise Garbled(f"arrays that do not fit their description: {error}") from None
+        raise GarbledError(f"arrays that do not fit their description: {error}") from None
 
 
 def _arrays(described: Sequence[Any], body: bytearray) -> Any:

@@ -17,7 +17,7 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from detector_bench.isolated.messages import Garbled, Message, read_message, results_of, write_message
+from detector_bench.isolated.messages import GarbledError, Message, read_message, results_of, write_message
 
 _CHILD = Path(__file__).with_name("child.py")
 _LAST_WORDS = 20
@@ -131,13 +131,13 @@ class IsolatedProcess:
         head = {"images": [list(image.shape[:2]) for image in pixels]}
         try:
             with running.within(self.program.timeout, "did not answer"):
-                answer = running.ask(head, [memoryview(image).cast("B") for image in pixels])
+                answer = running.ask(head, [image.reshape(-1).data for image in pixels])
                 found = None if "error" in answer.head else results_of(answer, images=len(images))
         except BaseException as error:
             # Also after Ctrl-C: half a message is on the way, and nobody could tell where the next begins.
             running.end()
             self._running = None
-            if isinstance(error, Garbled):
+            if isinstance(error, GarbledError):
                 raise IsolatedProcessError(running.last_words(f"wrote no answer: {error}")) from None
             raise
         if found is None:
@@ -153,7 +153,7 @@ class IsolatedProcess:
         for attempt in range(1, _MOST_STARTS + 1):
             try:
                 self._running = self._new()
-            except (_DiedError, Garbled, IsolatedScriptError) as error:
+            except (_DiedError, GarbledError, IsolatedScriptError) as error:
                 # What the script says of itself, as that a package is missing, it would say again.
                 if attempt == _MOST_STARTS or not isinstance(error, _DiedError):
                     self._hopeless = str(error)
@@ -179,7 +179,7 @@ class IsolatedProcess:
                 answer = running.ask({"load": order}, [])
         except BaseException as error:
             running.end()
-            if isinstance(error, Garbled):
+            if isinstance(error, GarbledError):
                 raise IsolatedScriptError(running.last_words(f"wrote no answer: {error}")) from None
             raise
         if "error" in answer.head:
@@ -231,7 +231,7 @@ class _Running:
 
         Raises:
             _DiedError: it ended.
-            Garbled: what it wrote is no message.
+            GarbledError: what it wrote is no message.
         """
         assert self._process.stdin is not None  # noqa: S101 - it was asked for
         assert self._process.stdout is not None  # noqa: S101 - it was asked for

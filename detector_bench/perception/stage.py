@@ -219,7 +219,7 @@ class Stage(Declaration, ABC):
         return None
 
     def programs(self) -> tuple[str, ...]:
-        """Paths of programs on this machine that it starts; they decide no result, and are published by name alone."""
+        """Paths of programs here that it starts; they decide no result, and are published by name alone."""
         return ()
 
     @property

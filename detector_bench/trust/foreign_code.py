@@ -1,4 +1,4 @@
-"""Program code that a study or a checkpoint brings: what belongs to it, and whether the user has allowed just that."""
+"""Program code that studies and checkpoints bring: what belongs to it, and whether the user has allowed that."""
 
 from __future__ import annotations
 
@@ -85,9 +85,7 @@ def code_refusal(name: str, path: Path, *, what: str) -> str | None:
     return _refusal(name, path, code_sha256(program_files(path)), what=what)
 
 
-def _refusal(
-    name: str, folder: Path, sha256: str, *, what: str = "the program code of checkpoint"
-) -> str | None:
+def _refusal(name: str, folder: Path, sha256: str, *, what: str = "the program code of checkpoint") -> str | None:
     allowed = granted()
     if allowed.allows_code(sha256):
         return None

@@ -3,14 +3,16 @@
 Parameters: `attributes`, of gender, age and race; `face_detector`, one of deepface's, `skip` to take the image as
 the face. Files: the weights of each attribute's network, called as the attribute.
 
-Gives for the largest face `gender`, the shares of woman and man; `age`, years; `race`, the shares of deepface's six
-words; and `filtered` for an image without a face.
+Gives for the largest face `gender`, the shares of woman and man; `age`, years; `race`, the shares of deepface's
+six words; and `filtered` for an image without a face.
 """
 
 from __future__ import annotations
 
 import os
 import tempfile
+from pathlib import Path
+from typing import Any
 
 _FILES = {
     "gender": "gender_model_weights.h5",
@@ -20,17 +22,17 @@ _FILES = {
 _RACES = ("asian", "indian", "black", "white", "middle eastern", "latino hispanic")
 
 
-def load(parameters):
+def load(parameters: dict[str, Any]) -> Any:
     """Load the networks of the attributes that are asked for."""
     attributes = parameters.get("attributes") or list(parameters["files"])
     face_detector = parameters.get("face_detector", "opencv")
     # deepface fetches what it does not find; here are just the files that the study names, and are counted.
-    home = tempfile.mkdtemp(prefix="deepface-")
-    folder = os.path.join(home, ".deepface", "weights")
-    os.makedirs(folder)
+    home = Path(tempfile.mkdtemp(prefix="deepface-"))
+    folder = home / ".deepface" / "weights"
+    folder.mkdir(parents=True)
     for role, path in parameters["files"].items():
-        os.symlink(os.path.abspath(path), os.path.join(folder, _FILES.get(role, os.path.basename(path))))
-    os.environ["DEEPFACE_HOME"] = home
+        (folder / _FILES.get(role, Path(path).name)).symlink_to(Path(path).resolve())
+    os.environ["DEEPFACE_HOME"] = str(home)
     from deepface import DeepFace
 
     for attribute in attributes:
@@ -40,13 +42,13 @@ def load(parameters):
             raise ValueError(f"the file of {attribute!r} is missing: files: {{{attribute}: {_FILES[attribute]}}}")
         DeepFace.build_model(task="facial_attribute", model_name=attribute.capitalize())
 
-    def judge(images):
+    def judge(images: list[Any]) -> list[dict[str, Any]]:
         return [_judged(DeepFace, image, attributes, face_detector) for image in images]
 
     return judge
 
 
-def _judged(deepface, image, attributes, face_detector):
+def _judged(deepface: Any, image: Any, attributes: list[str], face_detector: str) -> dict[str, Any]:
     faces = deepface.analyze(
         image[:, :, ::-1].copy(),  # it takes arrays as OpenCV reads them: blue first
         actions=attributes,
@@ -60,7 +62,7 @@ def _judged(deepface, image, attributes, face_detector):
     if not faces:
         return {"filtered": "no_face"}
     face = max(faces, key=lambda each: each["region"]["w"] * each["region"]["h"])
-    found = {}
+    found: dict[str, Any] = {}
     if "gender" in attributes:
         found["gender"] = [face["gender"][word] / 100.0 for word in ("Woman", "Man")]
     if "age" in attributes:

@@ -9,10 +9,12 @@ image without a face.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 
-def load(parameters):
+def load(parameters: dict[str, Any]) -> Any:
     """Load the networks."""
     from insightface.model_zoo import model_zoo
     from insightface.utils import face_align
@@ -28,10 +30,10 @@ def load(parameters):
         detector = model_zoo.get_model(files["detection"], providers=providers)
         detector.prepare(0, input_size=(size, size))
 
-    def judge(images):
+    def judge(images: list[Any]) -> list[dict[str, Any]]:
         return [_judged(image[:, :, ::-1].copy()) for image in images]  # as OpenCV reads them: blue first
 
-    def _judged(image):
+    def _judged(image: Any) -> dict[str, Any]:
         height, width = image.shape[:2]
         box = np.array([0, 0, width, height], np.float32)
         if detector is not None:
@@ -43,7 +45,9 @@ def load(parameters):
         # As insightface's own `get`, which keeps of the two numbers only which is larger.
         side = max(box[2] - box[0], box[3] - box[1])
         centre = (box[2] + box[0]) / 2, (box[3] + box[1]) / 2
-        cut, _ = face_align.transform(image, centre, network.input_size[0], network.input_size[0] / (side * 1.5), 0)
+        cut, _ = face_align.transform(
+            image, centre, network.input_size[0], network.input_size[0] / (side * 1.5), 0
+        )
         values = _network_input(cut, network)
         female, male, age = network.session.run(network.output_names, {network.input_name: values})[0][0]
         # `get` rounds to a whole year.
@@ -52,7 +56,7 @@ def load(parameters):
     return judge
 
 
-def _network_input(cut, network):
+def _network_input(cut: Any, network: Any) -> Any:
     import cv2
 
     size = tuple(cut.shape[0:2][::-1])

@@ -3,16 +3,17 @@
 Files: `checkpoint`, MiVOLO's own; `detector`, the YOLOv8 of persons and faces that goes with it. Parameters:
 `device`; `with_persons` and `disable_faces`, as the program's options of these names.
 
-Gives for the largest person, or the largest face where no person is found, `age`, years, and `gender`, a label with
-its score; and `filtered` for an image without any.
+Gives for the largest person, or the largest face where no person is found, `age`, years, and `gender`, a label
+with its score; and `filtered` for an image without any.
 """
 
 from __future__ import annotations
 
 from types import SimpleNamespace
+from typing import Any
 
 
-def load(parameters):
+def load(parameters: dict[str, Any]) -> Any:
     """Load the networks."""
     from mivolo.predictor import Predictor
 
@@ -27,13 +28,13 @@ def load(parameters):
     )
     predictor = Predictor(config, verbose=False)
 
-    def judge(images):
+    def judge(images: list[Any]) -> list[dict[str, Any]]:
         return [_judged(predictor, image[:, :, ::-1].copy()) for image in images]  # as OpenCV reads them
 
     return judge
 
 
-def _judged(predictor, image):
+def _judged(predictor: Any, image: Any) -> dict[str, Any]:
     found, _ = predictor.recognize(image)
     known = [number for number, age in enumerate(found.ages) if age is not None]
     if not known:
@@ -44,6 +45,6 @@ def _judged(predictor, image):
     return {"age": float(found.ages[chosen]), "gender": gender}
 
 
-def _area(found, number):
+def _area(found: Any, number: int) -> float:
     left, top, right, bottom = (float(value) for value in found.get_bbox_by_ind(number))
     return (right - left) * (bottom - top)

@@ -38,7 +38,7 @@ from detector_bench.weights import WeightsLocator
 from detector_bench.weights.files import WeightsField, WeightsFile
 
 FILTERED = "filtered"
-"""The name under which a script says, in place of a result, why an image cannot be judged: one word such as no_face."""
+"""Under this name a script says, in place of a result, why an image cannot be judged: a word such as no_face."""
 
 _DATA = (".onnx", ".safetensors", ".json", ".txt", ".csv", ".tflite", ".dat", ".xml")
 """Endings of files that are read as numbers and text. In any other, such as a pickle, code may lie."""
@@ -59,10 +59,10 @@ _taken: dict[str, str] = {}
 class IsolatedOutputs(Stage):
     """What a script says about a crop of each image, in the Python of another environment.
 
-    The script defines `load(parameters)`, which gives a function from a list of images, (height, width, 3), RGB, to a
-    list of dicts: for each image named numbers, arrays of numbers, or texts. Gives these as arrays, a text as UTF-8 in
-    uint8; `{"gender": {"label": "man", "score": 0.9}}` as `gender.label` and `gender.score`; no array at all for an
-    image without a crop. `{"filtered": "no_face"}` says that an image cannot be judged.
+    The script defines `load(parameters)`, which gives a function from a list of images, (height, width, 3), RGB,
+    to a list of dicts: for each image named numbers, arrays of numbers, or texts. Gives these as arrays, a text as
+    UTF-8 in uint8; `{"gender": {"label": "man", "score": 0.9}}` as `gender.label` and `gender.score`; no array at
+    all for an image without a crop. `{"filtered": "no_face"}` says that an image cannot be judged.
 
     `parameters` has `files` besides what the study sets: by role, where on this machine each file lies.
 
@@ -191,7 +191,9 @@ class IsolatedOutputs(Stage):
 
     def foreign_code(self, weights: WeightsLocator) -> ForeignCode | None:
         """The script, files in which code may lie, and the other Python with its packages."""
-        return IsolatedCode(self.name, weights.find(self.script) if self.script else None, stage=self, where=weights)
+        return IsolatedCode(
+            self.name, weights.find(self.script) if self.script else None, stage=self, where=weights
+        )
 
     def refusals(self, weights: WeightsLocator) -> tuple[str, ...]:
         """What the user of this machine has not allowed or made, a line each.
