@@ -287,10 +287,13 @@ def _answers(python: str) -> str | None:
     return done.stdout.strip()
 
 
-_LISTING = (
-    "import json, platform; from importlib import metadata; print(json.dumps({'python': "
-    "platform.python_version(), 'packages': {d.metadata['Name']: d.version for d in metadata.distributions() if d.metadata['Name']}}))"
-)
+_LISTING = """
+import json, platform
+from importlib import metadata
+named = [(each.metadata["Name"], each.version) for each in metadata.distributions()]
+packages = {name: version for name, version in named if name}
+print(json.dumps({"python": platform.python_version(), "packages": packages}))
+"""
 
 
 def _described(folder: Path) -> dict[str, Any]:

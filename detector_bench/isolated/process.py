@@ -114,6 +114,11 @@ class IsolatedProcess:
             self._deaths = 0
             return found
 
+    @property
+    def process_id(self) -> int | None:
+        """Of the process that runs now; None: there is none."""
+        return None if self._running is None else self._running.process_id
+
     def start(self) -> None:
         """Start it, if none is there; see `judge`."""
         with self._lock:
@@ -222,6 +227,10 @@ class _Running:
         self._listener.start()
         # Ends it, too, when its owner is forgotten or Python comes to its end.
         self._finalizer = weakref.finalize(self, _end, self._process)
+
+    @property
+    def process_id(self) -> int:
+        return self._process.pid
 
     def is_alive(self) -> bool:
         return self._process.poll() is None
