@@ -27,6 +27,8 @@ def load(parameters: dict[str, Any]) -> Any:
     def judge(images: list[Any]) -> list[dict[str, Any]]:
         resized = [cv2.resize(image, (_SIDE, _SIDE), interpolation=cv2.INTER_LINEAR) for image in images]
         found = session.run(names, {entry.name: np.stack(resized).astype(np.float32)})
-        return [{name: values[row] for name, values in zip(names, found, strict=True)} for row in range(len(images))]
+        return [
+            {name: values[row] for name, values in zip(names, found, strict=True)} for row in range(len(images))
+        ]
 
     return judge

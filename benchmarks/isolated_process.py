@@ -2,8 +2,8 @@
 
     python benchmarks/isolated_process.py [--rounds N] [--python PATH]
 
-faceres on the portraits (384 of 480 x 480 pixels, whole, so that as much as can be travels), in batches of 32, in
-turn. Wall time; and processor time of both processes together. Then what the way alone costs: as raw pixels, as the
+faceres on the portraits (384 of 480 x 480 pixels, whole, so that as much as can be travels), in batches of 32,
+in turn. Wall time; and processor time of both processes together. Then what the way alone costs: as raw pixels, as the
 protocol has it, and as PNG.
 """
 
@@ -32,7 +32,9 @@ from detector_bench.weights import WeightsLocator
 
 BATCH = 32
 SCRIPT = Path(__file__).with_name("isolated_faceres.py")
-NOTHING = "def load(parameters):\n    return lambda images: [{'first': float(image[0, 0, 0])} for image in images]\n"
+NOTHING = (
+    "def load(parameters):\n    return lambda images: [{'first': float(image[0, 0, 0])} for image in images]\n"
+)
 
 
 def frames() -> list[Frame]:

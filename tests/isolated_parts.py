@@ -8,7 +8,7 @@ from typing import Any
 
 from detector_bench.trust import AllowedCode, add_code, code_sha256, program_files
 
-BRIGHTNESS = '''
+BRIGHTNESS = """
 import sys
 print("a script may print what it likes", flush=True)
 
@@ -18,10 +18,11 @@ def load(parameters):
         return [judged(image) for image in images]
     def judged(image):
         mean = float(image.mean()) / 255
-        first = "man" if mean > parameters.get("bound", 0.5) else "woman"
-        return {"gender": {"label": first, "score": max(mean, 1 - mean)}, "age": 100 * mean, "shares": [mean, 1 - mean]}
+        label = "man" if mean > parameters.get("bound", 0.5) else "woman"
+        gender = {"label": label, "score": max(mean, 1 - mean)}
+        return {"gender": gender, "age": 100 * mean, "shares": [mean, 1 - mean]}
     return judge
-'''
+"""
 """A label by the mean brightness, with its score; an age; and shares of two classes."""
 
 WORDS = {"man": "male", "woman": "female"}

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import yaml
 from isolated_parts import BRIGHTNESS, READINGS, script, settings
@@ -20,7 +19,6 @@ from running import frames_of, judged, noise, plain
 from small_parts import write_image_set
 
 from detector_bench.detectors import Prediction, build_detector
-from detector_bench.detectors.isolated import IsolatedDetector
 from detector_bench.errors import ConfigError
 from detector_bench.isolated.adapters import ADAPTERS
 from detector_bench.perception.networks.isolated_outputs import IsolatedFunction, IsolatedOutputs
@@ -300,7 +298,14 @@ def test_adapters_are_whole() -> None:
         ({"script": "x.py", "requirements": []}, "at least one requirement"),
         ({"script": "x.py", "python": "p", "python_version": "3.9"}, "python_version belongs to `requirements`"),
         ({"script": "x.py", "requirements": ["a"], "python_version": "2"}, "python_version"),
-        ({"script": "x.py", "python": "p", "outputs": {"gender": {"read": "label", "output": "g", "classes": {"a": "x"}}}}, "unknown class 'x' of 'gender'"),
+        (
+            {
+                "script": "x.py",
+                "python": "p",
+                "outputs": {"gender": {"read": "label", "output": "g", "classes": {"a": "x"}}},
+            },
+            "unknown class 'x' of 'gender'",
+        ),
     ],
 )
 def test_mistakes_in_a_study_are_one_line(parameters: dict[str, Any], message: str) -> None:

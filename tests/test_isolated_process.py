@@ -63,23 +63,36 @@ def test_arrays_and_texts_arrive_as_they_are(process: Making) -> None:
 import numpy as np
 def load(parameters):
     return lambda images: [{
-        "pixels": image, "half": np.float32(image.mean()), "yes": np.array([True, False]), "big": np.arange(3).astype(">i4"),
+        "pixels": image, "half": np.float32(image.mean()), "yes": np.array([True, False]),
+        "big": np.arange(3).astype(">i4"),
         "list": [1, 2.5], "number": 7, "text": "caf\\u00e9", "none": None, "empty": np.zeros((0, 2), np.float16),
         "inner": {"label": "x", "score": 0.25}, "strided": image[::2, ::-1, 0],
     } for image in images]
 """
     for image, found in zip(IMAGES, process(source).judge(IMAGES), strict=True):
         assert {name: each.dtype.name for name, each in found.items()} == {
-            **{"pixels": "uint8", "half": "float32", "yes": "bool", "big": "int32", "list": "float64"},
-            **{"number": "float64", "text": "uint8", "empty": "float16", "inner.label": "uint8"},
-            **{"inner.score": "float64", "strided": "uint8"},
+            "pixels": "uint8",
+            "half": "float32",
+            "yes": "bool",
+            "big": "int32",
+            "list": "float64",
+            "number": "float64",
+            "text": "uint8",
+            "empty": "float16",
+            "inner.label": "uint8",
+            "inner.score": "float64",
+            "strided": "uint8",
         }
         np.testing.assert_array_equal(found["pixels"], image)
         np.testing.assert_array_equal(found["strided"], image[::2, ::-1, 0])
         assert found["half"] == np.float32(image.mean())
         assert found["text"].tobytes().decode() == "café"
         assert found["empty"].shape == (0, 2)
-        assert [found["list"].tolist(), found["big"].tolist(), found["yes"].tolist()] == [[1, 2.5], [0, 1, 2], [1, 0]]
+        assert [found["list"].tolist(), found["big"].tolist(), found["yes"].tolist()] == [
+            [1, 2.5],
+            [0, 1, 2],
+            [1, 0],
+        ]
 
 
 def test_without_numpy_images_are_views_of_three_axes(process: Making) -> None:
@@ -96,7 +109,12 @@ def load(parameters):
 
 ENDS = "def load(parameters):\n    return lambda images: __import__('os').abort()"
 MISTAKES: dict[str, tuple[str, dict[str, Any], type[Exception], str]] = {
-    "a missing package": ("import no_such", {}, IsolatedStartError, r"^script\.py, line 1: ModuleNotFoundError: No mod"),
+    "a missing package": (
+        "import no_such",
+        {},
+        IsolatedStartError,
+        r"^script\.py, line 1: ModuleNotFoundError: No mod",
+    ),
     "no Python": ("this is no Python", {}, IsolatedStartError, r"^SyntaxError: "),
     "no load": ("x = 1", {}, IsolatedStartError, r"defines no function `load"),
     "load without a function": ("def load(p): pass", {}, IsolatedStartError, r"NoneType.*a function of a list"),
@@ -125,9 +143,24 @@ MISTAKES: dict[str, tuple[str, dict[str, Any], type[Exception], str]] = {
         IsolatedScriptError,
         r"^script\.py, line 1: ZeroDivisionError: division by zero$",
     ),
-    "too few results": ("def load(p): return lambda i: []", {}, IsolatedScriptError, r"gave 0 results for 1 images"),
-    "no dict": ("def load(p): return lambda i: [1]", {}, IsolatedScriptError, r"a dict, for each image one; got int"),
-    "an object": ("def load(p): return lambda i: [{'a': load}]", {}, IsolatedScriptError, r"'a' is no number, no ar"),
+    "too few results": (
+        "def load(p): return lambda i: []",
+        {},
+        IsolatedScriptError,
+        r"gave 0 results for 1 images",
+    ),
+    "no dict": (
+        "def load(p): return lambda i: [1]",
+        {},
+        IsolatedScriptError,
+        r"a dict, for each image one; got int",
+    ),
+    "an object": (
+        "def load(p): return lambda i: [{'a': load}]",
+        {},
+        IsolatedScriptError,
+        r"'a' is no number, no ar",
+    ),
     "an interpreter that prints": ("", {"python": "/bin/echo"}, IsolatedStartError, r"wrote no answer: '-I -u "),
     "no interpreter": ("", {"python": "/no/such/python"}, IsolatedStartError, r"cannot be started: No such file"),
     "another version": (
