@@ -3,8 +3,8 @@
     python benchmarks/isolated_process.py [--rounds N] [--python PATH]
 
 faceres on the portraits (384 of 480 x 480 pixels, whole, so that as much as can be travels), in batches of 32,
-in turn. Wall time; and processor time of both processes together. Then what the way alone costs: as raw pixels, as the
-protocol has it, and as PNG.
+in turn. Wall time, and processor time of both processes together. Then what the way alone costs: as raw pixels,
+which the protocol has, and as PNG.
 """
 
 from __future__ import annotations
