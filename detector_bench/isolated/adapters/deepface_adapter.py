@@ -1,7 +1,8 @@
 """Asks the package deepface for gender, age and race; runs in the other environment.
 
 Parameters: `attributes`, of gender, age and race; `face_detector`, one of deepface's, `skip` to take the image as
-the face. Files: the weights of each attribute's network, called as the attribute.
+the face. Files: the weights of each attribute's network, called as the attribute; `face_detector`, of those that
+have weights, which `opencv` has not.
 
 Gives for the largest face `gender`, the shares of woman and man; `age`, years; `race`, the shares of deepface's
 six words; and `filtered` for an image without a face.
@@ -10,6 +11,7 @@ six words; and `filtered` for an image without a face.
 from __future__ import annotations
 
 import os
+import shutil
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -24,8 +26,10 @@ _RACES = ("asian", "indian", "black", "white", "middle eastern", "latino hispani
 
 def load(parameters: dict[str, Any]) -> Any:
     """Load the networks of the attributes that are asked for."""
-    attributes = parameters.get("attributes") or list(parameters["files"])
+    attributes = parameters.get("attributes") or [role for role in parameters["files"] if role in _FILES]
     face_detector = parameters.get("face_detector", "opencv")
+    if face_detector not in ("opencv", "skip") and "face_detector" not in parameters["files"]:
+        raise ValueError(f"the file of {face_detector!r} is missing: files: {{face_detector: FILE}}")
     # deepface fetches what it does not find; here are just the files that the study names, and are counted.
     home = Path(tempfile.mkdtemp(prefix="deepface-"))
     folder = home / ".deepface" / "weights"
@@ -41,6 +45,9 @@ def load(parameters: dict[str, Any]) -> Any:
         if attribute not in parameters["files"]:
             raise ValueError(f"the file of {attribute!r} is missing: files: {{{attribute}: {_FILES[attribute]}}}")
         DeepFace.build_model(task="facial_attribute", model_name=attribute.capitalize())
+    if face_detector != "skip":
+        DeepFace.build_model(task="face_detector", model_name=face_detector)
+    shutil.rmtree(home)  # all is read, and this process is ended without a word
 
     def judge(images: list[Any]) -> list[dict[str, Any]]:
         return [_judged(DeepFace, image, attributes, face_detector) for image in images]
