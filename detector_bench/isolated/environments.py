@@ -312,11 +312,22 @@ def _plain_variables() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if name not in own}
 
 
+_CORNER = "\u2570\u2500\u25b6> "
+"""What uv puts before the reason of an error."""
+
+
 def _complaint(log: Path) -> str:
     """The line of an installer's output that says what went wrong: its first error, or its last words."""
     with log.open("rb") as stream:
         stream.seek(max(0, stream.seek(0, os.SEEK_END) - 100_000))
         lines = [line.strip() for line in stream.read().decode("utf-8", "replace").splitlines() if line.strip()]
-    errors = [line for line in lines if line.lower().startswith(("error", "\u00d7 ", "x "))]
-    found = next(iter(errors), lines[-1] if lines else "it says nothing")
+    # What a program that the installer calls dies of says more than the installer does.
+    fatal = [line for line in lines if line.lower().startswith("fatal:")]
+    errors = [number for number, line in enumerate(lines) if line.lower().startswith(("error", "\u00d7 "))]
+    if fatal or not errors:
+        return (fatal or lines or ["it says nothing"])[-1][:300]
+    found = lines[errors[0]]
+    behind = lines[errors[0] + 1 :][:1]
+    if behind and behind[0].startswith(_CORNER[0]):
+        found = f"{found} {behind[0].lstrip(_CORNER)}"
     return found[:300]
