@@ -313,7 +313,8 @@ def _plain_variables() -> dict[str, str]:
 
 
 _CORNER = "\u2570\u2500\u25b6> "
-"""What uv puts before the reason of an error."""
+_CAUSE = "cause: "
+"""What versions of uv put before the reason of an error."""
 
 
 def _complaint(log: Path) -> str:
@@ -328,6 +329,6 @@ def _complaint(log: Path) -> str:
         return (fatal or lines or ["it says nothing"])[-1][:300]
     found = lines[errors[0]]
     behind = lines[errors[0] + 1 :][:1]
-    if behind and behind[0].startswith(_CORNER[0]):
-        found = f"{found} {behind[0].lstrip(_CORNER)}"
+    if behind and behind[0].startswith((_CORNER[0], _CAUSE)):
+        found = f"{found}: {behind[0].lstrip(_CORNER).removeprefix(_CAUSE)}"
     return found[:300]
