@@ -16,6 +16,7 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import cv2
 import numpy as np
@@ -28,7 +29,7 @@ from detector_bench.perception.cores import computing_with
 from detector_bench.perception.networks.isolated_outputs import IsolatedFunction
 from detector_bench.perception.stage import Frame, StageFailure, StageFunction
 from detector_bench.trust import AllowedCode, add_code, add_interpreter, code_sha256, program_files
-from detector_bench.weights import WeightsLocator
+from detector_bench.weights import WeightsFile, WeightsLocator
 
 BATCH = 32
 SCRIPT = Path(__file__).with_name("isolated_faceres.py")
@@ -48,8 +49,11 @@ def seconds_of_process(number: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def isolated(script: Path, python: str, where: WeightsLocator, **settings: object) -> IsolatedFunction:
+def isolated(script: Path, python: str, where: WeightsLocator, **settings: Any) -> IsolatedFunction:
     add_code(AllowedCode(name=script.name, sha256=code_sha256(program_files(script))))
+    for file in settings.get("files", {}).values():
+        found = where.locate(WeightsFile.model_validate(file))
+        add_code(AllowedCode(name=found.name, sha256=code_sha256(program_files(found))))
     parameters = {"script": str(script), "python": python, "outputs": {"gender": {"read": "label", "output": "g"}}}
     detector = build_detector("isolated", parameters={**parameters, **settings})
     return detector.stages[0].load(where)  # type: ignore[return-value]

@@ -188,14 +188,27 @@ def test_nothing_runs_that_the_user_has_not_allowed(tmp_path: Path, command: Com
 
 
 def test_a_file_in_which_code_may_lie_has_to_be_allowed(tmp_path: Path, command: Command) -> None:
-    for name in ("weights.pt", "weights.onnx"):
-        (tmp_path / name).write_bytes(b"numbers")
-    files = {"a": str(tmp_path / "weights.pt"), "b": str(tmp_path / "weights.onnx")}
-    detector = build_detector("isolated", parameters=settings(script(tmp_path), files=files))
+    path = tmp_path / "weights.onnx"  # as a pickle may be called, too
+    path.write_bytes(b"numbers")
+    detector = build_detector("isolated", parameters=settings(script(tmp_path), files={"network": str(path)}))
     (line,) = lacking(detector, weights=NOWHERE)
-    assert "'weights.pt'" in line
-    assert command("trust", "code", tmp_path / "weights.pt")[0] == 0
+    assert "'weights.onnx'" in line
+    assert command("trust", "code", path)[0] == 0
     assert lacking(detector, weights=NOWHERE) == []
+    path.write_bytes(b"others")
+    assert "has changed since it was allowed" in lacking(detector, weights=NOWHERE)[0]
+
+    def asked(adapter: str, role: str) -> bool:
+        files = {role: str(path)}
+        made = build_detector(
+            "isolated", parameters={"adapter": adapter, "python": sys.executable, "files": files}
+        )
+        return "weights.onnx" in "".join(lacking(made, weights=NOWHERE))
+
+    assert not asked("insightface", "genderage")
+    assert not asked("deepface", "gender")
+    assert asked("deepface", "face_detector")
+    assert asked("mivolo", "checkpoint")
 
 
 def test_packages_of_a_study_are_not_installed_by_a_run(tmp_path: Path) -> None:

@@ -45,6 +45,7 @@ def test_older_packages_give_the_verdicts_of_the_built_in_detector(
     described = {**faceres(), "crop": {"boxes": "yunet_faces", "margin": 1.2}}
     inside = build_detector("onnx", name="faceres", parameters=described)
     names = sorted({reading["output"] for reading in described["outputs"].values()})
+    allow(shared / "weights" / "faceres.onnx")
     parameters = {
         "script": str(allow(ROOT / "benchmarks" / "isolated_faceres.py")),
         "requirements": list(OLD),

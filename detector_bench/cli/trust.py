@@ -97,7 +97,7 @@ def code(
     """Allow that the program code of a checkpoint, or a script, runs as it is now. It has your rights: read it.
 
     The permission is for the content of all .py files of a folder, or of the one file; changed code has to be
-    allowed again. A file that an isolated detector's script may unpickle counts as code, too.
+    allowed again. A file that an isolated detector hands to its script counts as code, too.
 
     Examples: `detector-bench trust code weights/mivolo_v2`, `detector-bench trust code my_detector.py`
     """

@@ -38,7 +38,7 @@ class ForeignCode:
         """
         if self.folder is None:
             raise ConfigError(f"checkpoint {self.name!r} is not on this machine")
-        return code_sha256(program_files(self.folder))
+        return _sha256_at(self.folder)
 
     def refusal(self) -> str | None:
         """One line, with the command that allows it; None: the user has allowed code of this content.
@@ -82,7 +82,19 @@ def code_refusal(name: str, path: Path, *, what: str) -> str | None:
     Raises:
         ConfigError: it cannot be read.
     """
-    return _refusal(name, path, code_sha256(program_files(path)), what=what)
+    return _refusal(name, path, _sha256_at(path), what=what)
+
+
+def _sha256_at(path: Path) -> str:
+    """As `code_sha256` of `program_files`, of a single file without holding it in memory."""
+    if not path.is_file():
+        return code_sha256(program_files(path))
+    try:
+        with path.open("rb") as stream:
+            digest = hashlib.file_digest(stream, "sha256").hexdigest()
+    except OSError as error:
+        raise ConfigError(f"{str(path)!r} cannot be read: {error}") from error
+    return _sha256_of_lines({path.name: digest})
 
 
 def _refusal(name: str, folder: Path, sha256: str, *, what: str = "the program code of checkpoint") -> str | None:
@@ -117,7 +129,11 @@ def program_files(folder: Path) -> dict[str, bytes]:
 
 def code_sha256(files: Mapping[str, bytes]) -> str:
     """One sha256 over program files: over the lines `SHA256  PATH` that sha256sum prints, sorted by path."""
-    lines = [f"{hashlib.sha256(content).hexdigest()}  {path}\n" for path, content in sorted(files.items())]
+    return _sha256_of_lines({path: hashlib.sha256(content).hexdigest() for path, content in files.items()})
+
+
+def _sha256_of_lines(digests: Mapping[str, str]) -> str:
+    lines = [f"{digest}  {path}\n" for path, digest in sorted(digests.items())]
     return hashlib.sha256("".join(lines).encode("utf-8", "surrogateescape")).hexdigest()
 
 

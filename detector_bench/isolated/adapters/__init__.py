@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,8 @@ class Adapter:
         origins: by role, where the file comes from.
         outputs: by attribute, how its answer is read, as in a study file.
         files_of: by attribute, the roles that it needs.
-        data: endings of files in which the package reads numbers alone, and runs no code of theirs.
+        numbers: roles of files in which the package reads numbers alone, whatever lies in them; of others, such as
+            pickles, code may run.
     """
 
     name: str
@@ -42,7 +43,7 @@ class Adapter:
     outputs: Mapping[str, Mapping[str, Any]]
     files_of: Mapping[str, tuple[str, ...]]
     python_version: str = OWN_VERSION
-    data: tuple[str, ...] = field(default=())
+    numbers: tuple[str, ...] = ()
 
     @property
     def environment(self) -> Environment:
@@ -89,7 +90,7 @@ ADAPTERS: dict[str, Adapter] = {
                 "race": {"read": "classes", "output": "race", "taxonomy": _RACES},
             },
             files_of={attribute: (attribute,) for attribute in _DEEPFACE_FILES},
-            data=(".h5",),
+            numbers=tuple(_DEEPFACE_FILES),
         ),
         Adapter(
             name="insightface",
@@ -113,6 +114,7 @@ ADAPTERS: dict[str, Adapter] = {
                 "age": _YEARS,
             },
             files_of=dict.fromkeys(("gender", "age"), ("genderage", "detection")),
+            numbers=("genderage", "detection"),
         ),
         Adapter(
             name="mivolo",

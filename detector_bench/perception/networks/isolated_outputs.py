@@ -40,9 +40,6 @@ from detector_bench.weights.files import WeightsField, WeightsFile
 FILTERED = "filtered"
 """Under this name a script says, in place of a result, why an image cannot be judged: a word such as no_face."""
 
-_DATA = (".onnx", ".safetensors", ".json", ".txt", ".csv", ".tflite", ".dat", ".xml")
-"""Endings of files that are read as numbers and text. In any other, such as a pickle, code may lie."""
-
 
 def _requirements(value: Any) -> Any:
     # A bare text, or a path, is the name of a file; a mapping may pin that.
@@ -86,9 +83,10 @@ class IsolatedOutputs(Stage):
     python_version: str | None = Field(default=None, pattern=PYTHON_VERSION)
     """Of the environment that is made of `requirements`; None: that of this Python, or the adapter's."""
     parameters: dict[str, JsonValue] = Field(default_factory=dict)
-    """Handed to the script's `load`."""
+    """Handed to the script's `load`. They are the study's: a script runs and unpickles nothing that they name."""
     files: dict[str, WeightsField] = Field(default_factory=dict)
-    """By role, weights and the like that the script reads: found as weights are, and counted by their content."""
+    """By role, weights and the like that the script reads: found as weights are, and counted by their content.
+    The user of the machine has to allow each as if it were code, unless an adapter reads numbers alone from it."""
     crop: Crop = Field(default_factory=Crop)
     batch: int = Field(default=32, ge=1, le=1024, json_schema_extra=DESCRIPTIVE)
     """At most so many images are handed over at once."""
@@ -206,10 +204,11 @@ class IsolatedOutputs(Stage):
     def _code_refusals(self, weights: WeightsLocator) -> list[str | None]:
         script = None if self.script is None else weights.find(self.script)
         found = [] if script is None else [code_refusal(self.name, script, what="the script")]
-        data = (*_DATA, *(self._adapter.data if self._adapter else ()))
-        for file in self.files.values():
+        numbers = () if self._adapter is None else self._adapter.numbers
+        for role, file in self.files.items():
             path = weights.find(file)
-            if path is not None and path.suffix.lower() not in data:
+            if path is not None and role not in numbers:
+                # By its ending nobody can tell: what unpickles asks for none.
                 what = f"a file that {self.name} may read as a pickle, in which code may lie:"
                 found.append(code_refusal(file.name, path, what=what))
         return found
