@@ -32,7 +32,7 @@ from detector_bench.runner.stage_cache import StageCache, default_cache_folder
 from detector_bench.study_configuration import StudyConfiguration
 from detector_bench.study_session import RunOrder, session_of
 from detector_bench.trust import Origin, Sending, refusals, unset
-from detector_bench.weights import Checkpoint, Weights, WeightsLocator
+from detector_bench.weights import Checkpoint, Weights, WeightsLocator, described
 
 _GROUPS = ("detectors", "stages", "metrics", "tables", "score_systems")
 _PLACE = r"^(?P<place>[A-Za-z][A-Za-z0-9+.-]+://[^/?#]*)"
@@ -186,9 +186,13 @@ def _weights(file: Weights, locator: WeightsLocator) -> FileRead:
     pinned = "pinned by sha256" if file.sha256 else "not pinned"
     if found is not None:
         return FileRead(what, str(found), pinned)
-    if not (locator.allow_download and file.downloadable):
+    if not locator.downloadable(file):
         return FileRead(what, file.path, f"not here, {pinned}")
-    source = f"the Hugging Face hub, {file.name}" if isinstance(file, Checkpoint) else str(file.url)
+    if isinstance(file, Checkpoint):
+        source = f"the Hugging Face hub, {file.name}"
+    else:
+        file = described(file)
+        source = str(file.origin)
     size = "" if file.download_bytes is None else f", about {file.download_bytes / 1e6:,.0f} MB"
     return FileRead(what, file.path, f"to be downloaded from {source}{size}, {pinned}", downloads=True)
 

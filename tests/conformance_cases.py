@@ -226,6 +226,11 @@ def aligned_faces(parts: Parts) -> Made:
     return stage({"kind": "aligned_faces", "faces": HOG, "longest_side": None})
 
 
+@case("whole_image", slow=False)
+def whole_image(parts: Parts) -> Made:
+    return stage("whole_image")
+
+
 @case("yunet_faces", slow=False, shared=True)
 def yunet_faces(parts: Parts) -> Made:
     return stage("yunet_faces")
