@@ -21,6 +21,7 @@ from detector_bench.evaluation.estimates import EstimateSettings
 from detector_bench.evaluation.intervals import Intervals
 from detector_bench.evaluation.label_doubt import Estimate, check_identified
 from detector_bench.evaluation.more_labels import Tolerance
+from detector_bench.isolated.environments import published_place
 from detector_bench.named_studies import NamedStudy, named_study, study_path
 from detector_bench.others.study_scores import AnyScoreSystem
 from detector_bench.perception.stage import with_inputs
@@ -390,6 +391,9 @@ class StudyConfiguration(BaseModel):
             for file in stage.weights():
                 if (found := self._place_of_weights(file.path)) is not None:
                     yield file.path, found
+            for program in stage.programs():
+                if (found := self._place_of_weights(program)) is not None:
+                    yield program, published_place(found)
 
     def _place_of_weights(self, text: str) -> Path | None:
         """Where the weights of a path lie if not in a folder of weights; None: there, or nowhere."""

@@ -275,11 +275,7 @@ def _runs(stages: Sequence[Stage], locator: WeightsLocator) -> Iterator[CodeRun]
         code = stage.foreign_code(locator)
         if code is None:
             continue
-        if code.folder is None:
-            yield CodeRun("code of a checkpoint", code.name, "not here", "only code that is here can be allowed")
-        else:
-            allowed = code.refusal() or "by detector-bench trust code"
-            yield CodeRun("code of a checkpoint", code.name, f"sha256 {code.sha256}", allowed)
+        yield CodeRun(code.kind, code.name, code.content, code.allowed)
     points = [point for group in _GROUPS for point in entry_points(group=f"detector_bench.{group}")]
     packages = {point.dist.name: point.dist.version for point in points if point.dist is not None}
     for name, version in packages.items():

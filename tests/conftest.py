@@ -36,7 +36,9 @@ def _ctrl_c_is_heard() -> Iterator[None]:
 @pytest.fixture(autouse=True)
 def _own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     """Keep tests out of the user's cache and away from the user's weights folder."""
-    monkeypatch.setenv("DETECTOR_BENCH_CACHE", str(tmp_path_factory.mktemp("cache")))
+    cache = tmp_path_factory.mktemp("cache")
+    monkeypatch.setenv("DETECTOR_BENCH_CACHE", str(cache))
+    monkeypatch.setenv("DETECTOR_BENCH_ENVIRONMENTS", str(cache / "environments"))
     monkeypatch.delenv("DETECTOR_BENCH_WEIGHTS", raising=False)
 
 

@@ -20,7 +20,7 @@ ORDER = (
     ("declarations",),
     ("benchmark", "plugins", "quickstart", "sealed", "trust"),
     ("vocabulary",),
-    ("dataset", "weights"),
+    ("dataset", "isolated", "weights"),
     ("perception",),
     ("detectors",),
     ("runner",),

@@ -254,7 +254,7 @@ def test_images_go_to_no_other_machine_without_a_word() -> None:
         ("keys: {sk-0123: [llm.example]}", "keys: the name of an environment variable is expected"),
         ("key: {}", "key: unknown key 'key': did you mean 'keys'"),
         ("code: [{name: a, sha256: '12'}]", "code.0.sha256: String should match"),
-        ("[1]", "a mapping is expected, with keys such as `keys`, `hosts` and `code`"),
+        ("[1]", "a mapping is expected, with keys such as `keys`, `hosts`, `code` and `interpreters`"),
     ],
 )
 def test_a_wrong_file_is_one_line_and_allows_nothing(trust_file: Path, text: str, message: str) -> None:

@@ -84,13 +84,22 @@ COMMANDS: dict[str, str | CommandGroup] = {
             "verify": ".cli.weights:verify",
         },
     ),
+    "environments": CommandGroup(
+        "Python environments of detectors that run in a process of their own: list, make, remove.",
+        {
+            "list": ".cli.environments:list_",
+            "make": ".cli.environments:make",
+            "remove": ".cli.environments:remove",
+        },
+    ),
     "trust": CommandGroup(
-        "What studies of others may do on this machine: keys and their hosts, code of checkpoints.",
+        "What studies of others may do on this machine: keys and their hosts, code, other Pythons.",
         {
             "list": ".cli.trust:list_",
             "key": ".cli.trust:key",
             "host": ".cli.trust:host",
             "code": ".cli.trust:code",
+            "python": ".cli.trust:python",
             "remove": ".cli.trust:remove",
         },
     ),

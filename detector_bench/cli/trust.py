@@ -1,4 +1,4 @@
-"""`trust list`, `trust key`, `trust host`, `trust code` and `trust remove`."""
+"""`trust list`, `trust key`, `trust host`, `trust code`, `trust python` and `trust remove`."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from detector_bench.trust import (
     Origin,
     add_code,
     add_host,
+    add_interpreter,
     add_key,
     code_sha256,
     program_files,
@@ -32,7 +33,7 @@ _HOST = typer.Argument(
 
 @command
 def list_() -> None:
-    """What this machine's user allows: keys and their hosts, hosts that get images, code of checkpoints.
+    """What this machine's user allows: keys and their hosts, hosts that get images, code, other Pythons.
 
     No study, image set or result folder can add to it. What a key is worth is not read and not shown.
 
@@ -47,12 +48,14 @@ def list_() -> None:
         _tell("host", f"images may be sent to {host}", str(host), str(host), file)
     for code in allowed.code:
         _tell("code", f"{code.name} may run, sha256 {code.sha256}", code.name, code.sha256, file)
+    for python in allowed.interpreters:
+        _tell("python", f"{python} may be started", python, python, file)
     output.say(f"All that is not built in stands in {file}.")
 
 
 def _tell(what: str, text: str, name: str, allows: str, origin: str) -> None:
     built_in = " (built in)" if origin == "built in" else ""
-    output.row(f"{what:<5} {text}{built_in}", table="trust", what=what, name=name, allows=allows, origin=origin)
+    output.row(f"{what:<6} {text}{built_in}", table="trust", what=what, name=name, allows=allows, origin=origin)
 
 
 @command
@@ -89,14 +92,16 @@ def host(host: Annotated[str, _HOST]) -> None:
 
 @command
 def code(
-    path: Annotated[Path, typer.Argument(metavar="PATH", help="Folder of the checkpoint, or a TorchScript file.")],
+    path: Annotated[
+        Path, typer.Argument(metavar="PATH", help="Folder of a checkpoint, a TorchScript file, or a script.")
+    ],
 ) -> None:
-    """Allow that the program code of a checkpoint runs, as it is now. It runs with your rights: read it first.
+    """Allow that the program code of a checkpoint, or a script, runs as it is now. It has your rights: read it.
 
-    The permission is for the content of all its .py files, or of the one file; what has changed has to be allowed
-    again.
+    The permission is for the content of all .py files of a folder, or of the one file; changed code has to be
+    allowed again. A file that an isolated detector hands to its script counts as code, too.
 
-    Example: `detector-bench trust code weights/mivolo_v2`
+    Examples: `detector-bench trust code weights/mivolo_v2`, `detector-bench trust code my_detector.py`
     """
     files = program_files(path)
     sha256 = code_sha256(files)
@@ -109,11 +114,32 @@ def code(
 
 
 @command
+def python(
+    path: Annotated[Path, typer.Argument(metavar="PATH", help="The interpreter, or its environment's folder.")],
+) -> None:
+    """Allow that studies start the Python of another environment, with the packages that are installed there.
+
+    It runs scripts that are allowed, see `trust code`, and the adapters that come along.
+
+    Example: `detector-bench trust python /opt/deepface`
+    """
+    from detector_bench.isolated.environments import interpreter_in
+
+    found = interpreter_in(path.expanduser())
+    if found is None:
+        raise ConfigError(f"there is no Python at {str(path)!r} (accepted: an interpreter, or its environment)")
+    add_interpreter(found)
+    text = f"Studies may start {found} ({trust_file()})."
+    output.row(text, table="trust", what="python", name=str(found), allows=str(found))
+
+
+@command
 def remove(
     name: Annotated[
         str,
         typer.Argument(
-            metavar="NAME", help="A variable, a host, or of code the name or the beginning of the sha256."
+            metavar="NAME",
+            help="A variable, a host, a Python, or of code the name or the beginning of the sha256.",
         ),
     ],
     host: Annotated[str | None, typer.Argument(metavar="HOST", help="Of a variable, this host alone.")] = None,

@@ -145,6 +145,7 @@ for _name, _target in {
     "facepp": "detector_bench.detectors.facepp:Facepp",
     "fairface": "detector_bench.detectors.fairface:Fairface",
     "image_classifier": "detector_bench.detectors.image_classifier:ImageClassifier",
+    "isolated": "detector_bench.detectors.isolated:IsolatedDetector",
     "mivolo": "detector_bench.detectors.mivolo:Mivolo",
     "onnx": "detector_bench.detectors.onnx:OnnxDetector",
     "skin-tone": "detector_bench.detectors.skin_tone:SkinToneDetector",

@@ -228,6 +228,10 @@ class Stage(Declaration, ABC):
         """Program code that its weights bring, and that loading them runs; None: there is none."""
         return None
 
+    def programs(self) -> tuple[str, ...]:
+        """Paths of programs here that it starts; they decide no result, and are published by name alone."""
+        return ()
+
     @property
     def calls_at_once(self) -> int:
         """How many calls of the function may run at the same time, in threads: for what waits on a network."""
@@ -274,6 +278,7 @@ for _name, _target in {
     "aligned_faces": "detector_bench.perception.faces.aligned_faces:AlignedFaces",
     "classifier_classes": "detector_bench.perception.networks.published_outputs:ClassifierClasses",
     "classifier_outputs": "detector_bench.perception.networks.published_outputs:ClassifierOutputs",
+    "isolated_outputs": "detector_bench.perception.networks.isolated_outputs:IsolatedOutputs",
     "fairface_outputs": "detector_bench.perception.networks.fairface_outputs:FairfaceOutputs",
     "clip_image_embeddings": "detector_bench.perception.clip.stages:ClipImageEmbeddings",
     "clip_similarities": "detector_bench.perception.clip.stages:ClipSimilarities",

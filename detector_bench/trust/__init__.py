@@ -4,7 +4,14 @@ Studies, checkpoints and result folders may come from strangers. None of them ca
 in a file of the user's own (`permissions`), in the words of one call (`this_process`), or are built in.
 """
 
-from detector_bench.trust.foreign_code import ForeignCode, allowed_bytes, allowed_copy, code_sha256, program_files
+from detector_bench.trust.foreign_code import (
+    ForeignCode,
+    allowed_bytes,
+    allowed_copy,
+    code_refusal,
+    code_sha256,
+    program_files,
+)
 from detector_bench.trust.origins import Origin
 from detector_bench.trust.permissions import (
     TRUST_VARIABLE,
@@ -12,6 +19,7 @@ from detector_bench.trust.permissions import (
     Permissions,
     add_code,
     add_host,
+    add_interpreter,
     add_key,
     read_permissions,
     remove,
@@ -30,10 +38,12 @@ __all__ = [
     "Sending",
     "add_code",
     "add_host",
+    "add_interpreter",
     "add_key",
     "allow_for_this_process",
     "allowed_bytes",
     "allowed_copy",
+    "code_refusal",
     "code_sha256",
     "granted",
     "granted_as_text",

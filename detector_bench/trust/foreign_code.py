@@ -1,4 +1,4 @@
-"""Program code that comes with a checkpoint: what belongs to it, and whether the user has allowed just that."""
+"""Program code that studies and checkpoints bring: what belongs to it, and whether the user has allowed that."""
 
 from __future__ import annotations
 
@@ -17,16 +17,18 @@ from detector_bench.trust.this_process import granted
 
 @dataclass(frozen=True)
 class ForeignCode:
-    """Code that a checkpoint brings.
+    """Code that a checkpoint brings, or a script that a study names.
 
     Attributes:
-        name: of the checkpoint.
-        folder: where it lies; None: it is not on this machine. Or the one file that is a program, such as one in
-            TorchScript.
+        name: of the checkpoint or script.
+        folder: where it lies; None: it is not on this machine. Or the one file that is a program, such as a script
+            or a network in TorchScript.
+        what: in words.
     """
 
     name: str
     folder: Path | None
+    what: str = "the program code of checkpoint"
 
     @property
     def sha256(self) -> str:
@@ -37,7 +39,7 @@ class ForeignCode:
         """
         if self.folder is None:
             raise ConfigError(f"checkpoint {self.name!r} is not on this machine")
-        return code_sha256(program_files(self.folder))
+        return _sha256_at(self.folder)
 
     def refusal(self) -> str | None:
         """One line, with the command that allows it; None: the user has allowed code of this content.
@@ -47,23 +49,69 @@ class ForeignCode:
         """
         if self.folder is None:
             return None  # that it is missing is told elsewhere
-        return _refusal(self.name, self.folder, self.sha256)
+        return _refusal(self.name, self.folder, self.sha256, what=self.what)
+
+    @property
+    def kind(self) -> str:
+        """What it is, in the words of a list."""
+        return "code of a checkpoint"
+
+    @property
+    def content(self) -> str:
+        """What its permission is about.
+
+        Raises:
+            ConfigError: it is not here, or cannot be read.
+        """
+        return "not here" if self.folder is None else f"sha256 {self.sha256}"
+
+    @property
+    def allowed(self) -> str:
+        """By what it may run, or why not.
+
+        Raises:
+            ConfigError: a file cannot be read.
+        """
+        if self.folder is None:
+            return "only code that is here can be allowed"
+        return self.refusal() or "by detector-bench trust code"
 
 
-def _refusal(name: str, folder: Path, sha256: str) -> str | None:
+def code_refusal(name: str, path: Path, *, what: str) -> str | None:
+    """One line, with the command that allows it; None: the user has allowed a file or folder of this content.
+
+    Raises:
+        ConfigError: it cannot be read.
+    """
+    return _refusal(name, path, _sha256_at(path), what=what)
+
+
+def _sha256_at(path: Path) -> str:
+    """As `code_sha256` of `program_files`, of a single file without holding it in memory."""
+    if not path.is_file():
+        return code_sha256(program_files(path))
+    try:
+        with path.open("rb") as stream:
+            digest = hashlib.file_digest(stream, "sha256").hexdigest()
+    except OSError as error:
+        raise ConfigError(f"{str(path)!r} cannot be read: {error}") from error
+    return _sha256_of_lines({path.name: digest})
+
+
+def _refusal(name: str, folder: Path, sha256: str, *, what: str = "the program code of checkpoint") -> str | None:
     allowed = granted()
     if allowed.allows_code(sha256):
         return None
     known = any(each.name in (name, folder.name) for each in allowed.code)
     state = "has changed since it was allowed" if known else "is not allowed on this machine"
     return (
-        f"the program code of checkpoint {name!r} (sha256 {sha256[:16]}...) {state}; it would run with your "
+        f"{what} {name!r} (sha256 {sha256[:16]}...) {state}; it would run with your "
         f"rights. Read it, then: detector-bench trust code {shlex.quote(str(folder))}"
     )
 
 
 def program_files(folder: Path) -> dict[str, bytes]:
-    """The content of all Python files in a folder and below, by their paths there; of a file, its own.
+    """The content of all Python files in a folder and below, by their paths there; of a single file its own.
 
     Raises:
         ConfigError: there is none, or one cannot be read.
@@ -82,7 +130,11 @@ def program_files(folder: Path) -> dict[str, bytes]:
 
 def code_sha256(files: Mapping[str, bytes]) -> str:
     """One sha256 over program files: over the lines `SHA256  PATH` that sha256sum prints, sorted by path."""
-    lines = [f"{hashlib.sha256(content).hexdigest()}  {path}\n" for path, content in sorted(files.items())]
+    return _sha256_of_lines({path: hashlib.sha256(content).hexdigest() for path, content in files.items()})
+
+
+def _sha256_of_lines(digests: Mapping[str, str]) -> str:
+    lines = [f"{digest}  {path}\n" for path, digest in sorted(digests.items())]
     return hashlib.sha256("".join(lines).encode("utf-8", "surrogateescape")).hexdigest()
 
 

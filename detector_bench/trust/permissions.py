@@ -54,7 +54,9 @@ class Permissions(Declaration):
     hosts: Origins = ()
     """Hosts that images may be sent to without a key."""
     code: tuple[AllowedCode, ...] = ()
-    """Code of checkpoints that may run."""
+    """Code of checkpoints, and scripts, that may run."""
+    interpreters: tuple[str, ...] = ()
+    """Pythons of other environments that studies may start, by their absolute paths."""
 
     @field_validator("keys")
     @classmethod
@@ -78,7 +80,12 @@ class Permissions(Declaration):
             for name in dict.fromkeys((*self.keys, *other.keys))
         }
         hosts = tuple(dict.fromkeys((*self.hosts, *other.hosts)))
-        return Permissions(keys=keys, hosts=hosts, code=tuple(dict.fromkeys((*self.code, *other.code))))
+        return Permissions(
+            keys=keys,
+            hosts=hosts,
+            code=tuple(dict.fromkeys((*self.code, *other.code))),
+            interpreters=tuple(dict.fromkeys((*self.interpreters, *other.interpreters))),
+        )
 
     def allows_key(self, variable: str, origin: Origin) -> bool:
         """Whether a variable's value may be sent to a host."""
@@ -91,6 +98,11 @@ class Permissions(Declaration):
     def allows_code(self, sha256: str) -> bool:
         """Whether code of this content may run."""
         return any(each.sha256 == sha256 for each in self.code)
+
+
+def add_interpreter(path: Path) -> None:
+    """Allow that studies start the Python at an absolute path, from now on."""
+    _write(read_permissions().joined(Permissions(interpreters=(str(path),))), None)
 
 
 def require_variable(name: str) -> None:
@@ -131,7 +143,7 @@ def read_permissions(path: Path | None = None) -> Permissions:
         raise ConfigError(
             f"{path}: every user of this machine may write to it, and so allow what they like: chmod o-w"
         )
-    content = read_mapping(path, keys="`keys`, `hosts` and `code`") if path.stat().st_size else {}
+    content = read_mapping(path, keys="`keys`, `hosts`, `code` and `interpreters`") if path.stat().st_size else {}
     try:
         return Permissions.model_validate(content)
     except ValidationError as error:
@@ -172,14 +184,21 @@ def remove(name: str, host: Origin | None = None, *, path: Path | None = None) -
         variable: tuple(each for each in hosts if variable != name or (host is not None and each != host))
         for variable, hosts in before.keys.items()
     }
-    hosts, code = before.hosts, before.code
+    hosts, code, interpreters = before.hosts, before.code, before.interpreters
     if host is None:
         hosts = tuple(each for each in hosts if name not in (str(each), each.host))
         code = tuple(each for each in code if not _names(name, each))
-    after = Permissions(keys={each: found for each, found in keys.items() if found}, hosts=hosts, code=code)
+        interpreters = tuple(each for each in interpreters if each != name)
+    after = Permissions(
+        keys={each: found for each, found in keys.items() if found},
+        hosts=hosts,
+        code=code,
+        interpreters=interpreters,
+    )
     taken = _count(before) - _count(after)
     if not taken:
-        known = [*before.keys, *map(str, before.hosts), *(each.name for each in before.code)]
+        named = (each.name for each in before.code)
+        known = [*before.keys, *map(str, before.hosts), *named, *before.interpreters]
         raise ConfigError(f"nothing of the name {name!r} is allowed here: {nearest_hint(name, known)}")
     _write(after, path)
     return taken
@@ -193,7 +212,8 @@ def _names(text: str, code: AllowedCode) -> bool:
 
 
 def _count(found: Permissions) -> int:
-    return sum(map(len, found.keys.values())) + len(found.hosts) + len(found.code)
+    of_keys = sum(map(len, found.keys.values()))
+    return of_keys + len(found.hosts) + len(found.code) + len(found.interpreters)
 
 
 def _write(found: Permissions, path: Path | None) -> None:

@@ -363,7 +363,7 @@ def _is_file(path: Path) -> bool:
 def missing_message(file: Weights) -> str:
     """One line that says what to do about weights that were not found."""
     file = _as_fetched(file)
-    beside = "" if Path(file.path).is_absolute() else "beside the study file, or "
+    beside = "" if Path(file.path).expanduser().is_absolute() else "beside the study file, or "
     folder = f"{beside}into a folder named with --weights-dir or {WEIGHTS_VARIABLE} (source: {file.source})"
     if isinstance(file, Checkpoint):
         remedy = f"put the folder {file.name!r}, with a config.json and .safetensors files, {folder}"
