@@ -25,6 +25,7 @@ from detector_bench.others.study_scores import AnyScoreSystem
 from detector_bench.perception.stage import with_inputs
 from detector_bench.results.local_paths import LocalPaths, PublishedNames, place_of, published_predictions
 from detector_bench.results.manifest import STUDY_FILE, EvaluationSettings
+from detector_bench.search.settings import SearchSettings
 from detector_bench.study_file import (
     DetectorEntry,
     full_entry,
@@ -80,6 +81,8 @@ class StudyConfiguration(BaseModel):
     """Scores of other bias benchmarks, for the human labels and every detector: see `others`."""
     estimates: EstimateSettings = EstimateSettings()
     """How bias over all images is estimated where some have no label; see docs/audit.md."""
+    searched: SearchSettings | None = Field(default=None, alias="search")
+    """What `detector-bench search` combines, and by which error it chooses; see docs/search.md."""
     batch_size: int = Field(default=32, ge=1, le=4096)
     max_pixels: int = Field(default=DEFAULT_MAX_PIXELS, ge=1)
     """Larger images become errors instead of being decoded."""
@@ -341,7 +344,7 @@ class StudyConfiguration(BaseModel):
                     f"display_names: no detector or T2I model {name!r} in this study: {nearest_hint(name, known)}"
                 )
 
-    def _weights_elsewhere(self) -> Iterator[tuple[str, Path]]:
+    def weights_elsewhere(self) -> Iterator[tuple[str, Path]]:
         """Weights that are named by a path of this machine, or relative to the study file; and where they lie."""
         try:
             detectors = self.build_detectors()
@@ -377,10 +380,10 @@ class StudyConfiguration(BaseModel):
         Raises:
             DetectorBenchError: the disk is full, read-only or the like.
         """
-        content = self.model_dump(mode="json")
+        content = self.model_dump(mode="json", by_alias=True)
         image_set, weights, scores = (PublishedNames(out) for _ in range(3))
         content["image_set"] = image_set.name(self.image_set)
-        named = {path: weights.name(found) for path, found in self._weights_elsewhere()}
+        named = {path: weights.name(found) for path, found in self.weights_elsewhere()}
         content["detectors"] = [
             {"name": entry["name"], "kind": entry["kind"], **with_texts_replaced(entry["parameters"], named)}
             for entry in content["detectors"]

@@ -38,6 +38,7 @@ COMMANDS: dict[str, str | CommandGroup] = {
     "causes": ".cli.analyses:causes",
     "sweep": ".cli.analyses:sweep",
     "agreement": ".cli.analyses:agreement",
+    "search": ".cli.search:search",
     "figures": ".cli.publishing:figures",
     "report": ".cli.publishing:report",
     "verify": ".cli.proof:verify",

@@ -142,6 +142,7 @@ for _name, _target in {
     "clip_prob": "detector_bench.detectors.clip:ClipProb",
     "clip_uncertain": "detector_bench.detectors.clip:ClipUncertain",
     "composite": "detector_bench.detectors.composite:Composite",
+    "ensemble": "detector_bench.detectors.ensemble:Ensemble",
     "facepp": "detector_bench.detectors.facepp:Facepp",
     "fairface": "detector_bench.detectors.fairface:Fairface",
     "mivolo": "detector_bench.detectors.mivolo:Mivolo",
@@ -300,6 +301,7 @@ class Detector:
                 "kind": self.kind.name,
                 "version": self.kind.version,
                 "parts": {name: part.identity(weights=weights) for name, part in self.parts.items()},
+                **getattr(self.implementation, "beside_parts", {}),
             }
         return {
             "kind": self.kind.name,
