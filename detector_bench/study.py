@@ -215,7 +215,8 @@ class Study(StudyConfiguration):
 
         Args:
             out: a folder of its own, which is no result folder.
-            settings: what is combined, and how it is chosen; None: the study's section `search`, or the study's own
+            settings: what is combined, and how it is chosen; None: the study's section `search`, or the study's
+            own
                 detectors, filters and thresholds.
             weights_dir, cache_dir, use_cache, budget, progress: as in `run`.
 

@@ -105,7 +105,8 @@ def search_settings(study: StudyConfiguration, file: Path | None = None, **chang
         given = read_mapping(file, keys="`filters`, `crops`, `classifiers`")
         place = str(file)
         # A file of its own may hold the section by its name, or be it.
-        given = given["search"] if set(given) == {"search"} and isinstance(given["search"], Mapping) else given
+        inner = given.get("search")
+        given = dict(inner) if len(given) == 1 and isinstance(inner, Mapping) else given
     else:
         given, place = ({} if study.searched is None else study.searched.model_dump(exclude_unset=True)), "search"
     given = dict(given) | {name: value for name, value in changed.items() if value is not None}
@@ -135,8 +136,8 @@ def search_study(
     study.check_image_set(image_set)
     if attribute not in image_set.attributes:
         raise ConfigError(
-            f"search: no image has a label of {attribute!r}: what is best cannot be told; label some, or name another "
-            "attribute (--attribute)"
+            f"search: no image has a label of {attribute!r}: what is best cannot be told; label some, or name "
+            "another attribute (--attribute)"
         )
     _leave_out_what_cannot_run(study, compositions, order)
     fingerprints = _judge(study, image_set, compositions.detectors, out, order, began=began, progress=progress)
@@ -144,7 +145,7 @@ def search_study(
     search = CompositionSearch(settings, compositions, verdicts, n_clear=study.n_clear, compare_with=compared)
     found = search.findings(not_built=[(each.name, each.reason) for each in compositions.not_built])
     entry, said = _winner(search, found)
-    checked = _check(study, image_set, entry, said, out, order, attribute=attribute)
+    checked = _check(study, image_set, entry, said=said, out=out, order=order, attribute=attribute)
     write_search(
         found,
         out,
@@ -230,13 +231,13 @@ def _winner(search: CompositionSearch, found: Findings) -> tuple[DetectorEntry, 
     if found.winner in names:
         listed = compositions.listed[names.index(found.winner)]
         return compositions.entry(listed), search.verdicts.at(listed.judged, listed.threshold)
-    asked = next(each for each in search.settings.ensembles if each.name == found.winner)
-    learnt = search.learnt_on_all_prompts(asked)
+    learnt = search.learnt_on_all_prompts(found.winner)
+    if learnt is None or search.ensembles is None:
+        raise DetectorBenchError(f"search: {found.winner} is neither a composition nor an ensemble")
     members = [compositions.entry(compositions.listed[place]) for place in learnt.members]
     parameters = learnt.parameters(
         compositions.attribute, [{"kind": each.kind, **each.parameters} for each in members]
     )
-    assert search.ensembles is not None
     return DetectorEntry(name=found.winner, kind="ensemble", parameters=parameters), search.ensembles.apply(learnt)
 
 
@@ -244,14 +245,14 @@ def _check(
     study: StudyConfiguration,
     image_set: ImageSet,
     entry: DetectorEntry,
+    *,
     said: Codes,
     out: Path,
     order: RunOrder,
-    *,
     attribute: str,
 ) -> dict[str, str]:
-    """Judge the winner as its YAML says, from cached stages, and compare: a threshold that was laid on stored scores
-    has to give what a run with that threshold gives.
+    """Judge the winner as its YAML says, from cached stages, and compare: a threshold that was laid on stored
+    scores has to give what a run with that threshold gives.
 
     Returns:
         The fingerprint of what judged, by name.

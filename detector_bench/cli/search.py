@@ -1,4 +1,5 @@
-"""`search`: the best composition of filter, crop, classifier, prompts and threshold, and what the choice is worth."""
+"""`search`: the best composition of filter, crop, classifier, prompts and threshold, and what the choice is
+worth."""
 
 from __future__ import annotations
 
@@ -35,8 +36,8 @@ def search(
         typer.Option(
             "--choose-by",
             metavar="ERROR",
-            help="The error to make small: prompt_bias_error, prompt_bias_score_difference, accuracy (what it lacks"
-            " to 1) or f1 (likewise).",
+            help="The error to make small: prompt_bias_score_difference, prompt_bias_error, accuracy (what it"
+            " lacks to 1) or f1 (likewise).",
         ),
     ] = None,
     repeats: Annotated[
@@ -61,12 +62,13 @@ def search(
 ) -> None:
     """Search the best composition of filter, crop, classifier, prompts and threshold, and judge the choice.
 
-    The best of many looks better than it is. So some prompts choose, the others judge, again and again; the command
-    says what to expect of the winner where it was not chosen, how much of its gain was selection, and whether it
-    beats the best single detector of the study. Stages run once; repeated, the command goes on where it was.
+    The best of many looks better than it is. So some prompts choose, the others judge, again and again; the
+    command says what to expect of the winner where it was not chosen, how much of its gain was selection, and
+    whether it beats the best single detector of the study. Stages run once; repeated, the command goes on where it
+    was.
 
-    Without a section `search` in the study it combines the study's detectors with all filters that one of them has,
-    and with thresholds from 0.5 to 0.95.
+    Without a section `search` in the study it combines the study's detectors with all filters that one of them
+    has, and with thresholds from 0.5 to 0.95.
 
     Examples: `detector-bench search configs/t2i_portraits.yaml --out results/search --weights-dir weights`,
     `detector-bench search my_study.yaml --out results/search --section parts.yaml --write-winner best.yaml`,

@@ -32,9 +32,7 @@ def by_votes(
     return found, most / max(float(weights.sum()), np.finfo(np.float64).tiny)
 
 
-def stacking_inputs(
-    verdicts: Verdicts, scores: NDArray[np.float64], *, classes: int
-) -> NDArray[np.float64]:
+def stacking_inputs(verdicts: Verdicts, scores: NDArray[np.float64], *, classes: int) -> NDArray[np.float64]:
     """What a stacking classifier reads: `[image, 1 + member x class]`.
 
     A constant 1; then for each member and class the member's score (1 where it has none) if it names the class,
@@ -46,7 +44,9 @@ def stacking_inputs(
         classes: K.
     """
     score = np.nan_to_num(scores, nan=1.0)
-    named = [np.where(own == each, score[member], 0.0) for member, own in enumerate(verdicts) for each in range(classes)]
+    named = [
+        np.where(own == each, score[member], 0.0) for member, own in enumerate(verdicts) for each in range(classes)
+    ]
     return np.stack([np.ones(verdicts.shape[1]), *named], axis=1)
 
 

@@ -1,4 +1,5 @@
-"""Several detectors of one attribute that vote: by majority, by weight, or through a learnt stacking classifier."""
+"""Several detectors of one attribute that vote: by majority, by weight, or through a learnt stacking
+classifier."""
 
 from __future__ import annotations
 
@@ -49,8 +50,7 @@ class Ensemble(BaseModel):
 
     @model_validator(mode="after")
     def _fits(self) -> Ensemble:
-        from detector_bench.errors import ConfigError
-        from detector_bench.errors import nearest_hint
+        from detector_bench.errors import ConfigError, nearest_hint
 
         if self.attribute not in ATTRIBUTES:
             raise ValueError(f"unknown attribute {self.attribute!r}: {nearest_hint(self.attribute, ATTRIBUTES)}")
@@ -108,7 +108,10 @@ class Ensemble(BaseModel):
     def _decided(self, frame: Frame, said: list[Prediction]) -> Prediction:
         classes = ATTRIBUTES[self.attribute].classes
         verdicts = np.array(
-            [[classes.index(each.label) if each.status is Status.CLEAR and each.label else len(classes)] for each in said],
+            [
+                [classes.index(each.label) if each.status is Status.CLEAR and each.label else len(classes)]
+                for each in said
+            ],
             dtype=np.int8,
         )
         if self.coefficients is None:

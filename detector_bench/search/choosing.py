@@ -1,15 +1,16 @@
-"""Chooses a composition on some prompts and judges it on the others: what the choice is worth, and whether it beats
-what is compared with it.
+"""Chooses a composition on some prompts and judges it on the others: what the choice is worth, and whether it
+beats what is compared with it.
 
-The prompts are dealt out into parts, again and again. All parts but one choose; the composition that they choose is
-judged on the part that is left. The mean over the repeats is what a composition so chosen does on prompts that did
-not choose it.
+The prompts are dealt out into parts, again and again. All parts but one choose; the composition that they choose
+is judged on the part that is left. The mean over the repeats is what a composition so chosen does on prompts that
+did not choose it.
 
 **Doubt.** Repeats use the same prompts, so more of them make nothing surer. The variance of the error is that of
 prompts within one repeat (within categories, where each has two), averaged over the repeats, over the number of
-prompts, times 1 + 1 / (parts - 1): judged prompts share most of the prompts that chose for them, which makes their
-errors alike (after Nadeau and Bengio 2003). Averaging the prompts' errors over the repeats first would look surer
-than it is: benchmarks/search_null.py shows by how much.
+prompts, times 1 + 2 / (parts - 1). Nadeau and Bengio (2003) add judged over choosing prompts, 1 / (parts - 1), for
+choices that share most of the prompts that made them; in simulated studies without any difference that is not
+enough, and twice as much is. Averaging the prompts' errors over the repeats first would look far surer than it is
+(benchmarks/search_null.py, docs/search.md).
 """
 
 from __future__ import annotations
@@ -75,7 +76,8 @@ class Chosen:
     """What was chosen in each repeat, and what it does on prompts that did not choose it."""
 
     choice: Places
-    """`[repeat, part]`: what the other parts chose; positions beyond the compositions are ensembles, -1: nothing."""
+    """`[repeat, part]`: what the other parts chose; positions beyond the compositions are ensembles, -1:
+    nothing."""
     where_chosen: FloatArray
     """`[repeat, part]`: its error on the prompts that chose it."""
     judged: PromptSums
@@ -93,6 +95,11 @@ class Chooser:
     repeats: int = 100
     seed: int = 0
     level: float = 0.95
+
+    @property
+    def factor(self) -> float:
+        """Of the variance of what was chosen: choices share most of the prompts that made them."""
+        return 1 + 2 / (self.parts_used - 1)
 
     @property
     def parts_used(self) -> int:
@@ -122,9 +129,7 @@ class Chooser:
         chosen = self._chosen_on(everyone, among, learns)
         return Best(int(chosen.choice[0]), float(chosen.where_chosen[0]))
 
-    def chosen(
-        self, dealt: Places, among: NDArray[np.intp] | None = None, learns: Learns | None = None
-    ) -> Chosen:
+    def chosen(self, dealt: Places, among: NDArray[np.intp] | None = None, learns: Learns | None = None) -> Chosen:
         """Choose in every repeat for every part, and judge each prompt by the choice of the other parts.
 
         Args:
@@ -208,7 +213,7 @@ class Chooser:
         self, value: float, influences: FloatArray, *, factor: float | None, level: float
     ) -> Estimate:
         variance, freedom = scatter(influences, self.category_of_prompt)
-        factor = 1 + 1 / (self.parts_used - 1) if factor is None else factor
+        factor = self.factor if factor is None else factor
         error = float(np.sqrt(factor * np.nanmean(variance)))
         half = float(_student(level, freedom)) * error
         return Estimate(value, error, value - half, value + half)

@@ -1,4 +1,5 @@
-"""What competes: filters x crops x classifiers x prompts x thresholds, each a detector that a study file can name."""
+"""What competes: filters x crops x classifiers x prompts x thresholds, each a detector that a study file can
+name."""
 
 from __future__ import annotations
 
@@ -104,7 +105,9 @@ class Compositions:
             own[entry.name] = found._judge(known, entry, entry.name, {})
         for entry in classifiers:
             for named in parts:
-                found._judge(known, entry, entry.name, dict(zip(("filters", "crop", "prompts"), named, strict=True)))
+                found._judge(
+                    known, entry, entry.name, dict(zip(("filters", "crop", "prompts"), named, strict=True))
+                )
         found._list(settings, {place for place in own.values() if place is not None})
         if not found.listed:
             reasons = "; ".join(f"{each.name}: {each.reason}" for each in found.not_built[:3])
@@ -159,9 +162,11 @@ class Compositions:
             combined = DetectorEntry(name=name, kind=entry.kind, parameters=parameters)
             built = build_detector(entry.kind, name=name, parameters=parameters)
         except (ConfigError, ValidationError, TypeError) as error:
-            return self._reject(name, _reason(error, name))
+            self._reject(name, _reason(error, name))
+            return None
         if self.attribute not in built.attributes:
-            return self._reject(name, f"it does not judge {self.attribute!r}")
+            self._reject(name, f"it does not judge {self.attribute!r}")
+            return None
         place = threshold_place(built.implementation, self.attribute)
         threshold = None if place is None else _number_at(built.implementation, place[0])
         if place is not None:
@@ -173,9 +178,7 @@ class Compositions:
             return known[same]
         known[same] = len(self.judged)
         words = {what: names.get(what, AS_IT_IS) for what in ("filters", "crop", "prompts")}
-        self.judged.append(
-            Judged(combined, classifier, **words, own_threshold=threshold, threshold_at=place)
-        )
+        self.judged.append(Judged(combined, classifier, **words, own_threshold=threshold, threshold_at=place))
         self.detectors.append(built)
         return known[same]
 
@@ -204,7 +207,11 @@ def default_filters(study: Sequence[DetectorEntry]) -> dict[str, Any]:
     found: dict[str, Any] = {AS_IT_IS: None}
     for entry in study:
         own = entry.parameters.get("filters")
-        if isinstance(own, list | tuple) and own and list(own) not in [list(each) for each in found.values() if each]:
+        if (
+            isinstance(own, list | tuple)
+            and own
+            and list(own) not in [list(each) for each in found.values() if each]
+        ):
             found[f"filters-of-{entry.name}"] = list(own)
     return found
 
@@ -292,4 +299,3 @@ def _reason(error: Exception, name: str) -> str:
     else:
         lines = [line.removeprefix(f"detector {name!r}: ") for line in str(error).splitlines()]
     return "; ".join(lines)
-

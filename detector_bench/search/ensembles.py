@@ -129,9 +129,7 @@ class Ensembles:
         return np.stack(said), self.verdicts.scores[self.detector[list(members)]]
 
 
-def stacking_coefficients(
-    inputs: FloatArray, truth: NDArray[np.int8], classes: int, ridge: float
-) -> FloatArray:
+def stacking_coefficients(inputs: FloatArray, truth: NDArray[np.int8], classes: int, ridge: float) -> FloatArray:
     """A multinomial logistic model by ridge regression, `[1 + K, input]`.
 
     Args:
@@ -160,4 +158,5 @@ def stacking_coefficients(
         return float(0.5 * (held * own**2).sum() - likelihood), slope.ravel()
 
     start = np.zeros((classes + 1) * inputs.shape[1])
-    return minimize(loss, start, jac=True, method="L-BFGS-B", options={"maxiter": 200}).x.reshape(classes + 1, -1)
+    found: FloatArray = minimize(loss, start, jac=True, method="L-BFGS-B", options={"maxiter": 200}).x
+    return found.reshape(classes + 1, -1)

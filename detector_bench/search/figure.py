@@ -70,11 +70,25 @@ def _draw_halves(axes: Axes, found: Findings) -> None:
     frame(axes)
     axes.plot([0, top], [0, top], color=GREY, linewidth=0.6, zorder=1)
     axes.plot(
-        one, other, ".", color="#B5B5B5", markersize=2.6, markeredgewidth=0, zorder=2, label="each composition, one split",
+        one,
+        other,
+        ".",
+        color="#B5B5B5",
+        markersize=2.6,
+        markeredgewidth=0,
+        zorder=2,
+        label="each composition, one split",
         rasterized=len(one) > 3_000,
     )
     axes.plot(
-        there, elsewhere, "o", color=VERMILLION, markersize=2.8, markerfacecolor="none", markeredgewidth=0.6, zorder=3,
+        there,
+        elsewhere,
+        "o",
+        color=VERMILLION,
+        markersize=2.8,
+        markerfacecolor="none",
+        markeredgewidth=0.6,
+        zorder=3,
         label=f"the best on one half, {counted(len(there), 'split')}",
     )
     axes.set(xlim=(-0.02 * top, top), ylim=(-0.02 * top, top), aspect="equal")
@@ -85,7 +99,7 @@ def _draw_halves(axes: Axes, found: Findings) -> None:
 
 def _draw_worth(axes: Axes, found: Findings) -> None:
     rows: list[tuple[str, float, Any]] = [
-        (f"The search", found.winner_where_chosen, found.promised),
+        ("The search", found.winner_where_chosen, found.promised),
         *(
             (
                 f"{_capital(each.name)}",
@@ -101,7 +115,9 @@ def _draw_worth(axes: Axes, found: Findings) -> None:
         axes.plot([low, high], [place, place], color=colour, linewidth=1.4, solid_capstyle="butt")
         axes.plot([value], [place], "o", color=colour, markersize=4.5)
         if not np.isnan(where_chosen):
-            axes.plot([found.shown(where_chosen)], [place], "D", color=colour, markerfacecolor="white", markersize=4.2)
+            axes.plot(
+                [found.shown(where_chosen)], [place], "D", color=colour, markerfacecolor="white", markersize=4.2
+            )
     below = [found.winner, *(found.single if each.name == BEST_SINGLE else "" for each in found.contests)]
     names = [
         name + (f"\n{shortened(of, inches=0.24 * INCHES['double'], size=SMALL_TEXT_SIZE)}" if of else "")
@@ -115,8 +131,25 @@ def _draw_worth(axes: Axes, found: Findings) -> None:
     from matplotlib.lines import Line2D
 
     handles = [
-        Line2D([], [], color=_DARK, marker="D", markerfacecolor="white", linestyle="none", markersize=4.2, label="on the prompts that chose it"),
-        Line2D([], [], color=_DARK, marker="o", linewidth=1.4, markersize=4.5, label="on prompts that did not choose it"),
+        Line2D(
+            [],
+            [],
+            color=_DARK,
+            marker="D",
+            markerfacecolor="white",
+            linestyle="none",
+            markersize=4.2,
+            label="on the prompts that chose it",
+        ),
+        Line2D(
+            [],
+            [],
+            color=_DARK,
+            marker="o",
+            linewidth=1.4,
+            markersize=4.5,
+            label="on prompts that did not choose it",
+        ),
     ]
     axes.legend(handles=handles, loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=1)
 
@@ -126,14 +159,14 @@ def _capital(text: str) -> str:
 
 
 def _caption(found: Findings) -> str:
+    repeats, parts = found.chosen.choice.shape
     return caption(
         f"A search among {counted(len(found.rows), 'composition')}, chosen by {error_in_words(found.settings)}; "
         f"{counted(found.images, 'labelled image')} of {counted(found.prompts, 'prompt')}.",
-        "Left: the error of each composition on two halves of the prompts (one split), and of the composition that is "
-        f"best on one half, for {counted(len(found.halves_chosen[0]), 'split')}: points above the line did worse where "
-        "they were not chosen.",
-        f"Right: errors where chosen (on all prompts), and on prompts that did not choose, by {found.chosen.choice.shape[0]:,} "
-        f"repeats of {found.chosen.choice.shape[1]} parts, with {found.level:.0%} intervals for other prompts of the same "
-        "categories.",
+        "Left: the error of each composition that competes on two halves of the prompts (one split), and of "
+        f"the one that is best on one half, for {counted(len(found.halves_chosen[0]), 'split')}: above the line it "
+        "did worse where it was not chosen.",
+        f"Right: errors where chosen (on all prompts), and on prompts that did not choose ({repeats:,} repeats of "
+        f"{parts} parts), with {found.level:.0%} intervals for other prompts of the same categories.",
         attribute=found.attribute,
     )

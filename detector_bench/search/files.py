@@ -75,11 +75,16 @@ def page(found: Findings, *, title: str, figures: Sequence[str]) -> str:
             lines += ["", f"![Where chosen, and on other prompts]({name})"]
         if name.endswith(".txt"):
             lines += ["", "The caption of the figure is in `" + name + "`."]
-    lines += ["", f"## The first {min(_SHOWN, len(found.rows))} of {len(found.rows):,}", "", *_table(best_rows(found))]
     lines += [
         "",
-        f"Error: {error_in_words(found.settings)} on all prompts, which chose the first of them. Interval: of each by "
-        f"itself, as if nobody had chosen. All {len(found.rows):,} are in `{TABLE}`.",
+        f"## The first {min(_SHOWN, len(found.rows))} of {len(found.rows):,}",
+        "",
+        *_table(best_rows(found)),
+    ]
+    lines += [
+        "",
+        f"Error: {error_in_words(found.settings)} on all prompts, which chose the first of them. Interval: of "
+        f"each by itself, as if nobody had chosen. All {len(found.rows):,} are in `{TABLE}`.",
     ]
     if found.not_built:
         lines += ["", f"## Not built or not run: {len(found.not_built):,}", ""]
@@ -92,13 +97,17 @@ def best_rows(found: Findings) -> pd.DataFrame:
     rows = found.rows.head(_SHOWN)
     if found.single not in set(rows["composition"]):
         rows = pd.concat([rows, found.rows[found.rows["composition"] == found.single]])
-    shown = pd.DataFrame({"composition": rows["composition"].where(rows["kind"] != "single", rows["composition"] + " *")})
+    shown = pd.DataFrame(
+        {"composition": rows["composition"].where(rows["kind"] != "single", rows["composition"] + " *")}
+    )
     shown["error"] = rows["error"].map("{:.3f}".format)
     shown["interval"] = [
-        "" if pd.isna(low) else f"{low:.3f} to {high:.3f}" for low, high in zip(rows["ci_low"], rows["ci_high"], strict=True)
+        "" if pd.isna(low) else f"{low:.3f} to {high:.3f}"
+        for low, high in zip(rows["ci_low"], rows["ci_high"], strict=True)
     ]
     shown["ranks open"] = [
-        "" if pd.isna(low) else f"{low:.0f} to {high:.0f}" for low, high in zip(rows["rank_low"], rows["rank_high"], strict=True)
+        "" if pd.isna(low) else f"{low:.0f} to {high:.0f}"
+        for low, high in zip(rows["rank_low"], rows["rank_high"], strict=True)
     ]
     shown["keeps"] = rows["kept_share"].map("{:.0%}".format)
     shown["chosen"] = rows["times_chosen"].map("{:.0%}".format)

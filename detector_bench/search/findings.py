@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,12 +20,12 @@ SEARCH_COLUMNS = (
     *("error", "ci_low", "ci_high", "rank_low", "rank_high", "kept_share", "competes"),
     *("times_chosen", "error_where_chosen", "error_on_other_prompts"),
 )
-"""One row per composition, the best first. `kind`: single (a detector of the study as it stands there), composition
-or ensemble. `error`: on all prompts, which chose it, if anything did; `ci_low` and `ci_high`: of it, for other prompts
-of the same categories, as if nobody had chosen. `rank_low` and `rank_high`: the ranks that are open, for all
-compositions at once. `times_chosen`: the share of the choices that fell on it; `error_where_chosen` and
-`error_on_other_prompts`: its mean error on the prompts that chose it, and on those that did not. An ensemble's error
-is of what it learnt on the other half of the prompts."""
+"""One row per composition, the best first. `kind`: single (a detector of the study as it stands there),
+composition or ensemble. `error`: on all prompts, which chose it, if anything did; `ci_low` and `ci_high`: of it,
+for other prompts of the same categories, as if nobody had chosen. `rank_low` and `rank_high`: the ranks that are
+open, for all compositions at once. `times_chosen`: the share of the choices that fell on it; `error_where_chosen`
+and `error_on_other_prompts`: its mean error on the prompts that chose it, and on those that did not. An ensemble's
+error is of what it learnt on the other half of the prompts."""
 
 _ERRORS: dict[SearchedError, str] = {
     "prompt_bias_error": "prompt bias error",
@@ -99,14 +98,15 @@ class Findings:
         ]
 
     def _what_competed(self) -> str:
-        competing = int(self.rows["competes"].sum())
-        out = len(self.rows) - competing
+        out = len(self.rows) - int(self.rows["competes"].sum())
         text = (
-            f"{_counted(len(self.rows), 'composition')} of {self.attribute} on {_counted(self.images, 'labelled image')} "
-            f"of {_counted(self.prompts, 'prompt')}, chosen by {error_in_words(self.settings)}"
+            f"{_counted(len(self.rows), 'composition')} of {self.attribute} on "
+            f"{_counted(self.images, 'labelled image')} of {_counted(self.prompts, 'prompt')}, chosen by "
+            f"{error_in_words(self.settings)}"
         )
         if out:
-            text += f"; {out:,} do not compete, as they keep less than {self.settings.least_kept:.0%} of the clear images"
+            keep = f"{self.settings.least_kept:.0%} of the images that humans call clear"
+            text += f"; {out:,} do not compete, as they keep less than {keep}"
         if self.not_built:
             text += f"; {_counted(len(self.not_built), 'combination')} could not be built or run"
         return text + "."
@@ -114,46 +114,51 @@ class Findings:
     def _what_won(self) -> str:
         chosen = float(self.rows.loc[self.rows["composition"] == self.winner, "times_chosen"].iloc[0])
         return (
-            f"The best on all prompts is {self.winner}, with {self.shown(self.winner_where_chosen):.3f} there, which "
-            f"its being chosen flatters. Parts of the prompts chose it in {chosen:.0%} of {self.chosen.choice.size:,} "
-            "choices."
+            f"The best on all prompts is {self.winner}: {self.shown(self.winner_where_chosen):.3f} there, which "
+            f"its being chosen flatters. Of {self.chosen.choice.size:,} choices by parts of the prompts, "
+            f"{chosen:.0%} fell on it."
         )
 
     def _what_it_is_worth(self) -> str:
         return (
-            f"On prompts that did not choose, expect {self.in_words(self.promised)} of what is so chosen "
-            f"({self.level:.0%} interval for other prompts of the same categories)."
+            f"Of what is so chosen expect {self.in_words(self.promised)} on prompts that did not choose it "
+            f"({self.level:.0%} interval, for other prompts of the same categories)."
         )
 
     def _what_was_selection(self) -> list[str]:
-        text = f"Where it was chosen it looks better by {self.optimism:.3f}: that is selection."
+        if self.optimism <= 0:
+            return ["Here it does not look better where it was chosen than elsewhere."]
+        text = f"Where it was chosen it looks better by {self.optimism:.3f}: that much is selection."
         seems = self.shown(self.single_where_chosen) - self.shown(self.winner_where_chosen)
         left = self.shown(self.contests[0].other.value) - self.shown(self.promised.value)
         if seems <= 0:
             return [text]
-        share = "all of it was selection" if left <= 0 else f"{max(0.0, 1 - left / seems):.0%} of it was selection"
+        share = "all of it was" if left <= 0 else f"{max(0.0, 1 - left / seems):.0%} of it were"
         return [
-            f"{text} The gain over {BEST_SINGLE} ({self.single}) seems to be {seems:.3f}, and is {left:.3f} on prompts "
-            f"that did not choose: {share}."
+            f"{text} Its gain over {BEST_SINGLE} ({self.single}) seems to be {seems:.3f}, and is {left:.3f} on "
+            f"prompts that did not choose: {share} selection."
         ]
 
     def _contest(self, contest: Contest) -> str:
+        what = "difference of the mean squares" if self.is_squared else "difference"
+        difference = contest.difference
         numbers = (
-            f"{self.shown(self.promised.value):.3f} against {self.shown(contest.other.value):.3f} on prompts that did "
-            f"not choose; difference{' of the mean squares' if self.is_squared else ''} {contest.difference.value:+.4f} "
-            f"[{contest.difference.low:+.4f}, {contest.difference.high:+.4f}], p = {contest.p_value:.3f}"
+            f"{self.shown(self.promised.value):.3f} against {self.shown(contest.other.value):.3f} on prompts that "
+            f"did not choose; {what} {difference.value:+.4f} [{difference.low:+.4f}, {difference.high:+.4f}], "
+            f"p = {contest.p_value:.3f}"
         )
-        name = f"{contest.name}, chosen on the same prompts," if contest.name == BEST_SINGLE else contest.name
+        name = f"{BEST_SINGLE} of the study" if contest.name == BEST_SINGLE else contest.name
         if contest.p_value > 1 - self.level:
-            return f"Nothing shows that the search beats {name}: {numbers}."
-        if contest.difference.value < 0:
-            return f"The search beats {name}: {numbers}."
-        return f"The search is worse than {name}: {numbers}."
+            return f"Nothing shows that the search beats {name}, or is worse: {numbers}."
+        return f"The search {'beats' if difference.value < 0 else 'is worse than'} {name}: {numbers}."
 
     def _advice(self) -> str:
         if self.beats_single:
-            return f"Take {self.winner}, and report {self.shown(self.promised.value):.3f} as its error, not {self.shown(self.winner_where_chosen):.3f}."
-        return f"Nothing beats {BEST_SINGLE}: stay with {self.single}, unless labels of more prompts say otherwise."
+            return (
+                f"Take {self.winner}, and report {self.shown(self.promised.value):.3f} as its error, not "
+                f"{self.shown(self.winner_where_chosen):.3f}."
+            )
+        return f"Nothing beats {BEST_SINGLE}: stay with {self.single}, until labels of more prompts say otherwise."
 
     def in_words(self, estimate: Estimate) -> str:
         """An error with its interval."""
@@ -179,9 +184,7 @@ class Findings:
                 {
                     "against": each.name,
                     "error": plain(each.other),
-                    "difference": {
-                        name: _number(number) for name, number in each.difference._asdict().items()
-                    },
+                    "difference": {name: _number(number) for name, number in each.difference._asdict().items()},
                     "of_mean_squares": self.is_squared,
                     "p_value": _number(each.p_value),
                     "beats": beats(each, level=self.level),
@@ -209,17 +212,6 @@ def error_in_words(settings: SearchSettings) -> str:
     squared = {"prompt_bias_error": "prompt bias error, squared"} if len(settings.weights) > 1 else {}
     parts = [f"{weight:g} x ({squared.get(name, _ERRORS[name])})" for name, weight in settings.weights.items()]
     return " + ".join(parts)
-
-
-def best_first(rows: pd.DataFrame) -> pd.DataFrame:
-    """The rows by error, those that do not compete last."""
-    order = np.lexsort((rows["error"].fillna(np.inf), ~rows["competes"].to_numpy(dtype=bool)))
-    return rows.iloc[order].reset_index(drop=True)
-
-
-def names_of_not_built(pairs: Sequence[tuple[str, str]]) -> pd.DataFrame:
-    """The combinations that are no detector, as a table."""
-    return pd.DataFrame(list(pairs), columns=["composition", "reason"])
 
 
 def _counted(count: int, thing: str) -> str:

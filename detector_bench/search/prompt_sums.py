@@ -1,7 +1,7 @@
 """What compositions add up to on each prompt, so that the error on any set of prompts is a ratio of two sums.
 
-Each error that can be chosen by is one: of wrong images and images, of squared distances and prompts. So the errors
-of thousands of compositions on thousands of sets of prompts are two products of matrices.
+Each error that can be chosen by is one: of wrong images and images, of squared distances and prompts. So the
+errors of thousands of compositions on thousands of sets of prompts are two products of matrices.
 """
 
 from __future__ import annotations
@@ -62,6 +62,11 @@ class PromptSums:
         ratios = {name: Ratio(*(part[compositions] for part in each)) for name, each in self.ratios.items()}
         return type(self)(self.weights, ratios, Ratio(*(part[compositions] for part in self.kept)))
 
+    def flattened(self) -> Self:
+        """All compositions' prompts one after another, as if they were those of one: `[1, prompt]`."""
+        ratios = {name: Ratio(*(part.reshape(1, -1) for part in each)) for name, each in self.ratios.items()}
+        return type(self)(self.weights, ratios, Ratio(*(part.reshape(1, -1) for part in self.kept)))
+
     @property
     def compositions(self) -> int:
         """How many there are."""
@@ -70,7 +75,7 @@ class PromptSums:
     @property
     def prompts(self) -> int:
         """How many prompts there are."""
-        return self.kept.above.shape[1]
+        return int(self.kept.above.shape[1])
 
     @property
     def is_squared(self) -> bool:
@@ -112,8 +117,10 @@ class PromptSums:
 
 
 def shown_error(value: FloatArray | float, *, is_squared: bool) -> FloatArray:
-    """The error as people read it: the root of a mean square, 0 where that lies below 0."""
-    return np.sqrt(np.maximum(value, 0)) if is_squared else np.asarray(value, dtype=np.float64)
+    """The error as people read it: the root of a mean square; 0 where it, or a limit of it, lies below 0."""
+    positive = np.maximum(np.asarray(value, dtype=np.float64), 0)
+    shown: FloatArray = np.sqrt(positive) if is_squared else positive
+    return shown
 
 
 def _ratio(name: SearchedError, counts: CountArray, n_clear: NClear) -> Ratio:

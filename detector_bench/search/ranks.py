@@ -1,8 +1,8 @@
 """Which ranks of compositions the prompts leave open: sets that hold for all compositions at once.
 
 As in `metrics/simultaneous.py` (Mogstad, Romano, Shaikh and Wilhelm 2024), with prompts as units: a composition is
-behind another if it is so by more than the largest difference that chance makes among all pairs. The scatter of all
-pairs follows from one matrix, so that thousands of compositions are ranked in seconds.
+behind another if it is so by more than the largest difference that chance makes among all pairs. The scatter of
+all pairs follows from one matrix, so that thousands of compositions are ranked in seconds.
 """
 
 from __future__ import annotations

@@ -16,10 +16,10 @@ from detector_bench.metrics import FloatArray, NClear
 from detector_bench.search.choosing import FEWEST_PROMPTS, Chooser, Chosen, competing, scatter, strata_of
 from detector_bench.search.compositions import Composition, Compositions
 from detector_bench.search.ensembles import Ensembles, LearntEnsemble
-from detector_bench.search.findings import BEST_SINGLE, SEARCH_COLUMNS, Findings, best_first
+from detector_bench.search.findings import BEST_SINGLE, SEARCH_COLUMNS, Findings
 from detector_bench.search.prompt_sums import PromptSums, shown_error
 from detector_bench.search.ranks import MOST_RANKED, open_ranks
-from detector_bench.search.settings import SearchedEnsemble, SearchSettings
+from detector_bench.search.settings import SearchSettings
 from detector_bench.search.verdicts import LabelledVerdicts
 
 _COUNTED_AT_ONCE = 64
@@ -52,15 +52,15 @@ class CompositionSearch:
         if prompts < FEWEST_PROMPTS:
             few = "1 prompt has" if prompts == 1 else f"{prompts} prompts have"
             raise ConfigError(
-                f"search: {few} images with a label of {self.compositions.attribute!r}, where two to choose on and two to judge on are "
-                "needed: what is chosen on a prompt cannot be judged there"
+                f"search: {few} images with a label of {self.compositions.attribute!r}, where two to choose on "
+                "and two to judge on are needed: what is chosen on a prompt cannot be judged there"
             )
         if self.settings.ensembles and len({each.classifier for each in self.compositions.judged}) < 2:
             raise ConfigError("search: ensembles need two classifiers or more, and there is one")
         if not self.compositions.singles():
             raise ConfigError(
-                f"search: no detector of the study itself judges {self.compositions.attribute!r} here, so there is "
-                "nothing to compare the search with"
+                f"search: no detector of the study itself judges {self.compositions.attribute!r} here, so the "
+                "search can be compared with nothing"
             )
 
     @cached_property
@@ -108,11 +108,16 @@ class CompositionSearch:
     @property
     def names(self) -> list[str]:
         """Of all that competes, ensembles last."""
-        return [*(each.name for each in self.compositions.listed), *(each.name for each in self.settings.ensembles)]
+        return [
+            *(each.name for each in self.compositions.listed),
+            *(each.name for each in self.settings.ensembles),
+        ]
 
-    def learnt_on_all_prompts(self, asked: SearchedEnsemble) -> LearntEnsemble:
-        """An ensemble as it is handed over."""
-        assert self.ensembles is not None
+    def learnt_on_all_prompts(self, name: str) -> LearntEnsemble | None:
+        """An ensemble as it is handed over; None: no ensemble is called so."""
+        asked = next((each for each in self.settings.ensembles if each.name == name), None)
+        if asked is None or self.ensembles is None:
+            return None
         return self.ensembles.on_all_images(asked, self._losses[:, 0])
 
     @cached_property
@@ -130,12 +135,12 @@ class CompositionSearch:
         best = chooser.on_all_prompts(learns=self.ensembles)
         if best.choice < 0 or np.isnan(best.value):
             raise ConfigError(
-                f"search: no composition keeps {self.settings.least_kept:.0%} of the images that humans call clear "
-                "(least_kept), or none has an error at all"
+                f"search: no composition keeps {self.settings.least_kept:.0%} of the images that humans call "
+                "clear (least_kept), or none has an error at all"
             )
         chosen = chooser.chosen(dealt, learns=self.ensembles)
         single = chooser.on_all_prompts(among=singles)
-        others = [(BEST_SINGLE, chooser.chosen(dealt, among=singles).judged, self._factor)]
+        others = [(BEST_SINGLE, chooser.chosen(dealt, among=singles).judged, chooser.factor)]
         for name in self.compare_with:
             always = chooser.always(self.compositions.named(name), len(dealt))
             others.append((name, always, 1.0))
@@ -158,10 +163,6 @@ class CompositionSearch:
             is_squared=self.sums.is_squared,
         )
 
-    @property
-    def _factor(self) -> float:
-        return 1 + 1 / (self.chooser.parts_used - 1)
-
     def _said(self, composition: Composition) -> NDArray[np.int8]:
         return self.verdicts.at(composition.judged, composition.threshold)
 
@@ -182,7 +183,9 @@ class CompositionSearch:
             elsewhere.append(float(self.sums.of(best).errors(1 - each[np.newaxis])[0, 0]))
         competes = competing(self._losses[:, 0])
         one, other = (self.sums.errors(each[np.newaxis])[competes, 0] for each in (half[0], 1 - half[0]))
-        shown = [shown_error(np.array(each), is_squared=self.sums.is_squared) for each in (one, other, there, elsewhere)]
+        shown = [
+            shown_error(np.array(each), is_squared=self.sums.is_squared) for each in (one, other, there, elsewhere)
+        ]
         return {"halves": (shown[0], shown[1]), "halves_chosen": (shown[2], shown[3])}
 
     def _rows(self, chosen: Chosen, dealt: NDArray[np.intp]) -> pd.DataFrame:
@@ -205,8 +208,13 @@ class CompositionSearch:
             }
         )
         if self.ensembles is not None:
-            rows = pd.concat([rows, self._ensemble_rows(everyone)], ignore_index=True)
-        return best_first(pd.concat([rows, self._when_chosen(chosen, dealt)], axis=1))[list(SEARCH_COLUMNS)]
+            learnt = self.ensembles.learnt(everyone[0], self._losses[:, 0])
+            errors = np.concatenate([errors, learnt.errors(everyone)[:, 0]])
+            rows = pd.concat([rows, self._ensemble_rows(learnt)], ignore_index=True)
+        rows = pd.concat([rows, self._when_chosen(chosen, dealt)], axis=1)
+        # By the error itself: mean squares below 0 are all shown as 0.
+        order = np.lexsort((np.nan_to_num(errors, nan=np.inf), ~rows["competes"].to_numpy(dtype=bool)))
+        return rows.iloc[order].reset_index(drop=True)[list(SEARCH_COLUMNS)]
 
     def _parts(self) -> dict[str, list[object]]:
         judged = [self.compositions.judged[each.judged] for each in self.compositions.listed]
@@ -215,13 +223,14 @@ class CompositionSearch:
             "filters": [each.filters for each in judged],
             "crop": [each.crop for each in judged],
             "prompts": [each.prompts for each in judged],
-            "threshold": [np.nan if each.threshold is None else each.threshold for each in self.compositions.listed],
+            "threshold": [
+                np.nan if each.threshold is None else each.threshold for each in self.compositions.listed
+            ],
             "kind": ["single" if each.single else "composition" for each in self.compositions.listed],
         }
 
-    def _ensemble_rows(self, everyone: FloatArray) -> pd.DataFrame:
-        assert self.ensembles is not None
-        learnt = self.ensembles.learnt(everyone[0], self._losses[:, 0])
+    def _ensemble_rows(self, learnt: PromptSums) -> pd.DataFrame:
+        everyone = np.ones((1, learnt.prompts))
         return pd.DataFrame(
             {
                 "composition": [each.name for each in self.settings.ensembles],
@@ -241,33 +250,20 @@ class CompositionSearch:
             own = influences[:, strata == stratum]
             influences[:, strata == stratum] = own - own.mean(axis=1, keepdims=True)
         _, freedom = scatter(influences, self.verdicts.category_of_prompt)
-        found = open_ranks(
-            errors, influences, freedom=freedom, level=self.settings.level, seed=self.settings.seed
-        )
+        found = open_ranks(errors, influences, freedom=freedom, level=self.settings.level, seed=self.settings.seed)
         first, last = (np.where(each > 0, each, np.nan) for each in found)
         return first, last
 
     def _when_chosen(self, chosen: Chosen, dealt: NDArray[np.intp]) -> pd.DataFrame:
         """How often each was chosen, and its errors on the prompts that chose it and on those that did not."""
-        squared = self.sums.is_squared
         of_prompt = np.take_along_axis(chosen.choice, dealt, axis=1)
-        rows = []
-        for place in range(len(self.names)):
+        share, there, elsewhere = np.zeros(len(self.names)), *np.full((2, len(self.names)), np.nan)
+        for place in np.unique(chosen.choice[chosen.choice >= 0]):
             times = chosen.choice == place
-            if not times.any():
-                rows.append((0.0, np.nan, np.nan))
-                continue
-            elsewhere = sum(
-                weight
-                * float(np.divide(ratio.above[of_prompt == place].sum(), ratio.below[of_prompt == place].sum() or np.nan))
-                for weight, ratio in zip(chosen.judged.weights.values(), chosen.judged.ratios.values(), strict=True)
-            )
-            there = float(np.nanmean(chosen.where_chosen[times])) if not np.isnan(chosen.where_chosen[times]).all() else np.nan
-            rows.append(
-                (
-                    float(times.mean()),
-                    float(shown_error(there, is_squared=squared)),
-                    float(shown_error(elsewhere, is_squared=squared)),
-                )
-            )
-        return pd.DataFrame(rows, columns=["times_chosen", "error_where_chosen", "error_on_other_prompts"])
+            share[place], there[place] = times.mean(), chosen.where_chosen[times].mean()
+            judged = (of_prompt == place).ravel().astype(np.float64)
+            elsewhere[place] = chosen.judged.flattened().errors(judged[np.newaxis])[0, 0]
+        shown = [shown_error(each, is_squared=self.sums.is_squared) for each in (there, elsewhere)]
+        return pd.DataFrame(
+            {"times_chosen": share, "error_where_chosen": shown[0], "error_on_other_prompts": shown[1]}
+        )

@@ -47,17 +47,17 @@ class SearchSettings(Declaration):
 
     attribute: str | None = None
     """What is judged; None: the study's first attribute."""
-    choose_by: SearchedError | dict[SearchedError, float] = "prompt_bias_error"
-    """The error to make small, or weights of several, which are added up. In a sum `prompt_bias_error` counts by its
-    square."""
+    choose_by: SearchedError | dict[SearchedError, float] = "prompt_bias_score_difference"
+    """The error to make small, or weights of several, which are added up. In a sum `prompt_bias_error` counts by
+    its square."""
     classifiers: tuple[str | dict[str, Any], ...] | None = None
     """Names of the study's detectors, or entries as `detectors` has them; None: all detectors of the study."""
     filters: dict[str, list[Any] | dict[str, Any] | None] | None = None
-    """By name, the list of filters; null: the classifier's own; a mapping `{parameters: ...}`: any parameters. None:
-    the classifiers' own, and every list of filters that a detector of the study has."""
-    crops: dict[str, dict[str, Any] | None] = {AS_IT_IS: None}
+    """By name, the list of filters; null: the classifier's own; a mapping `{parameters: ...}`: any parameters.
+    None: the classifiers' own, and every list of filters that a detector of the study has."""
+    crops: dict[str, dict[str, Any] | None] = Field(default={AS_IT_IS: None})
     """By name, what is laid over `crop`; null: the classifier's own; `{parameters: ...}`: any parameters."""
-    prompts: dict[str, dict[str, Any] | None] = {AS_IT_IS: None}
+    prompts: dict[str, dict[str, Any] | None] = Field(default={AS_IT_IS: None})
     """By name, the prompt of each class; null: the classifier's own; `{parameters: ...}`: any parameters."""
     thresholds: tuple[float, ...] = DEFAULT_THRESHOLDS
     """In the place of a classifier's `min_score`, for classifiers that have one; besides its own."""
@@ -66,8 +66,8 @@ class SearchSettings(Declaration):
     """Detectors of the study that the search is compared with one by one, besides the best single one; None: those
     of the kind `clip_enhance`."""
     least_kept: float = Field(default=0.5, ge=0, le=1)
-    """What keeps less than this share of the images that humans call clear does not compete: of few images any error
-    can be made small."""
+    """What keeps less than this share of the images that humans call clear does not compete: of few images any
+    error can be made small."""
     parts: int = Field(default=5, ge=2, le=20)
     """Into how many parts prompts are dealt: all but one choose, the one judges, in turn."""
     repeats: int = Field(default=100, ge=1, le=10_000)
@@ -84,7 +84,9 @@ class SearchSettings(Declaration):
         import re
 
         if parts is not None and not parts:
-            raise ValueError("it is empty, so that nothing is left to be combined; null as a part keeps what is there")
+            raise ValueError(
+                "it is empty, so that nothing is left to be combined; null as a part keeps what is there"
+            )
         for name in parts or ():
             if not re.match(_PART_NAME, name):
                 raise ValueError(f"the name {name!r} of a part (accepted: letters, digits, `.`, `_` and `-`)")

@@ -1,4 +1,5 @@
-"""The verdicts of all compositions: stored once for each composition without its threshold, thresholds laid on after."""
+"""The verdicts of all compositions: stored once for each composition without its threshold, thresholds laid on
+after."""
 
 from __future__ import annotations
 
@@ -65,12 +66,13 @@ class LabelledVerdicts:
 
     def at(self, detector: int, threshold: float | None) -> Codes:
         """A detector's verdicts, `[image]`; what it keeps with a lower score than the threshold is filtered."""
-        verdicts = self.verdicts[detector]
+        verdicts: Codes = self.verdicts[detector]
         if threshold is None:
             return verdicts
         # A detector compares what it stores; without a score it has nothing to compare.
         unsure = (verdicts < self.classes) & (self.scores[detector] < threshold)
-        return np.where(unsure, np.int8(self.classes), verdicts)
+        found: Codes = np.where(unsure, np.int8(self.classes), verdicts)
+        return found
 
     def counts(self, verdicts: Codes) -> CountArray:
         """Count verdicts `[..., image]`: `[..., t2i_model, prompt, truth, verdict]`."""
@@ -79,4 +81,5 @@ class LabelledVerdicts:
         cells = ((self.t2i_model * self.prompts + self.prompt) * labels + self.truth) * labels
         flat = verdicts.reshape(-1, len(self.truth))
         found = np.stack([np.bincount(cells + each, minlength=int(np.prod(shape))) for each in flat])
-        return found.reshape(*verdicts.shape[:-1], *shape)
+        counts: CountArray = found.reshape(*verdicts.shape[:-1], *shape)
+        return counts
