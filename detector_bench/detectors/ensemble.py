@@ -77,9 +77,9 @@ class Ensemble(BaseModel):
         return self
 
     @cached_property
-    def judges(self) -> Mapping[str, Detector]:
-        """The members, by their number."""
-        return {str(number): _built(member) for number, member in enumerate(self.members)}
+    def voters(self) -> tuple[Detector, ...]:
+        """The members, in their order."""
+        return tuple(_built(member) for member in self.members)
 
     @property
     def attributes(self) -> tuple[str, ...]:
@@ -89,18 +89,13 @@ class Ensemble(BaseModel):
     @property
     def stages(self) -> tuple[Stage, ...]:
         """Those of all members, each once."""
-        return tuple(dict.fromkeys(stage for member in self.judges.values() for stage in member.stages))
-
-    @property
-    def beside_parts(self) -> dict[str, Any]:
-        """What decides its verdicts beside its members."""
-        return self.model_dump(mode="json", include={"attribute", "decide", "weights", "coefficients"})
+        return tuple(dict.fromkeys(stage for member in self.voters for stage in member.stages))
 
     def predict(self, batch: Batch) -> Iterator[Prediction]:
         """Judge a batch; see `Predicts.predict`."""
         found = [
             {each.image_id: each for each in member.predict(batch) if each.attribute == self.attribute}
-            for member in self.judges.values()
+            for member in self.voters
         ]
         for frame in batch:
             yield self._decided(frame, [of[frame.image_id] for of in found])
@@ -128,8 +123,7 @@ class Ensemble(BaseModel):
 
     @field_serializer("members")
     def _with_all_settings(self, members: tuple[dict[str, Any], ...]) -> list[dict[str, Any]]:
-        judges = list(self.judges.values())
-        return [{"kind": each["kind"], **judge.settings} for each, judge in zip(members, judges, strict=True)]
+        return [{"kind": each["kind"], **own.settings} for each, own in zip(members, self.voters, strict=True)]
 
 
 def _built(described: Mapping[str, Any]) -> Detector:

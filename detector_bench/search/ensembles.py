@@ -23,6 +23,9 @@ _FREE = 1e-3
 nobody ever filters."""
 
 
+_MOST_STEPS, _MOST_HALVINGS, _SMALLEST_STEP = 50, 30, 1e-8
+
+
 @dataclass(frozen=True, eq=False)
 class LearntEnsemble:
     """An ensemble with all that it has learnt."""
@@ -138,25 +141,50 @@ def stacking_coefficients(inputs: FloatArray, truth: NDArray[np.int8], classes: 
         classes: K.
         ridge: half of it times the squared coefficients is added to the negative log-likelihood.
     """
-    from scipy.optimize import minimize
-
     # Images that are alike in all that is read count together, which most are.
     rows, places = np.unique(np.column_stack([inputs, truth]), axis=0, return_inverse=True)
     times = np.bincount(places.reshape(-1), minlength=len(rows)).astype(np.float64)
     inputs, target = rows[:, :-1], np.eye(classes + 1)[rows[:, -1].astype(np.intp)]
     held = np.full(inputs.shape[1], ridge)
     held[0] = ridge * _FREE
+    found = np.zeros((classes + 1, inputs.shape[1]))
+    loss = _loss(found, inputs, target, times=times, held=held)
+    # Newton's steps, each halved until it is one downwards; the ridge leaves a single lowest point.
+    for _ in range(_MOST_STEPS):
+        step = _newton_step(found, inputs, target, times=times, held=held)
+        if np.abs(step).max(initial=0) < _SMALLEST_STEP:
+            break
+        for _ in range(_MOST_HALVINGS):
+            after = _loss(found - step, inputs, target, times=times, held=held)
+            if after <= loss:
+                break
+            step = step / 2
+        found, loss = found - step, after
+    return found
 
-    def loss(flat: FloatArray) -> tuple[float, FloatArray]:
-        own = flat.reshape(classes + 1, -1)
-        numbers = inputs @ own.T
-        most = numbers.max(axis=1, keepdims=True)
-        shares = np.exp(numbers - most)
-        sums = shares.sum(axis=1, keepdims=True)
-        likelihood = times @ ((numbers * target).sum(axis=1) - most[:, 0] - np.log(sums[:, 0]))
-        slope = (times[:, np.newaxis] * (shares / sums - target)).T @ inputs + held * own
-        return float(0.5 * (held * own**2).sum() - likelihood), slope.ravel()
 
-    start = np.zeros((classes + 1) * inputs.shape[1])
-    found: FloatArray = minimize(loss, start, jac=True, method="L-BFGS-B", options={"maxiter": 200}).x
-    return found.reshape(classes + 1, -1)
+def _loss(
+    own: FloatArray, inputs: FloatArray, target: FloatArray, *, times: FloatArray, held: FloatArray
+) -> float:
+    numbers = inputs @ own.T
+    most = numbers.max(axis=1)
+    likelihood = (numbers * target).sum(axis=1) - most - np.log(np.exp(numbers - most[:, np.newaxis]).sum(axis=1))
+    return float(0.5 * (held * own**2).sum() - times @ likelihood)
+
+
+def _newton_step(
+    own: FloatArray, inputs: FloatArray, target: FloatArray, *, times: FloatArray, held: FloatArray
+) -> FloatArray:
+    numbers = inputs @ own.T
+    shares = np.exp(numbers - numbers.max(axis=1, keepdims=True))
+    shares /= shares.sum(axis=1, keepdims=True)
+    slope = (times[:, np.newaxis] * (shares - target)).T @ inputs + held * own
+    kinds, columns = own.shape
+    bend = np.zeros((kinds, columns, kinds, columns))
+    for one in range(kinds):
+        for other in range(one, kinds):
+            weight = times * shares[:, one] * ((one == other) - shares[:, other])
+            bend[one, :, other] = bend[other, :, one] = (inputs * weight[:, np.newaxis]).T @ inputs
+        bend[one, :, one] += np.diag(held)
+    step: FloatArray = np.linalg.solve(bend.reshape(own.size, -1), slope.ravel()).reshape(own.shape)
+    return step

@@ -133,7 +133,7 @@ class Findings:
         left = self.shown(self.contests[0].other.value) - self.shown(self.promised.value)
         if seems <= 0:
             return [text]
-        share = "all of it was" if left <= 0 else f"{max(0.0, 1 - left / seems):.0%} of it were"
+        share = "all of it was" if left <= 0 else f"{max(0.0, 1 - left / seems):.0%} of it was"
         return [
             f"{text} Its gain over {BEST_SINGLE} ({self.single}) seems to be {seems:.3f}, and is {left:.3f} on "
             f"prompts that did not choose: {share} selection."
