@@ -141,7 +141,7 @@ def search_study(
         )
     _leave_out_what_cannot_run(study, compositions, order)
     fingerprints = _judge(study, image_set, compositions.detectors, out, order, began=began, progress=progress)
-    verdicts = _verdicts(image_set, out, compositions)
+    verdicts = labelled_verdicts(image_set, out, compositions)
     search = CompositionSearch(settings, compositions, verdicts, n_clear=study.n_clear, compare_with=compared)
     found = search.findings(not_built=[(each.name, each.reason) for each in compositions.not_built])
     entry, said = _winner(search, found)
@@ -211,7 +211,12 @@ def _judge(
     return session.fingerprints
 
 
-def _verdicts(image_set: ImageSet, out: Path, compositions: Compositions) -> LabelledVerdicts:
+def labelled_verdicts(image_set: ImageSet, out: Path, compositions: Compositions) -> LabelledVerdicts:
+    """What the detectors of a search said of the labelled images.
+
+    Raises:
+        DataError: predictions that are damaged, or about other images.
+    """
     names = [detector.name for detector in compositions.detectors]
     return LabelledVerdicts.of(_read(image_set, out, names, compositions.attribute), names)
 

@@ -176,6 +176,9 @@ class Compositions:
         if same in known:
             self.equal += bool(parts) and name != self.judged[known[same]].entry.name
             return known[same]
+        if any(each.entry.name.casefold() == name.casefold() for each in self.judged):
+            self._reject(name, "another composition has this name: call parts and detectors otherwise")
+            return None
         known[same] = len(self.judged)
         words = {what: names.get(what, AS_IT_IS) for what in ("filters", "crop", "prompts")}
         self.judged.append(Judged(combined, classifier, **words, own_threshold=threshold, threshold_at=place))

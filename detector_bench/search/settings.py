@@ -113,6 +113,11 @@ class SearchSettings(Declaration):
     def _sensible(self) -> SearchSettings:
         if not all(np.isfinite(weight) and weight > 0 for weight in self.weights.values()) or not self.weights:
             raise ValueError(f"choose_by: weights above 0 of {', '.join(get_args(SearchedError))}")
+        parts = [
+            name for each in (self.filters, self.crops, self.prompts) for name in each or () if name != AS_IT_IS
+        ]
+        if repeated := sorted({name for name in parts if parts.count(name) > 1}):
+            raise ValueError(f"two parts are called {repeated[0]!r}: names of compositions are made of theirs")
         names = [each.name for each in self.ensembles]
         if repeated := sorted({name for name in names if names.count(name) > 1}):
             raise ValueError(f"ensembles: {repeated[0]!r} stands here twice")

@@ -4,7 +4,7 @@ after."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self
 
 import numpy as np
@@ -57,6 +57,20 @@ class LabelledVerdicts:
             prompt_ids=tuple(found.index.prompt_ids[each] for each in asked),
             t2i_models=found.index.t2i_models,
             classes=len(found.attribute.classes),
+        )
+
+    def on_prompts(self, prompts: NDArray[np.intp]) -> Self:
+        """The images of some of the prompts, given by their positions."""
+        images = np.isin(self.prompt, prompts)
+        return replace(
+            self,
+            verdicts=self.verdicts[:, images],
+            scores=self.scores[:, images],
+            truth=self.truth[images],
+            prompt=np.searchsorted(np.sort(prompts), self.prompt[images]),
+            t2i_model=self.t2i_model[images],
+            category_of_prompt=self.category_of_prompt[np.sort(prompts)],
+            prompt_ids=tuple(self.prompt_ids[each] for each in np.sort(prompts)),
         )
 
     @property
