@@ -186,6 +186,7 @@ ELSEWHERE = {
     "quickstart",
     "conformance",
     "audit",
+    "search",
     "biaspainter sample",
     "biaspainter validity",
     "biaspainter mitigation",

@@ -103,6 +103,7 @@ def search(
             progress=display,
         )
     output.grid(best_rows(found.findings))
+    output.rows("search", found.table.to_dict("records"))
     for name, reason in found.findings.not_built[:10]:
         output.warn(f"{name}: {reason}")
     if len(found.findings.not_built) > 10:

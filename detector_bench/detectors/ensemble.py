@@ -8,10 +8,11 @@ from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, field_serializer, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from detector_bench.detectors.base import Card, Detector, Prediction, build_detector, detector
 from detector_bench.detectors.combining import by_stacking, by_votes, stacking_inputs
+from detector_bench.errors import ConfigError, nearest_hint
 from detector_bench.perception.stage import Batch, Frame, Stage
 from detector_bench.vocabulary import ATTRIBUTES, Status
 
@@ -48,21 +49,26 @@ class Ensemble(BaseModel):
     coefficients: tuple[tuple[float, ...], ...] | None = None
     """Of `stacking`, a row for each class and one for filtered; see `combining.stacking_inputs`."""
 
+    @field_validator("members")
+    @classmethod
+    def _with_all_settings(cls, members: tuple[dict[str, Any], ...]) -> tuple[dict[str, Any], ...]:
+        full = []
+        for number, member in enumerate(members):
+            if not isinstance(member.get("kind"), str):
+                raise ValueError(f"{number}: a detector is a mapping with `kind`; got {member!r}")
+            try:
+                full.append({"kind": member["kind"], **_built(member).settings})
+            except ConfigError as error:
+                raise ValueError(f"{number}: {error}") from error
+        return tuple(full)
+
     @model_validator(mode="after")
     def _fits(self) -> Ensemble:
-        from detector_bench.errors import ConfigError, nearest_hint
-
         if self.attribute not in ATTRIBUTES:
             raise ValueError(f"unknown attribute {self.attribute!r}: {nearest_hint(self.attribute, ATTRIBUTES)}")
-        for number, member in enumerate(self.members):
-            if not isinstance(member.get("kind"), str):
-                raise ValueError(f"members.{number}: a detector is a mapping with `kind`; got {member!r}")
-            try:
-                judged = _built(member).attributes
-            except ConfigError as error:
-                raise ValueError(f"members.{number}: {error}") from error
-            if self.attribute not in judged:
-                raise ValueError(f"members.{number}: {member['kind']!r} does not judge {self.attribute!r}")
+        for number, voter in enumerate(self.voters):
+            if self.attribute not in voter.attributes:
+                raise ValueError(f"members: {number}: {voter.kind.name!r} does not judge {self.attribute!r}")
         if self.weights is not None and (
             len(self.weights) != len(self.members) or min(self.weights) < 0 or sum(self.weights) <= 0
         ):
@@ -120,10 +126,6 @@ class Ensemble(BaseModel):
         if verdict[0] == len(classes):
             return Prediction.filtered(frame, self.attribute, NO_MAJORITY, score=score)
         return Prediction.clear(frame, self.attribute, classes[verdict[0]], score=score)
-
-    @field_serializer("members")
-    def _with_all_settings(self, members: tuple[dict[str, Any], ...]) -> list[dict[str, Any]]:
-        return [{"kind": each["kind"], **own.settings} for each, own in zip(members, self.voters, strict=True)]
 
 
 def _built(described: Mapping[str, Any]) -> Detector:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from itertools import pairwise
 from typing import Any, Literal, get_args
 
@@ -9,6 +10,7 @@ import numpy as np
 from pydantic import Field, field_validator, model_validator
 
 from detector_bench.declarations import Declaration
+from detector_bench.errors import nearest_hint
 
 SearchedError = Literal["prompt_bias_error", "prompt_bias_score_difference", "accuracy", "f1"]
 """By the name of its metric, an error to choose by: of accuracy and f1, what they lack to 1."""
@@ -78,11 +80,18 @@ class SearchSettings(Declaration):
     limit: int = Field(default=10_000, ge=1)
     """The most compositions that are accepted."""
 
+    @field_validator("choose_by", mode="before")
+    @classmethod
+    def _known_errors(cls, given: Any) -> Any:
+        known = get_args(SearchedError)
+        for name in given if isinstance(given, dict) else [given]:
+            if name not in known:
+                raise ValueError(f"unknown error {name!r}: {nearest_hint(str(name), known)}")
+        return given
+
     @field_validator("filters", "crops", "prompts")
     @classmethod
     def _named_parts(cls, parts: dict[str, Any] | None) -> dict[str, Any] | None:
-        import re
-
         if parts is not None and not parts:
             raise ValueError(
                 "it is empty, so that nothing is left to be combined; null as a part keeps what is there"
