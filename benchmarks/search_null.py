@@ -23,8 +23,9 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # one process per core does 
 import numpy as np
 from measuring import machine
 from numpy.typing import NDArray
+from scipy import stats
 
-from detector_bench.search.choosing import Chooser
+from detector_bench.search.choosing import Chooser, scatter
 from detector_bench.search.prompt_sums import PromptSums
 from detector_bench.search.settings import SearchedError
 
@@ -118,6 +119,10 @@ class Told(NamedTuple):
 
     beats: bool
     worse: bool
+    beats_by_less: bool
+    """With the variance times 1 + 1 / (parts - 1)."""
+    apart_by_means: bool
+    """Better or worse, by the scatter of the prompts' mean errors over the repeats."""
     found: bool
     """Whether the winner is the truly better one."""
     seems: float
@@ -152,9 +157,17 @@ def one_study(
     promised = chooser.estimate(chosen.judged)
     (contest,) = chooser.contests(chosen.judged, [("single", single.judged, chooser.factor)])
     significant = contest.p_value <= 0.05
+    # Two other ways to the standard error, which docs/search.md tells of.
+    influences = chosen.judged.influences() - single.judged.influences()
+    category = np.zeros(prompts, dtype=np.intp)
+    edge = float(stats.t.isf(0.025, prompts - 1))
+    fewer = contest.difference.error * np.sqrt((1 + 1 / (chooser.parts_used - 1)) / chooser.factor)
+    of_means = float(np.sqrt(scatter(influences.mean(axis=0), category)[0]))
     return Told(
         significant and contest.difference.value < 0,
         significant and contest.difference.value > 0,
+        -contest.difference.value > edge * fewer > 0,
+        abs(contest.difference.value) > edge * of_means > 0,
         best.choice == 3 * DETECTORS + 2,
         best.value,
         promised.value,
@@ -173,6 +186,8 @@ def row(world: World, told: Sequence[Told]) -> str:
         world.name,
         f"{100 * found.beats.mean():.1f}",  # type: ignore[attr-defined]
         f"{100 * found.worse.mean():.1f}",  # type: ignore[attr-defined]
+        f"{100 * np.mean(found.beats_by_less):.1f}",
+        f"{100 * np.mean(found.apart_by_means):.1f}",
         f"{100 * found.found.mean():.0f}" if world.kind == "better" else "",  # type: ignore[attr-defined]
         *(
             f"{np.mean(each):.4f}"
@@ -188,6 +203,8 @@ HEADINGS = (
     "world",
     '"beats", %',
     '"worse", %',
+    '"beats" with 1 / (parts - 1), %',
+    "apart by mean errors, %",
     "better one found, %",
     "error where chosen",
     "promised",

@@ -28,11 +28,11 @@ from detector_bench.results.manifest import NAME as RESULTS
 from detector_bench.runner.readiness import lacking
 from detector_bench.runner.run_record import ProgressListener
 from detector_bench.runner.stored_predictions import StoredPredictions
-from detector_bench.search.choosing import Contest, Estimate
+from detector_bench.search.choosing import ErrorEstimate, SearchContest
 from detector_bench.search.compositions import Compositions
 from detector_bench.search.figure import write_figure
 from detector_bench.search.files import write_search
-from detector_bench.search.findings import Findings
+from detector_bench.search.findings import SearchFindings
 from detector_bench.search.search import CompositionSearch
 from detector_bench.search.settings import SearchSettings
 from detector_bench.search.verdicts import LabelledVerdicts
@@ -53,7 +53,7 @@ class SearchResult:
     """What a search found, and where it stands."""
 
     folder: Path
-    findings: Findings
+    findings: SearchFindings
     winner: DetectorEntry
     """As a study file has it."""
     study: StudyConfiguration
@@ -70,13 +70,13 @@ class SearchResult:
         return self.findings.sentences()
 
     @property
-    def promised(self) -> Estimate:
+    def promised(self) -> ErrorEstimate:
         """The error to expect of what is so chosen, on prompts that did not choose it; a mean square where
         `findings.is_squared`."""
         return self.findings.promised
 
     @property
-    def contests(self) -> tuple[Contest, ...]:
+    def contests(self) -> tuple[SearchContest, ...]:
         """Against the best single detector, and against each detector that was named."""
         return self.findings.contests
 
@@ -229,7 +229,7 @@ def _read(image_set: ImageSet, out: Path, names: Sequence[str], attribute: str) 
     return ImageVerdicts.read(image_set, stored, attribute=attribute, index=index)
 
 
-def _winner(search: CompositionSearch, found: Findings) -> tuple[DetectorEntry, Codes]:
+def _winner(search: CompositionSearch, found: SearchFindings) -> tuple[DetectorEntry, Codes]:
     """The winner as a study file has it, and what the search takes it to say of the labelled images."""
     compositions = search.compositions
     names = [each.name for each in compositions.listed]

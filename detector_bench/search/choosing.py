@@ -50,7 +50,7 @@ class Learns(Protocol):
         """
 
 
-class Estimate(NamedTuple):
+class ErrorEstimate(NamedTuple):
     """An error with its interval; a mean square where `PromptSums.is_squared`."""
 
     value: float
@@ -60,12 +60,12 @@ class Estimate(NamedTuple):
     high: float
 
 
-class Contest(NamedTuple):
+class SearchContest(NamedTuple):
     """The search against something else, on prompts that chose neither."""
 
     name: str
-    other: Estimate
-    difference: Estimate
+    other: ErrorEstimate
+    difference: ErrorEstimate
     """The search's error minus the other's: below 0 the search is better. Simultaneous with all other contests."""
     p_value: float
     """Two-sided, adjusted for the number of contests (Bonferroni)."""
@@ -123,11 +123,11 @@ class Chooser:
         loss = np.where(kept < self.least_kept, _OUT_OF_COMPETITION * (1 + self.least_kept - kept), loss)
         return np.where(np.isnan(loss), np.inf, loss)
 
-    def on_all_prompts(self, among: NDArray[np.intp] | None = None, learns: Learns | None = None) -> Best:
+    def on_all_prompts(self, among: NDArray[np.intp] | None = None, learns: Learns | None = None) -> BestOnPrompts:
         """The best on all prompts: what the search hands over; of equals the first."""
         everyone = np.ones((1, self.sums.prompts))
         chosen = self._chosen_on(everyone, among, learns)
-        return Best(int(chosen.choice[0]), float(chosen.where_chosen[0]))
+        return BestOnPrompts(int(chosen.choice[0]), float(chosen.where_chosen[0]))
 
     def chosen(self, dealt: Places, among: NDArray[np.intp] | None = None, learns: Learns | None = None) -> Chosen:
         """Choose in every repeat for every part, and judge each prompt by the choice of the other parts.
@@ -169,7 +169,7 @@ class Chooser:
         values = np.where(values >= _OUT_OF_COMPETITION, np.nan, values)
         return _OnSets(np.where(np.isinf(competing.min(axis=0)), -1, best), values, learnt)
 
-    def estimate(self, judged: PromptSums, *, factor: float | None = None) -> Estimate:
+    def estimate(self, judged: PromptSums, *, factor: float | None = None) -> ErrorEstimate:
         """Mean error over the repeats, with its interval.
 
         Args:
@@ -186,7 +186,7 @@ class Chooser:
         half = _student(self.level, freedom) * np.sqrt(variance)
         return value - half, value + half
 
-    def contests(self, search: PromptSums, others: Sequence[tuple[str, PromptSums, float]]) -> list[Contest]:
+    def contests(self, search: PromptSums, others: Sequence[tuple[str, PromptSums, float]]) -> list[SearchContest]:
         """The search against each of the others, adjusted for their number.
 
         Args:
@@ -206,17 +206,17 @@ class Chooser:
 
                 _, freedom = scatter(influences, self.category_of_prompt)
                 p_value = min(1.0, len(others) * 2 * float(stats.t.sf(abs(value) / difference.error, freedom)))
-            found.append(Contest(name, self.estimate(other, factor=factor), difference, p_value))
+            found.append(SearchContest(name, self.estimate(other, factor=factor), difference, p_value))
         return found
 
     def _with_interval(
         self, value: float, influences: FloatArray, *, factor: float | None, level: float
-    ) -> Estimate:
+    ) -> ErrorEstimate:
         variance, freedom = scatter(influences, self.category_of_prompt)
         factor = self.factor if factor is None else factor
         error = float(np.sqrt(factor * np.nanmean(variance)))
         half = float(_student(level, freedom)) * error
-        return Estimate(value, error, value - half, value + half)
+        return ErrorEstimate(value, error, value - half, value + half)
 
 
 def competing(losses: FloatArray) -> NDArray[np.bool_]:
@@ -224,7 +224,7 @@ def competing(losses: FloatArray) -> NDArray[np.bool_]:
     return losses < _OUT_OF_COMPETITION
 
 
-class Best(NamedTuple):
+class BestOnPrompts(NamedTuple):
     """What is best on some prompts, and how good it looks there."""
 
     choice: int

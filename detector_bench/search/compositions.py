@@ -21,7 +21,7 @@ _RAW = "parameters"
 
 
 @dataclass(frozen=True)
-class Judged:
+class JudgedPart:
     """A detector that runs: everything of a composition but its threshold."""
 
     entry: DetectorEntry
@@ -48,7 +48,7 @@ class Composition:
 
     name: str
     judged: int
-    """Position of its `Judged`."""
+    """Position of its `JudgedPart`."""
     threshold: float | None
     """None: the classifier has none."""
     single: bool
@@ -68,7 +68,7 @@ class Compositions:
     """All that competes, the study's own detectors first."""
 
     attribute: str
-    judged: list[Judged] = field(default_factory=list)
+    judged: list[JudgedPart] = field(default_factory=list)
     detectors: list[Detector] = field(default_factory=list)
     """The built ones, in the order of `judged`."""
     listed: list[Composition] = field(default_factory=list)
@@ -181,7 +181,7 @@ class Compositions:
             return None
         known[same] = len(self.judged)
         words = {what: names.get(what, AS_IT_IS) for what in ("filters", "crop", "prompts")}
-        self.judged.append(Judged(combined, classifier, **words, own_threshold=threshold, threshold_at=place))
+        self.judged.append(JudgedPart(combined, classifier, **words, own_threshold=threshold, threshold_at=place))
         self.detectors.append(built)
         return known[same]
 

@@ -23,7 +23,7 @@ from detector_bench.figures.drawing import (
     save,
     shortened,
 )
-from detector_bench.search.findings import BEST_SINGLE, Findings, error_in_words
+from detector_bench.search.findings import BEST_SINGLE, SearchFindings, error_in_words
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -34,7 +34,7 @@ _AS_LOOKED = "where chosen"
 _DARK = "#404040"
 
 
-def write_figure(found: Findings, out: Path) -> list[str]:
+def write_figure(found: SearchFindings, out: Path) -> list[str]:
     """Draw and write the figure as PDF and PNG, with its caption; the names of the files.
 
     Raises:
@@ -50,7 +50,7 @@ def write_figure(found: Findings, out: Path) -> list[str]:
     return names
 
 
-def draw(found: Findings) -> Drawing:
+def draw(found: SearchFindings) -> Drawing:
     """Left: all compositions on two halves of the prompts. Right: errors where chosen, and on other prompts."""
     others = len(found.contests)
     figure = new_figure("double", height=max(2.6, 1.5 + 0.34 * (others + 1)))
@@ -60,7 +60,7 @@ def draw(found: Findings) -> Drawing:
     return Drawing(figure, _caption(found))
 
 
-def _draw_halves(axes: Axes, found: Findings) -> None:
+def _draw_halves(axes: Axes, found: SearchFindings) -> None:
     one, other = found.halves
     there, elsewhere = found.halves_chosen
     everything = np.concatenate([one, other, there, elsewhere])
@@ -97,7 +97,7 @@ def _draw_halves(axes: Axes, found: Findings) -> None:
     axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=1)
 
 
-def _draw_worth(axes: Axes, found: Findings) -> None:
+def _draw_worth(axes: Axes, found: SearchFindings) -> None:
     rows: list[tuple[str, float, Any]] = [
         ("The search", found.winner_where_chosen, found.promised),
         *(
@@ -158,7 +158,7 @@ def _capital(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
-def _caption(found: Findings) -> str:
+def _caption(found: SearchFindings) -> str:
     repeats, parts = found.chosen.choice.shape
     return caption(
         f"A search among {counted(len(found.rows), 'composition')}, chosen by {error_in_words(found.settings)}; "

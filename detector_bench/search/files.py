@@ -13,7 +13,7 @@ from detector_bench import __version__
 from detector_bench.atomic_files import replacing, write_text
 from detector_bench.results.proof import digests
 from detector_bench.sealed import write_sealed
-from detector_bench.search.findings import BEST_SINGLE, Findings, error_in_words
+from detector_bench.search.findings import BEST_SINGLE, SearchFindings, error_in_words
 
 TABLE = "search.csv"
 PAGE = "search.md"
@@ -24,7 +24,7 @@ _SHOWN = 15
 
 
 def write_search(
-    found: Findings,
+    found: SearchFindings,
     out: Path,
     *,
     winner: Mapping[str, Any],
@@ -66,7 +66,7 @@ def write_search(
     return [out / name for name in (*names, RECORD)]
 
 
-def page(found: Findings, *, title: str, figures: Sequence[str]) -> str:
+def page(found: SearchFindings, *, title: str, figures: Sequence[str]) -> str:
     """The page for people, in Markdown."""
     lines = [f"# Search: {title}, {found.attribute}", ""]
     lines += [f"- {sentence}" for sentence in found.sentences()]
@@ -92,7 +92,7 @@ def page(found: Findings, *, title: str, figures: Sequence[str]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def best_rows(found: Findings) -> pd.DataFrame:
+def best_rows(found: SearchFindings) -> pd.DataFrame:
     """The best compositions, and the best single detector, as people read them."""
     rows = found.rows.head(_SHOWN)
     if found.single not in set(rows["composition"]):

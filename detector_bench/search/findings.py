@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from detector_bench.metrics import FloatArray
-from detector_bench.search.choosing import Chosen, Contest, Estimate
+from detector_bench.search.choosing import Chosen, ErrorEstimate, SearchContest
 from detector_bench.search.prompt_sums import shown_error
 from detector_bench.search.settings import SearchedError, SearchSettings
 
@@ -36,7 +36,7 @@ _ERRORS: dict[SearchedError, str] = {
 
 
 @dataclass(frozen=True, eq=False)
-class Findings:
+class SearchFindings:
     """What a search found about one attribute."""
 
     attribute: str
@@ -47,12 +47,12 @@ class Findings:
     """The best on all prompts."""
     winner_where_chosen: float
     """Its error on all prompts, which chose it."""
-    promised: Estimate
+    promised: ErrorEstimate
     """The error of what is so chosen, on prompts that did not choose it."""
     single: str
     """The study's own detector that is best on all prompts."""
     single_where_chosen: float
-    contests: tuple[Contest, ...]
+    contests: tuple[SearchContest, ...]
     """Against the best single detector, then against each named one."""
     chosen: Chosen
     halves: tuple[FloatArray, FloatArray]
@@ -139,7 +139,7 @@ class Findings:
             f"prompts that did not choose: {share} selection."
         ]
 
-    def _contest(self, contest: Contest) -> str:
+    def _contest(self, contest: SearchContest) -> str:
         what = "difference of the mean squares" if self.is_squared else "difference"
         difference = contest.difference
         numbers = (
@@ -160,7 +160,7 @@ class Findings:
             )
         return f"Nothing beats {BEST_SINGLE}: stay with {self.single}, until labels of more prompts say otherwise."
 
-    def in_words(self, estimate: Estimate) -> str:
+    def in_words(self, estimate: ErrorEstimate) -> str:
         """An error with its interval."""
         low, high = self.shown(estimate.low), self.shown(estimate.high)
         return f"{self.shown(estimate.value):.3f} [{low:.3f}, {high:.3f}]"
@@ -168,7 +168,7 @@ class Findings:
     def record(self) -> dict[str, Any]:
         """The numbers as plain data; errors as people read them, differences as they were tested."""
 
-        def plain(estimate: Estimate) -> dict[str, float | None]:
+        def plain(estimate: ErrorEstimate) -> dict[str, float | None]:
             names = ("value", "low", "high")
             return {name: _number(self.shown(getattr(estimate, name))) for name in names}
 
@@ -200,7 +200,7 @@ class Findings:
         }
 
 
-def beats(contest: Contest, *, level: float) -> bool:
+def beats(contest: SearchContest, *, level: float) -> bool:
     """Whether the search is better than the other by more than chance explains."""
     return contest.p_value <= 1 - level and contest.difference.value < 0
 

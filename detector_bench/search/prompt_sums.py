@@ -21,7 +21,7 @@ from detector_bench.metrics.prompt_bias_error import squared_errors
 from detector_bench.search.settings import SearchedError
 
 
-class Ratio(NamedTuple):
+class RatioOfSums(NamedTuple):
     """One error as two sums over prompts, each `[composition, prompt]`; all T2I models of a prompt together."""
 
     above: FloatArray
@@ -34,8 +34,8 @@ class PromptSums:
 
     weights: dict[SearchedError, float]
     """What each error counts for."""
-    ratios: dict[SearchedError, Ratio]
-    kept: Ratio
+    ratios: dict[SearchedError, RatioOfSums]
+    kept: RatioOfSums
     """Human-clear images that are kept, and human-clear images."""
 
     @classmethod
@@ -44,28 +44,30 @@ class PromptSums:
         classes = class_count(counts)
         clear = human_class_counts(counts).sum(axis=(1, -1)).astype(np.float64)
         kept = counts[..., :classes, :classes].sum(axis=(1, 3, 4)).astype(np.float64)
-        return cls(dict(weights), {name: _ratio(name, counts, n_clear) for name in weights}, Ratio(kept, clear))
+        return cls(
+            dict(weights), {name: _ratio(name, counts, n_clear) for name in weights}, RatioOfSums(kept, clear)
+        )
 
     @classmethod
     def joined(cls, sums: Sequence[Self]) -> Self:
         """The compositions of several, one after another."""
         first = sums[0]
 
-        def together(ratios: Sequence[Ratio]) -> Ratio:
-            return Ratio(*(np.concatenate(each) for each in zip(*ratios, strict=True)))
+        def together(ratios: Sequence[RatioOfSums]) -> RatioOfSums:
+            return RatioOfSums(*(np.concatenate(each) for each in zip(*ratios, strict=True)))
 
         ratios = {name: together([each.ratios[name] for each in sums]) for name in first.ratios}
         return cls(first.weights, ratios, together([each.kept for each in sums]))
 
     def of(self, compositions: NDArray[np.intp] | slice) -> Self:
         """Some of the compositions."""
-        ratios = {name: Ratio(*(part[compositions] for part in each)) for name, each in self.ratios.items()}
-        return type(self)(self.weights, ratios, Ratio(*(part[compositions] for part in self.kept)))
+        ratios = {name: RatioOfSums(*(part[compositions] for part in each)) for name, each in self.ratios.items()}
+        return type(self)(self.weights, ratios, RatioOfSums(*(part[compositions] for part in self.kept)))
 
     def flattened(self) -> Self:
         """All compositions' prompts one after another, as if they were those of one: `[1, prompt]`."""
-        ratios = {name: Ratio(*(part.reshape(1, -1) for part in each)) for name, each in self.ratios.items()}
-        return type(self)(self.weights, ratios, Ratio(*(part.reshape(1, -1) for part in self.kept)))
+        ratios = {name: RatioOfSums(*(part.reshape(1, -1) for part in each)) for name, each in self.ratios.items()}
+        return type(self)(self.weights, ratios, RatioOfSums(*(part.reshape(1, -1) for part in self.kept)))
 
     @property
     def compositions(self) -> int:
@@ -108,8 +110,8 @@ class PromptSums:
         """Studies in which each prompt has the composition that was chosen for it: `[study, prompt]`; -1: none."""
         prompt = np.arange(self.prompts)
 
-        def picked(ratio: Ratio) -> Ratio:
-            return Ratio(*(np.where(chosen < 0, 0.0, part[chosen, prompt]) for part in ratio))
+        def picked(ratio: RatioOfSums) -> RatioOfSums:
+            return RatioOfSums(*(np.where(chosen < 0, 0.0, part[chosen, prompt]) for part in ratio))
 
         return type(self)(
             self.weights, {name: picked(each) for name, each in self.ratios.items()}, picked(self.kept)
@@ -123,13 +125,13 @@ def shown_error(value: FloatArray | float, *, is_squared: bool) -> FloatArray:
     return shown
 
 
-def _ratio(name: SearchedError, counts: CountArray, n_clear: NClear) -> Ratio:
+def _ratio(name: SearchedError, counts: CountArray, n_clear: NClear) -> RatioOfSums:
     if name in ("prompt_bias_error", "prompt_bias_score_difference"):
         if name == "prompt_bias_error":
             terms = squared_errors(counts, n_clear=n_clear).value
         else:
             terms = prompt_bias_score_error(counts, n_clear=n_clear).value
-        return Ratio(np.nan_to_num(terms).sum(axis=1), (~np.isnan(terms)).sum(axis=1).astype(np.float64))
+        return RatioOfSums(np.nan_to_num(terms).sum(axis=1), (~np.isnan(terms)).sum(axis=1).astype(np.float64))
     if name == "f1":
         of = filter_confusion(counts)
         wrong = of.false_positive + of.false_negative
@@ -140,5 +142,5 @@ def _ratio(name: SearchedError, counts: CountArray, n_clear: NClear) -> Ratio:
     return _over_models(judged - np.trace(both, axis1=-2, axis2=-1), judged)
 
 
-def _over_models(above: CountArray, below: CountArray) -> Ratio:
-    return Ratio(above.sum(axis=1).astype(np.float64), below.sum(axis=1).astype(np.float64))
+def _over_models(above: CountArray, below: CountArray) -> RatioOfSums:
+    return RatioOfSums(above.sum(axis=1).astype(np.float64), below.sum(axis=1).astype(np.float64))

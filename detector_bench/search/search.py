@@ -16,7 +16,7 @@ from detector_bench.metrics import FloatArray, NClear
 from detector_bench.search.choosing import FEWEST_PROMPTS, Chooser, Chosen, competing, scatter, strata_of
 from detector_bench.search.compositions import Composition, Compositions
 from detector_bench.search.ensembles import Ensembles, LearntEnsemble
-from detector_bench.search.findings import BEST_SINGLE, SEARCH_COLUMNS, Findings
+from detector_bench.search.findings import BEST_SINGLE, SEARCH_COLUMNS, SearchFindings
 from detector_bench.search.prompt_sums import PromptSums, shown_error
 from detector_bench.search.ranks import MOST_RANKED, open_ranks
 from detector_bench.search.settings import SearchSettings
@@ -124,7 +124,7 @@ class CompositionSearch:
     def _losses(self) -> FloatArray:
         return self.chooser.losses(self.sums, np.ones((1, self.verdicts.prompts)))
 
-    def findings(self, *, not_built: Sequence[tuple[str, str]] = ()) -> Findings:
+    def findings(self, *, not_built: Sequence[tuple[str, str]] = ()) -> SearchFindings:
         """Choose, judge elsewhere, compare.
 
         Raises:
@@ -144,7 +144,7 @@ class CompositionSearch:
         for name in self.compare_with:
             always = chooser.always(self.compositions.named(name), len(dealt))
             others.append((name, always, 1.0))
-        return Findings(
+        return SearchFindings(
             attribute=self.compositions.attribute,
             settings=self.settings,
             rows=self._rows(chosen, dealt),
