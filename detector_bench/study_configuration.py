@@ -45,7 +45,7 @@ _LONGEST_TEXT = 2_000
 class StudyConfiguration(BaseModel):
     """What is judged, by whom, and how it is evaluated. The one configuration of command line, YAML and Python."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
 
     name: str = Field(default="study", max_length=_LONGEST_TEXT)
     image_set: Path
@@ -82,7 +82,8 @@ class StudyConfiguration(BaseModel):
     estimates: EstimateSettings = EstimateSettings()
     """How bias over all images is estimated where some have no label; see docs/audit.md."""
     searched: SearchSettings | None = Field(default=None, alias="search")
-    """What `detector-bench search` combines, and by which error it chooses; see docs/search.md."""
+    """What `detector-bench search` combines, and by which error it chooses; see docs/search.md. In Python it has
+    another name, as `search` is what a study does."""
     batch_size: int = Field(default=32, ge=1, le=4096)
     max_pixels: int = Field(default=DEFAULT_MAX_PIXELS, ge=1)
     """Larger images become errors instead of being decoded."""
@@ -380,7 +381,7 @@ class StudyConfiguration(BaseModel):
         Raises:
             DetectorBenchError: the disk is full, read-only or the like.
         """
-        content = self.model_dump(mode="json", by_alias=True)
+        content = self.model_dump(mode="json", by_alias=True, exclude=None if self.searched else {"searched"})
         image_set, weights, scores = (PublishedNames(out) for _ in range(3))
         content["image_set"] = image_set.name(self.image_set)
         named = {path: weights.name(found) for path, found in self.weights_elsewhere()}

@@ -356,3 +356,22 @@ def test_an_ensembles_members_are_part_of_its_version(tmp_path: Path) -> None:
     ):
         with pytest.raises(ConfigError, match=says):
             build_detector("ensemble", parameters=wrong)
+
+
+def test_the_section_goes_with_a_study(tmp_path: Path) -> None:
+    study = Study.from_yaml(write_search_study(tmp_path, thresholds=[0.7], seed=4))
+    (tmp_path / "out").mkdir()
+    study.write(tmp_path / "out")
+    again = Study.from_yaml(tmp_path / "out" / "study.yaml")
+    assert again.searched == study.searched
+    assert again.searched is not None
+    assert (again.searched.thresholds, again.searched.seed) == ((0.7,), 4)
+    assert search_settings(study, seed=5).seed == 5
+    assert "search" not in yaml.safe_load((write_plain(tmp_path / "plain") / "study.yaml").read_text())
+
+
+def write_plain(folder: Path) -> Path:
+    study = Study.from_yaml(write_search_study(folder))
+    (folder / "out").mkdir()
+    study.write(folder / "out")
+    return folder / "out"
