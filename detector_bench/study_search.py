@@ -18,7 +18,13 @@ from detector_bench.atomic_files import write_text
 from detector_bench.dataset import ImageSet
 from detector_bench.declarations import read_mapping
 from detector_bench.detectors.base import Detector, build_detector
-from detector_bench.errors import ConfigError, DetectorBenchError, config_error_from, nearest_hint
+from detector_bench.errors import (
+    ConfigError,
+    DetectorBenchError,
+    MissingExtraError,
+    config_error_from,
+    nearest_hint,
+)
 from detector_bench.evaluation.coded_predictions import CodedPredictions
 from detector_bench.evaluation.image_index import ImageIndex
 from detector_bench.evaluation.image_verdicts import ImageVerdicts
@@ -150,13 +156,21 @@ def search_study(
         found,
         out,
         winner=study_of(study, entry, out, attribute=attribute),
-        figures=write_figure(found, out),
+        figures=_figure(found, out),
         inputs=inputs_of(image_set, ()),
         judged=fingerprints,
         checked=checked,
         title=study.name,
     )
     return SearchResult(out, found, entry, study)
+
+
+def _figure(found: SearchFindings, out: Path) -> list[str]:
+    """The figure's files; without matplotlib there is none, which is no reason to lose a search."""
+    try:
+        return write_figure(found, out)
+    except MissingExtraError:
+        return []
 
 
 def _attribute(study: StudyConfiguration, settings: SearchSettings) -> str:

@@ -13,7 +13,8 @@ from detector_bench.cli.console import command, errors, output
 from detector_bench.cli.studies import loaded
 from detector_bench.plugins import load_plugins
 
-_FILES = ("search.csv", "search.json", "search.md", "winner.yaml", "search_figure.pdf", "run.json")
+_FIGURE = "search_figure.pdf"
+_FILES = ("search.csv", "search.json", "search.md", "winner.yaml", _FIGURE, "run.json")
 
 
 @command(reads_images=True)
@@ -113,4 +114,7 @@ def search(
     if write_winner is not None:
         found.write_winner(write_winner)
         output.say(f"The winner is in {write_winner}: detector-bench run {write_winner} --out DIR")
-    output.say(f"Everything is in {found.folder}: {', '.join(_FILES)}")
+    files = [name for name in _FILES if (found.folder / name).exists()]
+    if _FIGURE not in files:
+        output.warn(f"without matplotlib there is no {_FIGURE}: install detector-bench[figures]")
+    output.say(f"Everything is in {found.folder}: {', '.join(files)}")
