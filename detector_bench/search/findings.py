@@ -131,7 +131,7 @@ class SearchFindings:
         text = f"Where it was chosen it looks better by {self.optimism:.3f}: that much is selection."
         seems = self.shown(self.single_where_chosen) - self.shown(self.winner_where_chosen)
         left = self.shown(self.contests[0].other.value) - self.shown(self.promised.value)
-        if seems <= 0:
+        if not seems > 0:  # or undefined, where no single detector keeps enough
             return [text]
         share = "all of it was" if left <= 0 else f"{max(0.0, 1 - left / seems):.0%} of it was"
         return [
@@ -194,6 +194,7 @@ class SearchFindings:
             "beats_the_best_single_detector": self.beats_single,
             "prompts": self.prompts,
             "labelled_images": self.images,
+            "t2i_models": self.t2i_models,
             "compositions": len(self.rows),
             "not_built": [{"name": name, "reason": reason} for name, reason in self.not_built],
             "sentences": self.sentences(),
