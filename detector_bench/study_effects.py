@@ -20,8 +20,6 @@ from detector_bench.perception.answers.chat_answers import ChatAnswers
 from detector_bench.perception.answers.prices import (
     CallPrice,
     TokenPrices,
-    most_completion_tokens,
-    most_prompt_tokens,
 )
 from detector_bench.perception.stage import Arrays, Stage, fingerprint, with_inputs
 from detector_bench.plugins import plugin_files
@@ -32,7 +30,7 @@ from detector_bench.runner.stage_cache import StageCache, default_cache_folder
 from detector_bench.study_configuration import StudyConfiguration
 from detector_bench.study_session import RunOrder, session_of
 from detector_bench.trust import Origin, Sending, refusals, unset
-from detector_bench.weights import Checkpoint, Weights, WeightsLocator
+from detector_bench.weights import Checkpoint, Weights, WeightsLocator, described
 
 _GROUPS = ("detectors", "stages", "metrics", "tables", "score_systems")
 _PLACE = r"^(?P<place>[A-Za-z][A-Za-z0-9+.-]+://[^/?#]*)"
@@ -186,9 +184,13 @@ def _weights(file: Weights, locator: WeightsLocator) -> FileRead:
     pinned = "pinned by sha256" if file.sha256 else "not pinned"
     if found is not None:
         return FileRead(what, str(found), pinned)
-    if not (locator.allow_download and file.downloadable):
+    if not locator.downloadable(file):
         return FileRead(what, file.path, f"not here, {pinned}")
-    source = f"the Hugging Face hub, {file.name}" if isinstance(file, Checkpoint) else str(file.url)
+    if isinstance(file, Checkpoint):
+        source = f"the Hugging Face hub, {file.name}"
+    else:
+        file = described(file)
+        source = str(file.origin)
     size = "" if file.download_bytes is None else f", about {file.download_bytes / 1e6:,.0f} MB"
     return FileRead(what, file.path, f"to be downloaded from {source}{size}, {pinned}", downloads=True)
 
@@ -237,7 +239,7 @@ def _cost(stage: Stage, images: int, spent: Mapping[str, Any]) -> str:
         return f"at most {images * prices.call:,.2f} {prices.currency}: {prices.call:g} for every answer"
     if not isinstance(prices, TokenPrices) or not isinstance(stage, ChatAnswers):
         return "not known: the study gives no prices"
-    most = most_completion_tokens({"max_tokens": stage.max_tokens, **stage.request_fields})
+    most = stage.most_answer_tokens
     if most is None:
         return "not known: the study sets no limit to an answer (max_tokens)"
     answers = float(spent.get("answers", 0)) - float(spent.get("untold", 0))
@@ -247,7 +249,7 @@ def _cost(stage: Stage, images: int, spent: Mapping[str, Any]) -> str:
             f"the mean of {answers:,.0f} answers so far",
         )
     elif stage.longest_side is not None:
-        asked = float(most_prompt_tokens(stage.question, (stage.longest_side, stage.longest_side)))
+        asked = float(stage.most_prompt_tokens((stage.longest_side, stage.longest_side)))
         origin = "a bound, as none has been counted yet"
     else:
         return "not known: images are sent as they are (longest_side), and none has been counted yet"

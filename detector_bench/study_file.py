@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from detector_bench.declarations import read_mapping
-from detector_bench.errors import ConfigError
+from detector_bench.errors import ConfigError, DetectorBenchError
+from detector_bench.installation import resource
 from detector_bench.vocabulary import GROUND_TRUTH
 
 _DEEPEST_EXTENDS = 5
@@ -21,7 +23,8 @@ def resolve_detector(entry: Any, *, folder: Path, place: str, depth: int = 0) ->
 
     An entry is a registered name, or a mapping with `kind` (a registered name), `name` (how tables call it) and
     parameters. With `extends: FILE` it starts from the mapping in that file, and its own keys win; mappings are
-    merged key by key.
+    merged key by key. What does not lie below the folder is looked for among the files that come along:
+    `detectors/gear.yaml`.
 
     Raises:
         ConfigError: an entry of another form, or a chain of `extends` that does not end.
@@ -37,7 +40,7 @@ def resolve_detector(entry: Any, *, folder: Path, place: str, depth: int = 0) ->
     if base_file is not None:
         if not isinstance(base_file, str | Path):
             raise ConfigError(f"{place}: `extends` is the name of a file; got {base_file!r}")
-        path = folder / base_file
+        path = _described_in(folder, base_file)
         try:
             _require_plain_file(path)
             base = read_mapping(path)
@@ -53,6 +56,16 @@ def resolve_detector(entry: Any, *, folder: Path, place: str, depth: int = 0) ->
     if not isinstance(name, str):
         raise ConfigError(f"{place}: `name` is text; got {name!r}")
     return {"name": name, "kind": kind, "parameters": merged}
+
+
+def _described_in(folder: Path, name: str | Path) -> Path:
+    """The file that an entry extends: beside the study, or one of those that come along."""
+    own = folder / name
+    plain = Path(name)
+    if plain.parts == ("detectors", plain.name) and plain.suffix == ".yaml":
+        with suppress(DetectorBenchError, OSError, ValueError):  # names that are too long, or hold a zero
+            return own if own.exists() else resource(f"configs/detectors/{plain.name}")
+    return own
 
 
 def _require_plain_file(path: Path) -> None:

@@ -23,7 +23,13 @@ from pathlib import Path
 from queue import Empty, Queue
 from typing import Any, TextIO
 
-from detector_bench.errors import DetectorBenchError, RunInterruptedError
+from detector_bench.errors import (
+    ConfigError,
+    DetectorBenchError,
+    MissingExtraError,
+    RunInterruptedError,
+    WeightsError,
+)
 from detector_bench.interruption import listen_for_stop
 from detector_bench.perception.answers.budget import BudgetReachedError
 from detector_bench.plugins import load_plugins, plugin_paths
@@ -197,7 +203,7 @@ class _Crew:
             return
         if "problem" in message:
             # The user has to mend it, and it would be the same with every shard.
-            kind = BudgetReachedError if message.get("budget") else DetectorBenchError
+            kind = _PROBLEMS.get(message["kind"], DetectorBenchError)
             self._problem = self._problem or kind(message["problem"])
             self.shards.clear()
         elif message.get("taken"):
@@ -289,6 +295,12 @@ def _how(process: subprocess.Popen[str]) -> str:
     return f"with status {code}"
 
 
+_PROBLEMS: Mapping[str, type[DetectorBenchError]] = {
+    kind.__name__: kind for kind in (BudgetReachedError, ConfigError, MissingExtraError, WeightsError)
+}
+"""What a worker tells of, so that its parent can act on it as if it had judged itself."""
+
+
 class _Teller:
     """Sends a worker's progress to its parent, now and then; as a `ProgressListener`."""
 
@@ -310,31 +322,35 @@ def main() -> None:
     """A worker's work: read the job, then judge shard after shard until the input ends."""
     # Who stops a job often tells each of its processes; the parent then closes this one's input, too.
     listen_for_stop()
-    with _own_output() as parent:
-        teller, orders = _Teller(parent), _Orders()
-        try:
-            job = orders.next()
-            if job is None:
-                return
-            take_over(job["allowed"])
-            load_plugins([Path(path) for path in job["plugins"]])
-            order = RunOrder.model_validate(job["order"])
-            _, session = session_of(StudyConfiguration.from_yaml(job["study"]), Path(job["out"]), order)
-            teller.say(ready=True)
-            state = RunProgress(total=0)
-            while (message := orders.next()) is not None:
-                shard = Shard.parse(message["shard"])
-                try:
-                    session.run_shard(shard, state=state, progress=teller)
-                    teller.say(progress=state.as_data())
-                    teller.say(done=str(shard))
-                except ShardTakenError:
-                    teller.say(taken=str(shard))
-        except (KeyboardInterrupt, RunInterruptedError, BrokenPipeError):
-            return  # the parent is gone, or does not want any more; what was judged is stored
-        except DetectorBenchError as error:
-            with suppress(OSError):
-                teller.say(problem=str(error), budget=isinstance(error, BudgetReachedError))
+    # A stop may come at any line: what was judged is stored, and nobody waits for a word about it.
+    with suppress(KeyboardInterrupt, BrokenPipeError), _own_output() as parent:
+        _work(_Teller(parent), _Orders())
+
+
+def _work(teller: _Teller, orders: _Orders) -> None:
+    try:
+        job = orders.next()
+        if job is None:
+            return
+        take_over(job["allowed"])
+        load_plugins([Path(path) for path in job["plugins"]])
+        order = RunOrder.model_validate(job["order"])
+        _, session = session_of(StudyConfiguration.from_yaml(job["study"]), Path(job["out"]), order)
+        teller.say(ready=True)
+        state = RunProgress(total=0)
+        while (message := orders.next()) is not None:
+            shard = Shard.parse(message["shard"])
+            try:
+                session.run_shard(shard, state=state, progress=teller)
+                teller.say(progress=state.as_data())
+                teller.say(done=str(shard))
+            except ShardTakenError:
+                teller.say(taken=str(shard))
+    except (RunInterruptedError, BrokenPipeError):
+        return  # the parent is gone, or does not want any more; what was judged is stored
+    except DetectorBenchError as error:
+        with suppress(OSError):
+            teller.say(problem=str(error), kind=type(error).__name__)
 
 
 class _Orders:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import base64
 import io
 import json
+import math
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
@@ -43,6 +44,16 @@ def completion(text: str | None, *, tokens: tuple[int, int] | None = (300, 4), *
     }
 
 
+def logprobs(*places: Sequence[tuple[str, float]]) -> dict[str, Any]:
+    """What stands beside a text: for each of its tokens, that token and others with their probabilities."""
+
+    def entry(token: str, probability: float) -> dict[str, Any]:
+        return {"token": token, "logprob": math.log(probability), "bytes": list(token.encode())}
+
+    content = [{**entry(*place[0]), "top_logprobs": [entry(*each) for each in place]} for place in places]
+    return {"logprobs": {"content": content, "refusal": None}}
+
+
 def complaint(message: str, *, code: str | None = None, kind: str = "invalid_request_error") -> dict[str, Any]:
     """An error as OpenAI's API gives it."""
     return {"error": {"message": message, "type": kind, "param": None, "code": code}}
@@ -52,12 +63,13 @@ class ChatHandler(LocalHandler):
     def read(self, body: bytes) -> dict[str, Any]:
         sent = json.loads(body)
         text, image = sent["messages"][0]["content"]
+        last = sent["messages"][-1]["content"]
         head, _, data = image["image_url"]["url"].partition(",")
         return {
             "path": self.path,
             "headers": dict(self.headers),
             "body": sent,
-            "question": text["text"],
+            "question": last if isinstance(last, str) else text["text"],
             "media_type": head,
             "image": base64.b64decode(data),
             "detail": image["image_url"].get("detail"),
@@ -114,10 +126,19 @@ def hasty(server: ChatServer, **options: Any) -> dict[str, Any]:
     return {"base_url": server.base_url, "model": MODEL, **quick, **options}
 
 
-def judge(server: ChatServer, name: str = "judge", *, questions: Any = ("gender",), **options: Any) -> Detector:
+def judge(
+    server: ChatServer,
+    name: str = "judge",
+    *,
+    questions: Any = ("gender",),
+    how: dict[str, Any] | None = None,
+    **options: Any,
+) -> Detector:
+    """A judge; `options` are the model's, `how` the judge's own."""
     assert VlmJudge
     model = {"kind": "openai", **hasty(server, **options)}
-    return build_detector("vlm_judge", name=name, parameters={"model": model, "questions": questions})
+    asked = {} if questions is None else {"questions": questions}
+    return build_detector("vlm_judge", name=name, parameters={"model": model, **asked, **(how or {})})
 
 
 def ask(server: ChatServer, *images: Any, question: str = "Who?", **options: Any) -> list[Any]:

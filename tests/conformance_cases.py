@@ -225,6 +225,11 @@ def aligned_faces(parts: Parts) -> Made:
     return stage({"kind": "aligned_faces", "faces": HOG, "longest_side": None})
 
 
+@case("whole_image", slow=False)
+def whole_image(parts: Parts) -> Made:
+    return stage("whole_image")
+
+
 @case("yunet_faces", slow=False, shared=True)
 def yunet_faces(parts: Parts) -> Made:
     return stage("yunet_faces")
@@ -270,6 +275,30 @@ def vlm_judge(parts: Parts, *, server: Any) -> Made:
     import chat_server
 
     return chat_server.judge(server, concurrency=3)
+
+
+@case("vlm_judge", "chat_answers", slow=False, serving=_chat)
+def vlm_judge_in_turn(parts: Parts, *, server: Any) -> Made:
+    import chat_server
+
+    questions = ["gender", "age"]
+    return chat_server.judge(server, questions=questions, how={"asking": "in_turn"}, top_logprobs=5)
+
+
+@contextmanager
+def _chat_of_all(parts: Parts) -> Iterator[dict[str, Any]]:
+    import chat_server
+
+    with chat_server.playing(parts.patch, parts.folder) as server:
+        server.always = chat_server.answers('{"gender": "male", "age": "unknown"}')
+        yield {"server": server}
+
+
+@case("vlm_judge", "chat_answers", serving=_chat_of_all)
+def vlm_judge_together(parts: Parts, *, server: Any) -> Made:
+    import chat_server
+
+    return chat_server.judge(server, questions=["gender", "age"], how={"asking": "together"})
 
 
 @case("dlib_cnn_faces")
@@ -353,9 +382,25 @@ def vlm_judge_on_this_machine(parts: Parts) -> Made:
 
     model = {"kind": "transformers", "checkpoint": parts.checkpoint("llava", save_llava_next)}
     settings = {"precision": "float32", "device": "cpu", "max_new_tokens": 5}
-    words = {"labels": {"male": ["or", "person"], "female": ["user", "is"]}}
+    words = {"labels": {"male": ["does"], "female": ["female", "unknown"]}}
     questions = {"gender": {"question": "male or female ?", "answers": words}}
     return build_detector("vlm_judge", parameters={"model": {**model, **settings}, "questions": questions})
+
+
+@case("vlm_judge", "generated_answers")
+def vlm_judge_in_turn_on_this_machine(parts: Parts) -> Made:
+    from vlm_networks import save_llava_next
+
+    model = {"kind": "transformers", "checkpoint": parts.checkpoint("llava", save_llava_next), "top_logprobs": 5}
+    settings = {"precision": "float32", "device": "cpu", "max_new_tokens": 5}
+    words = {"male": ["does"], "female": ["female", "unknown"]}
+    ages = {"young": ["does"], "elderly": ["female", "she"]}
+    questions = {
+        "gender": {"question": "male or female ?", "answers": {"labels": words}},
+        "age": {"question": "young or old ?", "answers": {"labels": ages}},
+    }
+    parameters = {"model": {**model, **settings}, "questions": questions, "asking": "in_turn"}
+    return build_detector("vlm_judge", parameters=parameters)
 
 
 @case("mivolo", "mivolo_outputs", "yolo_boxes", "yolo_persons", "yolo_faces")

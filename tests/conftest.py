@@ -56,6 +56,17 @@ def _no_waiting_for_the_disk() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(autouse=True)
+def _own_plugin_files() -> Iterator[None]:
+    """A plugin file that a test loads is no plugin of the next one: its workers would look for the file."""
+    from detector_bench import plugins
+
+    before = dict(plugins._LOADED)
+    yield
+    plugins._LOADED.clear()
+    plugins._LOADED.update(before)
+
+
 @pytest.fixture
 def command(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

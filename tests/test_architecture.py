@@ -35,7 +35,7 @@ ORDER = (
     ("others", "search"),
     ("study_configuration",),
     ("study_proof", "study_session"),
-    ("study_effects", "study_forecast", "study_ray", "study_results", "study_workers"),
+    ("study_effects", "study_forecast", "study_ray", "study_readiness", "study_results", "study_workers"),
     ("study_run", "study_questions", "study_worth"),
     ("study_estimates", "study_plan", "study_search"),
     ("site", "study_numbers"),

@@ -158,6 +158,8 @@ def test_trouble_that_stays_is_an_error_of_the_image(server: ChatServer) -> None
         (says(413, "Request Entity Too Large"), "Request Entity Too Large (HTTP 413)"),
         (says(400, {"object": "error", "message": "No images", "code": 400}), "No images (HTTP 400)"),
         (says(422, {"error": "no such thing"}), "no such thing (HTTP 422)"),
+        (says(400, {"detail": "Another model."}), "Another model. (HTTP 400)"),
+        (says(422, {"detail": [{"loc": ["body"]}]}), "Unprocessable Entity (HTTP 422)"),
     ],
 )  # fmt: skip
 def test_refused_image_costs_no_other(server: ChatServer, behaviour: Behaviour, reason: str) -> None:
@@ -215,6 +217,15 @@ def test_several_threads_share_one_pace_and_pay_once(server: ChatServer) -> None
 
 
 # The declaration
+
+
+def test_only_others_are_spared(server: ChatServer) -> None:
+    def most(**options: Any) -> float:
+        return ChatAnswers(**{"model": "m", "question": "?", **options}).pace.requests_per_second
+
+    assert most(base_url=server.base_url) == float("inf")
+    assert most(base_url="https://a.example/v1") == 10
+    assert most(base_url=server.base_url, requests_per_second=2) == 2
 
 
 def test_fingerprint_holds_what_decides_an_answer_and_no_more() -> None:

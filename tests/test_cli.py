@@ -136,6 +136,7 @@ def test_the_commands_are_those_of_the_documentation() -> None:
         "trust remove",
         "verify",
         "weights",
+        "weights add",
         "weights fetch",
         "weights list",
         "weights verify",

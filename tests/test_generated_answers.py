@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from PIL import Image
-from running import frames_of, judged, read_image
+from running import frames_of, judged, read_image, run_stages
 from small_parts import small_run, write_image_set
 from vlm_networks import save_blip2, save_llava_next
 
@@ -21,6 +21,7 @@ from detector_bench.detectors.vlm_judge import QUESTION, Blip2, VlmJudge
 from detector_bench.errors import ConfigError, WeightsError
 from detector_bench.perception.answers import generated_answers
 from detector_bench.perception.answers.generated_answers import GeneratedAnswers, answer_of
+from detector_bench.perception.answers.token_choices import places_in
 from detector_bench.perception.stage import Batch, Frame, fingerprint, text_array, text_in
 from detector_bench.vocabulary import ATTRIBUTES
 from detector_bench.weights import WeightsLocator
@@ -127,6 +128,61 @@ def test_chat_network_answers_as_the_library_does(folder: Path) -> None:
     # The same words, written out as a prompt.
     plain = stage(folder / "llava", question="user: <image> male or female ? assistant:")
     assert answers(plain, images) == expected
+
+
+def test_network_answers_in_turns_as_the_library_does(folder: Path) -> None:
+    images = pictures(4)
+    first = stage(folder / "llava", question="male or female ?", chat=True)
+    second = stage(folder / "llava", question="young or old ?", chat=True, earlier=first)
+    frames = frames_of(images)
+    run_stages([second], frames, weights=NOWHERE)
+    said = iter([answer_of(frame[first]) for frame in frames])
+
+    def inputs_of(processor: Any, image: Any) -> Any:
+        prompt = f"user: <image> male or female ? assistant: {next(said)} user: young or old ? assistant:"
+        return processor(images=image, text=prompt, return_tensors="pt")
+
+    assert [answer_of(frame[second]) for frame in frames] == by_the_book(
+        folder / "llava", images, inputs_of, echoed=True
+    )
+
+
+@pytest.mark.parametrize(("name", "chat"), [("llava", True), ("blip2-t5", False)])
+def test_network_tells_what_it_might_have_said(folder: Path, name: str, chat: bool) -> None:
+    import torch
+    from transformers import AutoModelForImageTextToText, AutoProcessor
+
+    declared = stage(folder / name, question="male or female ?", chat=chat, top_logprobs=3)
+    images = pictures(3)
+    results = declared.load(NOWHERE)(frames_of(images))
+    plain = declared.model_copy(update={"top_logprobs": None})
+    assert [answer_of(each) for each in results] == answers(plain, images)
+    model = AutoModelForImageTextToText.from_pretrained(folder / name, dtype=torch.float32).eval()
+    processor = AutoProcessor.from_pretrained(folder / name, backend="pil")
+    prompt = "user: <image> male or female ? assistant:" if chat else "male or female ?"
+    for image, result in zip(images, results, strict=True):
+        inputs = processor(images=Image.fromarray(image), text=prompt, return_tensors="pt")
+        told = model.generate(
+            **inputs, max_new_tokens=TOKENS, do_sample=False, return_dict_in_generate=True, output_logits=True
+        )
+        places = places_in(result)
+        assert "".join(place[0].text for place in places) == answer_of(result)
+        for place, logits in zip(places, told.logits, strict=False):
+            expected = logits[0].log_softmax(-1).topk(3).values.tolist()
+            assert [each.logprob for each in place] == pytest.approx(expected, abs=1e-4)
+
+
+def test_judge_with_a_network_has_scores(folder: Path) -> None:
+    model = {"kind": "transformers", "checkpoint": str(folder / "llava"), "precision": "float32", "device": "cpu"}
+    words = {"labels": {"male": ["or", "person", "a", "is"], "female": ["user", "the", "he", "it"]}}
+    parameters = {
+        "model": {**model, "max_new_tokens": TOKENS, "top_logprobs": 20},
+        "questions": {"gender": {"question": "male or female ?", "answers": words}},
+    }
+    found = judged(build_detector("vlm_judge", parameters=parameters), pictures(), weights=NOWHERE)
+    scores = [each.score for each in found if each.status == "clear"]
+    assert scores
+    assert all(score is not None and 0 < score <= 1 for score in scores)
 
 
 @pytest.mark.parametrize("name", ["blip2", "llava"])

@@ -9,6 +9,7 @@ same form: a transformers checkpoint that brings its own code, with the call and
 from __future__ import annotations
 
 import json
+from argparse import Namespace
 from collections import Counter
 from collections.abc import Iterator
 from importlib.util import find_spec
@@ -301,7 +302,7 @@ def test_missing_package_is_named_with_its_address(tmp_path: Path) -> None:
         for line in lines
     )
     assert any(
-        "'model_imdb_cross_person_4.22_99.46.pth.tar' not found; put it beside the study file, or into" in line
+        "'model_imdb_cross_person_4.22_99.46.pth.tar' not found (nor as model_imdb_cross_person_4.24_99.46" in line
         for line in lines
     )
 
@@ -318,6 +319,8 @@ class _Harmful:
 
 def test_file_of_the_package_is_read_as_plain_tensors(tmp_path: Path) -> None:
     torch = pytest.importorskip("torch")
+    from safetensors.torch import save_file
+
     torch.save({"state_dict": _Harmful(tmp_path / "trace")}, tmp_path / "harmful.pth.tar")
     torch.save({"state_dict": {"pos_embed": torch.zeros(1)}}, tmp_path / "other.pth.tar")
     ages = {"min_age": 1, "max_age": 95, "avg_age": 48.0}
@@ -325,12 +328,22 @@ def test_file_of_the_package_is_read_as_plain_tensors(tmp_path: Path) -> None:
         {"state_dict": {"pos_embed": torch.zeros(1, 14, 14, 384)}, "no_gender": False, **ages},
         tmp_path / "faces_only.pth.tar",
     )
+    real = {"args": Namespace(lr=1e-3), "metric": np.float64(4.2), "max_age": np.int64(95)}
+    held = torch.load(tmp_path / "faces_only.pth.tar", weights_only=True)
+    torch.save({**held, **real}, tmp_path / "as_published.pth.tar")
+    notes = {name: str(held[name]) for name in ("no_gender", "min_age", "max_age", "avg_age")}
+    save_file(held["state_dict"], tmp_path / "converted.safetensors", metadata=notes)
+    save_file(held["state_dict"], tmp_path / "bare.safetensors")
     for name, error, message in [
-        ("harmful", WeightsError, "as plain tensors"),
+        ("as_published", ConfigError, "without gender or without bodies"),
+        ("converted.safetensors", ConfigError, "without gender or without bodies"),
+        ("bare.safetensors", WeightsError, "is no checkpoint of MiVOLO"),
+        ("harmful", WeightsError, r"it names .*, which could run code"),
         ("other", WeightsError, "is no checkpoint of MiVOLO: it should hold avg_age, max_age"),
         ("faces_only", ConfigError, "without gender or without bodies"),
     ]:
-        network = PackageNetwork(file=WeightsFile(path=str(tmp_path / f"{name}.pth.tar")))
+        path = tmp_path / (name if "." in name else f"{name}.pth.tar")
+        network = PackageNetwork(file=WeightsFile(path=str(path)))
         with pytest.raises(error, match=message):
             network.load(ANYWHERE, device="cpu", dtype=torch.float32)
     assert not (tmp_path / "trace").exists()

@@ -61,8 +61,13 @@ COMMANDS: dict[str, str | CommandGroup] = {
     "detectors": ".cli.detectors:detectors",
     "conformance": ".cli.detectors:conformance",
     "weights": CommandGroup(
-        "Weights files: list them, verify their sha256, download them.",
-        {"list": ".cli.weights:list_", "verify": ".cli.weights:verify", "fetch": ".cli.weights:fetch"},
+        "Weights files: list them, download them, add those that you have, verify them.",
+        {
+            "list": ".cli.weights:list_",
+            "fetch": ".cli.weights:fetch",
+            "add": ".cli.weights_add:add",
+            "verify": ".cli.weights:verify",
+        },
     ),
     "trust": CommandGroup(
         "What studies of others may do on this machine: keys and their hosts, code of checkpoints.",

@@ -143,8 +143,9 @@ def _weights_entry(file: Weights, locator: WeightsLocator) -> str:
     else:
         lines.append(f"  sha256: {file.sha256 or 'not pinned'}")
         lines += [f"  sha256: {pin} {name}" for name, pin in file.side_files.items()]
-    found = locator.find(file) or (f"no; {_size(file)}, downloaded when needed" if file.downloadable else "no")
-    return "\n".join([*lines, f"  found: {found}"])
+    found = locator.find(file)
+    place = found or (f"no; {_size(file)}, downloaded when needed" if locator.downloadable(file) else "no")
+    return "\n".join([*lines, f"  found: {place}"])
 
 
 def _in_short(value: Any) -> Any:

@@ -14,7 +14,7 @@ from detector_bench.cli import options
 from detector_bench.cli.console import command, errors, output
 from detector_bench.cli.dry_run import print_dry_run
 from detector_bench.cli.shards import call_of, kept_call, write_array_job
-from detector_bench.errors import ConfigError, DetectorBenchError
+from detector_bench.errors import ConfigError, DetectorBenchError, MissingExtraError, WeightsError
 from detector_bench.plugins import load_plugins
 from detector_bench.runner.shards import ranges
 
@@ -59,6 +59,7 @@ def run(
 
     Interrupted or repeated, it goes on where it was: only images without a verdict, changed images and changed
     detectors are judged. Large image sets are cut into shards, which several processes or machines can share.
+    Detectors that cannot judge on this machine are left out, each with a line that says why: exit status 1.
 
     Examples: `detector-bench run configs/t2i_portraits.yaml --out results/portraits --weights-dir weights`,
     `detector-bench run configs/lyu2025.yaml --image-set my_images --out results/mine --without facepp`,
@@ -247,20 +248,46 @@ def _run_and_print(study: Study, out: Path, *, shard: str | None = None, **setti
     from detector_bench.cli.progress import RunProgressDisplay, what_it_waited_for
 
     began = datetime.now(UTC).isoformat(timespec="seconds")
-    with RunProgressDisplay(errors) as display:
-        if shard is None:
-            result = study.run(out, progress=display, **settings)
-        else:
+    left_out: Mapping[str, Sequence[str]] = {}
+    if shard is None:
+        result, left_out = _run_what_is_ready(study, out, **settings)
+    else:
+        with RunProgressDisplay(errors) as display:
             found = study.run_shard(out, shard, progress=display, **settings)
-            if isinstance(found, list):
-                left = f"{len(found)} of {found[0].count} shards are not: {ranges(each.number for each in found)}"
-                output.say(f"Shard {shard} is done, {left}. Who ends last writes the results.")
-                return
-            result = found
+        if isinstance(found, list):
+            left = f"{len(found)} of {found[0].count} shards are not: {ranges(each.number for each in found)}"
+            output.say(f"Shard {shard} is done, {left}. Who ends last writes the results.")
+            return
+        result = found
     _print(result, ["metrics.csv", "tables/", "predictions/", "run.json"])
     refuse_without_verdict(result)
+    if left_out:
+        raise ConfigError(_as_left_out(left_out))
     if waited := what_it_waited_for(*_waiting(result.sessions(began))):
         output.warn(waited, style="")
+
+
+def _run_what_is_ready(study: Study, out: Path, **settings: Any) -> tuple[Results, Mapping[str, Sequence[str]]]:
+    """Run the study; if some of its detectors cannot judge here, without these, and say of each why."""
+    from detector_bench.cli.progress import RunProgressDisplay
+
+    try:
+        with RunProgressDisplay(errors) as display:
+            return study.run(out, progress=display, **settings), {}
+    except (ConfigError, MissingExtraError, WeightsError):
+        # On Ray other machines judge than the one that asks.
+        if settings.get("engine", "processes") != "processes":
+            raise
+        found = study.readiness(out, weights_dir=settings.get("weights_dir"))
+        if not found.ready or not found.lacking:
+            raise
+    output.warn(_as_left_out(found.lacking))
+    with RunProgressDisplay(errors) as display:
+        return study.with_detectors(only=found.ready).run(out, progress=display, **settings), found.lacking
+
+
+def _as_left_out(lacking: Mapping[str, Sequence[str]]) -> str:
+    return "\n".join(f"{name} is left out: {line}" for name, lines in lacking.items() for line in lines)
 
 
 def refuse_without_verdict(results: Results) -> None:

@@ -1,4 +1,4 @@
-"""`weights list`, `weights verify` and `weights fetch`."""
+"""`weights list`, `weights fetch` and `weights verify`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from rich.progress import DownloadColumn, Progress, TaskID, TransferSpeedColumn
 
 from detector_bench.cli import options
 from detector_bench.cli.console import command, errors, output
+from detector_bench.declarations import read_mapping
 from detector_bench.errors import ConfigError, WeightsError, nearest_hint
+from detector_bench.installation import resource
 
 if TYPE_CHECKING:
     from detector_bench.weights import Weights, WeightsLocator
@@ -18,9 +20,10 @@ if TYPE_CHECKING:
 
 @command
 def list_(*, study_file: options.StudyOption = None, weights_dir: options.WeightsDir = None) -> None:
-    """Show every known weights file: licence, sha256, source, and where it lies on this machine.
+    """Show every known weights file: names, licence, sha256, source, and where it lies on this machine.
 
-    Of a network with side files, and of a checkpoint, every file that counts, pinned or as it was found.
+    Of what is not here, what to do. Of a network with side files, and of a checkpoint, every file that counts,
+    pinned or as it was found.
 
     Example: `detector-bench weights list --weights-dir weights`
     """
@@ -33,6 +36,7 @@ def list_(*, study_file: options.StudyOption = None, weights_dir: options.Weight
             "found": str(found) if found is not None else f"no: {missing_message(file)}",
             "licence": file.licence,
             "source": file.source,
+            **_other_names(file, found, locator),
             "sha256": _pins(file),
         }
         if found is not None and (unpinned := _unpinned(file, found, locator)):
@@ -44,6 +48,23 @@ def list_(*, study_file: options.StudyOption = None, weights_dir: options.Weight
 def verify(
     names: Annotated[list[str] | None, typer.Argument(help="File names; all that are found by default.")] = None,
     *,
+    run: Annotated[
+        str | None,
+        typer.Option(
+            "--run", metavar="DETECTOR", help="Judge images with this detector, and compare the outputs."
+        ),
+    ] = None,
+    golden: Annotated[
+        Path | None,
+        typer.Option("--golden", metavar="FILE", help="What the outputs have to be; else those that come along."),
+    ] = None,
+    images: Annotated[
+        Path | None, typer.Option("--images", metavar="DIR", help="Where the images to judge lie.")
+    ] = None,
+    write_golden: Annotated[
+        Path | None,
+        typer.Option("--write-golden", metavar="FILE", help="Write the outputs there, in place of comparing."),
+    ] = None,
     study_file: options.StudyOption = None,
     weights_dir: options.WeightsDir = None,
 ) -> None:
@@ -52,8 +73,24 @@ def verify(
     Side files of a network, and files of a checkpoint, are compared one by one; what is not pinned of a checkpoint
     in the Hugging Face hub's cache, with the names that the cache has for content.
 
-    Example: `detector-bench weights verify --weights-dir weights`
+    With --run, a detector judges images of which it is known what its authors' program says, and the largest
+    difference is told: exit status 1 if it is larger than the golden file accepts.
+
+    Examples: `detector-bench weights verify --weights-dir weights`,
+    `detector-bench weights verify --run fairface --images FairFace/detected_faces`
     """
+    if run is not None:
+        from detector_bench.cli.golden import verify_outputs, write_outputs
+
+        if names or (golden is not None and write_golden is not None):
+            raise ConfigError("--run takes no file names, and not both --golden and --write-golden")
+        if write_golden is not None:
+            write_outputs(run, write_golden, study_file=study_file, weights_dir=weights_dir, images=images)
+        else:
+            verify_outputs(run, study_file=study_file, weights_dir=weights_dir, images=images, golden=golden)
+        return
+    if golden or images or write_golden:
+        raise ConfigError("--golden, --images and --write-golden need --run DETECTOR")
     files, locator = _known(study_file, weights_dir)
     wrong = 0
     for file in _chosen(files, names):
@@ -78,7 +115,11 @@ def verify(
 @command
 def fetch(
     names: Annotated[
-        list[str] | None, typer.Argument(help="Names; by default all single files, or all that the study needs.")
+        list[str] | None,
+        typer.Argument(
+            metavar="[NAMES]...",
+            help="Files, checkpoints or detectors; by default all single files, or all that the study needs.",
+        ),
     ] = None,
     *,
     study_file: options.StudyOption = None,
@@ -86,9 +127,11 @@ def fetch(
 ) -> None:
     """Download weights into the cache; resumes, and keeps nothing that has not the pinned sha256.
 
-    Checkpoints from the Hugging Face hub, which have gigabytes, come only by name or with a study.
+    A detector's name stands for all that it reads: one registered, or one of those described in configs/detectors.
+    Some networks are made from what a package holds, and need the package onnx. Checkpoints from the Hugging Face
+    hub, which have gigabytes, come only by name or with a study.
 
-    Examples: `detector-bench weights fetch yunet.onnx`,
+    Examples: `detector-bench weights fetch gear yunet.onnx`,
     `detector-bench weights fetch openai/clip-vit-large-patch14`
     """
     from detector_bench.weights import Checkpoint
@@ -123,7 +166,7 @@ def _fetched(file: Weights, locator: WeightsLocator, *, named: bool) -> bool:
     """Fetch one, and tell. What cannot be downloaded is a failure only where it was asked for by name."""
     from detector_bench.weights.locate import missing_message
 
-    if not file.downloadable and locator.find(file) is None:
+    if not locator.downloadable(file) and locator.find(file) is None:
         if named:
             _tell("missing", file, f": {missing_message(file)}")
         return not named
@@ -171,16 +214,61 @@ def known_as(file: Weights, locator: WeightsLocator | None = None) -> Weights:
 
 
 def _chosen(files: dict[str, Weights], names: list[str] | None) -> list[Weights]:
-    for name in names or []:
-        if name not in files:
-            raise ConfigError(f"unknown weights file {name!r}: {nearest_hint(name, files)}")
-    return [files[name] for name in names] if names else list(files.values())
+    chosen = [file for name in names or [] for file in _meant(name, files)]
+    return list(dict.fromkeys(chosen)) if names else list(files.values())
+
+
+def _meant(name: str, files: dict[str, Weights]) -> list[Weights]:
+    """A file, by any of its names, with or without ending; or all files of a detector."""
+    from detector_bench.weights import WeightsFile
+
+    if name in files:
+        return [files[name]]
+    for file in files.values():
+        if isinstance(file, WeightsFile) and name in {*file.names, *(Path(each).stem for each in file.names)}:
+            return [file]
+    if found := _of_detector(name):
+        return found
+    known = {*files, *(Path(each).stem for each in files if "/" not in each), *_described_detectors()}
+    raise ConfigError(f"unknown weights file or detector {name!r}: {nearest_hint(name, known)}")
+
+
+def _of_detector(name: str) -> list[Weights]:
+    """What a detector reads that is registered, or described by a file that comes along; else nothing."""
+    from detector_bench.detectors import DETECTORS, build_detector
+    from detector_bench.perception.stage import with_inputs
+    from detector_bench.weights import WeightsFile
+
+    if name in DETECTORS.names() and not DETECTORS.get(name).needs_parameters:
+        stages = with_inputs(build_detector(name).stages)
+        return [known_as(file) for file in dict.fromkeys(w for stage in stages for w in stage.weights())]
+    if name not in _described_detectors():
+        return []
+    network = read_mapping(resource(f"configs/detectors/{name}.yaml"), keys="`kind` and `network`")["network"]
+    return [known_as(WeightsFile.model_validate(network))]
+
+
+def _described_detectors() -> list[str]:
+    return [path.stem for path in resource("configs/detectors").glob("*.yaml")]
 
 
 def _pins(file: Weights) -> str:
     if isinstance(file.sha256, str) and len(file.pins) == 1:
         return file.sha256
     return "\n".join(f"{pin} {name}" for name, pin in file.pins.items()) or "not pinned"
+
+
+def _other_names(file: Weights, found: Path | None, locator: WeightsLocator) -> dict[str, str]:
+    """Under what else it is published, and what of that lies beside the one that was found."""
+    from detector_bench.weights import Checkpoint
+
+    if isinstance(file, Checkpoint) or not file.also_named:
+        return {}
+    facts = {"also named": ", ".join(file.also_named)}
+    beside = [] if found is None else locator.other_candidates(file, found)
+    if beside:
+        facts["also there"] = locator.lacking(file) or f"{', '.join(each.name for each in beside)}: the same"
+    return facts
 
 
 def _unpinned(file: Weights, found: Path, locator: WeightsLocator) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterable
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import chain
 from typing import NamedTuple
 
@@ -37,6 +37,10 @@ _STOP = "|"
 _WORD = re.compile(r"[^\W_]+(?:'[^\W_]+)*|[.,;:!?\n|]|\+")
 _THINKING = re.compile(r"<think>.*?(?:</think>|\Z)", re.DOTALL | re.IGNORECASE)
 _END_OF_THINKING = re.compile(r"\A.*</think>", re.DOTALL | re.IGNORECASE)  # some servers swallow the beginning
+
+
+WHOLE = slice(None)
+"""All of an answer."""
 
 
 class AnswerReading(NamedTuple):
@@ -87,10 +91,18 @@ class AnswerSet(Declaration):
                     raise ValueError(f"{phrase!r} means both {taken[plain]!r} and {meaning!r}")
         return self
 
+    @cached_property
+    def _label_words(self) -> dict[str, str]:
+        return _meanings(self.labels)
+
+    @cached_property
+    def _reason_words(self) -> dict[str, str]:
+        return _meanings(self.reasons)
+
     def read(self, answer: str) -> AnswerReading:
         """The label that an answer gives, or why it gives none. Never raises."""
         text = _plain(_END_OF_THINKING.sub("", _THINKING.sub(" ", answer)))
-        labels, reasons = (_meanings(words) for words in (self.labels, self.reasons))
+        labels, reasons = self._label_words, self._reason_words
         found: dict[str, None] = {}
         for match in _pattern((*labels, *reasons)).finditer(text):
             if match[0] in reasons or not _negated(text[: match.start()]):
@@ -103,10 +115,38 @@ class AnswerSet(Declaration):
             return AnswerReading(label=named.pop())
         return AnswerReading(reason=AMBIGUOUS if named else NO_ANSWER)
 
+    def begins_at(self, label: str, text: str) -> int | None:
+        """Where in a text the first word or phrase begins that gives a label; None: nowhere."""
+        labels, reasons = self._label_words, self._reason_words
+        starts: dict[int, int] = {}
+        plain = ""
+        for match in _WORD.finditer(text.replace("\N{RIGHT SINGLE QUOTATION MARK}", "'")):
+            plain += " " if plain else ""
+            starts[len(plain)] = match.start()
+            plain += " ".join(_plain_words([match[0].casefold()]))
+        for match in _pattern((*labels, *reasons)).finditer(plain):
+            if labels.get(match[0]) == label and not _negated(plain[: match.start()]):
+                return starts.get(match.start())
+        return None
 
-def prediction_from(answer: str, frame: Frame, attribute: str, *, answers: AnswerSet) -> Prediction:
-    """The verdict that an answer gives on an image; the answer itself is kept as `raw`."""
-    label, reason = answers.read(answer)
+    def could_begin(self, text: str) -> frozenset[str]:
+        """The labels of which a word or phrase may begin with a text: of all that do, or of the one that it is.
+
+        "fe" begins "female" and no other, " he" is a word although "her" begins with it, and "South" begins
+        "South Asian" and "Southeast Asian".
+        """
+        return _begun(text, self._label_words)
+
+    def could_excuse(self, text: str) -> bool:
+        """Whether a word or phrase that filters may begin with a text, and it is no label's word already."""
+        return bool(_begun(text, self._reason_words)) and _plain(text) not in self._label_words
+
+
+def prediction_from(
+    answer: str, frame: Frame, attribute: str, *, answers: AnswerSet, within: slice = WHOLE
+) -> Prediction:
+    """The verdict that an answer, or a part of it, gives on an image; the answer itself is kept as `raw`."""
+    label, reason = answers.read(answer[within])
     if label is None:
         return Prediction.filtered(frame, attribute, reason or NO_ANSWER, raw=answer)
     return Prediction.clear(frame, attribute, label, raw=answer)
@@ -114,6 +154,17 @@ def prediction_from(answer: str, frame: Frame, attribute: str, *, answers: Answe
 
 def _meanings(words: dict[str, tuple[str, ...]]) -> dict[str, str]:
     return {_plain(phrase): meaning for meaning, phrases in words.items() for phrase in phrases}
+
+
+def _begun(text: str, meanings: dict[str, str]) -> frozenset[str]:
+    said = _plain(text)
+    if not said:
+        return frozenset()
+    word = said.rstrip(f" {_STOP}")
+    if word in meanings:
+        return frozenset({meanings[word]})
+    start = said if text[-1].isalnum() else f"{said} "
+    return frozenset(meaning for phrase, meaning in meanings.items() if phrase.startswith(start))
 
 
 @lru_cache(maxsize=256)
@@ -193,12 +244,21 @@ _NOBODY = ("nobody", "no one", "no person", "no people", "no human", "no humans"
 
 
 def default_answers(attribute: str) -> AnswerSet:
-    """The words that an attribute's file lists; a bare number of years, or "Asian" alone, is in none of ours."""
+    """The words that an attribute's file lists; a bare number of years, or "Asian" alone, is in none of ours.
+
+    A class may take a word that otherwise means that it cannot be told, such as "none" for glasses.
+    """
     known = ATTRIBUTES[attribute]
     either = {AMBIGUOUS: known.ambiguous} if known.ambiguous else {}
+    taken = {_plain(word) for each in known.choices for word in each.answers}
+    nobody, unsure = ([word for word in words if _plain(word) not in taken] for words in (_NOBODY, _UNSURE))
     return AnswerSet(
         labels={each.name: each.answers for each in known.choices},
-        reasons={"no_person": _NOBODY, **either, UNKNOWN: (*_UNSURE, *known.unknown)},
+        reasons={
+            **({"no_person": tuple(nobody)} if nobody else {}),
+            **either,
+            UNKNOWN: (*unsure, *known.unknown),
+        },
     )
 
 

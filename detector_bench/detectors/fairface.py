@@ -16,7 +16,7 @@ from detector_bench.perception.faces.aligned_faces import AlignedFaces
 from detector_bench.perception.faces.dlib_cnn_stages import DlibCnnOnnxFaces
 from detector_bench.perception.faces.dlib_resizing import LongestSide
 from detector_bench.perception.networks.fairface_outputs import FairfaceOutputs
-from detector_bench.perception.stage import Batch, Stage, StageField
+from detector_bench.perception.stage import ADDED_LATER, Batch, Stage, StageField
 from detector_bench.perception.torch_settings import Precision, TorchSettings
 from detector_bench.vocabulary.taxonomies import Mapping, mapping_named
 from detector_bench.weights.catalogue import FAIRFACE_RACE4, FAIRFACE_RACE7
@@ -77,6 +77,9 @@ class Fairface(TorchSettings):
     """The longer side of the image that the face is cut from."""
     face: Literal["largest", "surest"] = "largest"
     """Which of several faces is judged."""
+    chips: StageField | None = Field(default=None, json_schema_extra=ADDED_LATER)
+    """The stage that cuts faces out, in place of the three fields above: `whole_image` for images of faces that
+    are cut out and aligned already."""
     races: Literal[7, 4] = 7
     network: WeightsField = FAIRFACE_RACE7
     """Gender and age are read from it, and with `races: 7` race."""
@@ -94,7 +97,8 @@ class Fairface(TorchSettings):
         return self.outputs.through_torch or self.race_outputs.through_torch
 
     def _outputs(self, network: WeightsField) -> FairfaceOutputs:
-        chips = AlignedFaces(faces=self.faces, longest_side=self.longest_side, face=self.face)
+        aligned = AlignedFaces(faces=self.faces, longest_side=self.longest_side, face=self.face)
+        chips = aligned if self.chips is None else self.chips
         return FairfaceOutputs(chips=chips, network=network, precision=self.precision, device=self.device)
 
     @property

@@ -2,24 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
 from detector_bench.declarations import Declaration
+from detector_bench.detectors.answer_parts import (
+    Person,
+    UnreadableAnswerError,
+    joint_part,
+    joint_question,
+    side_part,
+)
 from detector_bench.detectors.answer_reading import (
+    AMBIGUOUS,
     GENDER_ANSWERS,
+    NO_ANSWER,
+    WHOLE,
     AnswerSet,
     default_answers,
     prediction_from,
 )
+from detector_bench.detectors.answer_scores import label_score
 from detector_bench.detectors.base import Card, Prediction, detector, require_classes
+from detector_bench.detectors.judge_presets import Asking, PresetName, with_preset
+from detector_bench.detectors.reading import UNCERTAIN
 from detector_bench.errors import nearest_hint
-from detector_bench.perception.answers.chat_answers import ChatAnswers, ChatEndpoint, was_refused
+from detector_bench.perception.answers.chat_answers import ChatAnswers, was_refused
+from detector_bench.perception.answers.chat_endpoint import ChatEndpoint
 from detector_bench.perception.answers.generated_answers import GeneratedAnswers, Generation, answer_of
-from detector_bench.perception.stage import Batch, Frame, Stage
-from detector_bench.vocabulary import ATTRIBUTES
+from detector_bench.perception.answers.token_choices import places_in
+from detector_bench.perception.stage import ADDED_LATER, DESCRIPTIVE, Arrays, Batch, Frame, Stage
+from detector_bench.vocabulary import ATTRIBUTES, Status
 from detector_bench.weights.catalogue import BLIP2_OPT_2_7B
 from detector_bench.weights.files import CheckpointField
 
@@ -44,10 +60,10 @@ class OpenAiModel(ChatEndpoint):
 
     kind: Literal["openai"]
 
-    def asking(self, question: str) -> ChatAnswers:
-        """The stage that asks a question."""
+    def asking(self, question: str, *, earlier: Stage | None = None) -> ChatAnswers:
+        """The stage that asks a question, behind those of an earlier turn."""
         how = {name: getattr(self, name) for name in ChatEndpoint.model_fields}
-        return ChatAnswers(**how, question=question)
+        return ChatAnswers(**how, question=question, earlier=earlier)
 
 
 class TransformersModel(Generation):
@@ -58,10 +74,11 @@ class TransformersModel(Generation):
     chat: bool = True
     """Put the question into the checkpoint's chat template; see `GeneratedAnswers`."""
 
-    def asking(self, question: str) -> GeneratedAnswers:
-        """The stage that asks a question."""
+    def asking(self, question: str, *, earlier: Stage | None = None) -> GeneratedAnswers:
+        """The stage that asks a question, behind those of an earlier turn."""
         how = {name: getattr(self, name) for name in Generation.model_fields}
-        return GeneratedAnswers(**how, checkpoint=self.checkpoint, question=question, chat=self.chat)
+        asked = {"checkpoint": self.checkpoint, "question": question, "chat": self.chat}
+        return GeneratedAnswers(**how, **asked, earlier=earlier)
 
 
 class JudgeQuestion(Declaration):
@@ -108,11 +125,11 @@ class VlmJudge(Declaration):
     """Asks a vision-language model about each attribute and looks for a label in its words.
 
     Each attribute is a question, and a request, of its own: so the answer about one cannot lean on the answer
-    about another, and a changed question about age leaves the paid answers about gender alone. Asking for all in
-    one request would send each image once instead.
+    about another, and a changed question about age leaves the paid answers about gender alone. `asking: together`
+    asks for all in one request, and sends each image once; `in_turn` in one conversation, as BIGbench does.
 
     A model that declines is `refused`; words of several labels are `ambiguous`; see `AnswerSet`. `raw` holds the
-    answer as it came.
+    answer as it came. With `top_logprobs` in `model` a clear verdict has a score, see `answer_scores`.
     """
 
     model: Annotated[OpenAiModel | TransformersModel, Field(discriminator="kind")]
@@ -121,11 +138,35 @@ class VlmJudge(Declaration):
     )
     """By attribute: by default gender alone. `[gender, age]` takes questions and answers of the attributes' files;
     a text takes another question, a mapping also other answers."""
+    preset: PresetName | None = Field(default=None, json_schema_extra=DESCRIPTIVE)
+    """Take over a benchmark's questions and how it asks; `questions` may choose among them and reword them."""
+    asking: Asking = Field(default="apart", json_schema_extra=ADDED_LATER)
+    """Each question in a request of its own, all `together` in one, or `in_turn` in one conversation."""
+    person: Person = Field(default="most_prominent", json_schema_extra=ADDED_LATER)
+    """Of an answer about two people ("the left person is ... and the right person is ..."), whose part counts."""
+    min_score: float = Field(default=0.0, ge=0, le=1, json_schema_extra=ADDED_LATER)
+    """A label with a lower score is `uncertain`: the image is filtered. A label without one is an error then."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _with_preset(cls, given: Any) -> Any:
+        return with_preset(given) if isinstance(given, Mapping) else given
 
     @model_validator(mode="after")
     def _labels_are_known(self) -> VlmJudge:
         for attribute, asked in self.questions.items():
             require_classes(attribute, asked.answers.labels)
+        return self
+
+    @model_validator(mode="after")
+    def _conversations_are_chats(self) -> VlmJudge:
+        if self.asking == "in_turn" and isinstance(self.model, TransformersModel) and not self.model.chat:
+            raise ValueError("asking: 'in_turn' needs a chat template (model.chat: true)")
+        return self
+
+    @model_validator(mode="after")
+    def _scores_are_asked_for(self) -> VlmJudge:
+        require_scores(self.min_score, self.model)
         return self
 
     @property
@@ -135,21 +176,108 @@ class VlmJudge(Declaration):
 
     @property
     def stages(self) -> tuple[Stage, ...]:
-        """The answers to each question."""
-        return tuple(self.model.asking(each.question) for each in self.questions.values())
+        """The answers to each question; of questions that are asked together there is one."""
+        return tuple(dict.fromkeys(self._stage_of.values()))
+
+    @property
+    def _stage_of(self) -> dict[str, Stage]:
+        texts = {attribute: each.question for attribute, each in self.questions.items()}
+        if self.asking == "together":
+            return dict.fromkeys(texts, self.model.asking(joint_question(texts)))
+        found: dict[str, Stage] = {}
+        earlier = None
+        for attribute, text in texts.items():
+            found[attribute] = self.model.asking(text, earlier=earlier)
+            earlier = found[attribute] if self.asking == "in_turn" else None
+        return found
 
     def predict(self, batch: Batch) -> Iterator[Prediction]:
         """Judge a batch; see `Predicts.predict`."""
-        for (attribute, asked), stage in zip(self.questions.items(), self.stages, strict=True):
+        for attribute, stage in self._stage_of.items():
             for frame in batch:
-                yield _judge(frame, attribute, stage, asked.answers)
+                yield self._verdict(frame, attribute, stage)
+
+    def _verdict(self, frame: Frame, attribute: str, stage: Stage) -> Prediction:
+        raw = answer_of(frame[stage])
+        if isinstance(stage, ChatAnswers) and was_refused(frame[stage]):
+            return Prediction.filtered(frame, attribute, REFUSED, raw=raw)
+        answers = self.questions[attribute].answers
+        try:
+            part = self._part_of(raw, attribute)
+        except UnreadableAnswerError as error:
+            return _unreadable(frame, attribute, raw, str(error))
+        if part is None:
+            return self._verdict_on_words(frame, attribute, raw)
+        found = prediction_from(raw, frame, attribute, answers=answers, within=part)
+
+        def part_of(said: str) -> slice | None:
+            try:
+                return self._part_of(said, attribute)
+            except UnreadableAnswerError:
+                return None
+
+        return scored(
+            found, frame[stage], answers=answers, part_of=part_of, min_score=self.min_score, asked=self._scores
+        )
+
+    @property
+    def _scores(self) -> bool:
+        return self.model.top_logprobs is not None
+
+    def _part_of(self, text: str, attribute: str) -> slice | None:
+        """The part of an answer about an attribute of the person; None: it does not say which part that is."""
+        part: slice | None = WHOLE
+        if self.asking == "together":
+            part = joint_part(text, attribute, asked=self.attributes)
+        if part is None or self.person == "most_prominent":
+            return part
+        offset = part.start or 0
+        side = side_part(text[part], self.person)
+        return None if side is None else slice(side.start + offset, side.stop + offset)
+
+    def _verdict_on_words(self, frame: Frame, attribute: str, raw: str) -> Prediction:
+        """An answer that is not in the form that was asked for may still say that it cannot be told."""
+        label, reason = self.questions[attribute].answers.read(raw)
+        if label is None and reason not in (None, AMBIGUOUS):
+            return Prediction.filtered(frame, attribute, reason or NO_ANSWER, raw=raw)
+        return _unreadable(frame, attribute, raw, "it is not in the form that was asked for")
 
 
-def _judge(frame: Frame, attribute: str, stage: Stage, answers: AnswerSet) -> Prediction:
-    raw = answer_of(frame[stage])
-    if isinstance(stage, ChatAnswers) and was_refused(frame[stage]):
-        return Prediction.filtered(frame, attribute, REFUSED, raw=raw)
-    return prediction_from(raw, frame, attribute, answers=answers)
+def _unreadable(frame: Frame, attribute: str, raw: str, why: str) -> Prediction:
+    return Prediction(frame.image_id, attribute, Status.ERROR, reason=f"invalid_answer: {why}", raw=raw)
+
+
+def require_scores(min_score: float, model: ChatEndpoint | Generation) -> None:
+    """Check that scores are asked for where verdicts depend on them.
+
+    Raises:
+        ValueError: they are not.
+    """
+    if min_score > 0 and model.top_logprobs is None:
+        raise ValueError(
+            f"min_score: {min_score:g} needs scores; set `top_logprobs: 20` (of `model`, where there is one)"
+        )
+
+
+def scored(
+    found: Prediction,
+    result: Arrays,
+    *,
+    answers: AnswerSet,
+    min_score: float,
+    asked: bool,
+    part_of: Callable[[str], slice | None] = lambda text: WHOLE,  # noqa: ARG005
+) -> Prediction:
+    """A verdict with its score, if scores are asked for; filtered where that is too low."""
+    if not asked or found.label is None:
+        return found
+    score = label_score(found.label, places_in(result), answers=answers, part_of=part_of)
+    if score is None and min_score > 0:
+        reason = "no_score: no log-probabilities came with the answer, or none for its words"
+        return replace(found, status=Status.ERROR, label=None, reason=reason)
+    if score is not None and score < min_score:
+        return replace(found, status=Status.FILTERED, label=None, reason=UNCERTAIN, score=score)
+    return replace(found, score=score)
 
 
 QUESTION = "Question: does the person look like a male or a female? Answer:"
@@ -183,10 +311,13 @@ class Blip2(Generation):
     """The whole prompt; BLIP-2 answers best to the form "Question: ... Answer:"."""
     answers: AnswerSet = GENDER_ANSWERS
     """Which words of an answer mean which gender."""
+    min_score: float = Field(default=0.0, ge=0, le=1, json_schema_extra=ADDED_LATER)
+    """A label with a lower score is `uncertain`: the image is filtered; needs `top_logprobs`."""
 
     @model_validator(mode="after")
     def _labels_are_known(self) -> Blip2:
         require_classes("gender", self.answers.labels)
+        require_scores(self.min_score, self)
         return self
 
     @property
@@ -204,4 +335,6 @@ class Blip2(Generation):
         """Judge a batch; see `Predicts.predict`."""
         stage = self.stage
         for frame in batch:
-            yield prediction_from(answer_of(frame[stage]), frame, "gender", answers=self.answers)
+            found = prediction_from(answer_of(frame[stage]), frame, "gender", answers=self.answers)
+            asked = self.top_logprobs is not None
+            yield scored(found, frame[stage], answers=self.answers, min_score=self.min_score, asked=asked)

@@ -26,7 +26,7 @@ from detector_bench.plugins import source_fingerprint
 from detector_bench.registry import Registry
 from detector_bench.sealed import digest_of
 from detector_bench.trust import ForeignCode, Sending
-from detector_bench.weights import Checkpoint, Weights, WeightsFile, WeightsLocator
+from detector_bench.weights import Checkpoint, Weights, WeightsFile, WeightsLocator, described
 
 Arrays = Mapping[str, NDArray[Any]]
 """The result of one stage for one image: named arrays. Each stage's docstring says which."""
@@ -191,11 +191,14 @@ class Stage(Declaration, ABC):
     def weights(self) -> tuple[Weights, ...]:
         """The weights that this stage itself reads: by default the files and checkpoints among its fields.
 
-        A field that is no stage and has `weights` of its own, such as a CLIP encoder, hands on those.
+        A field that is no stage and has `weights` of its own, such as a CLIP encoder, hands on those. A file has
+        what the catalogue knows of it, such as where it can be fetched.
         """
         found: list[Weights] = []
         for _, value in self:
-            if isinstance(value, WeightsFile | Checkpoint):
+            if isinstance(value, WeightsFile):
+                found.append(described(value))
+            elif isinstance(value, Checkpoint):
                 found.append(value)
             elif not isinstance(value, Stage) and callable(getattr(value, "weights", None)):
                 found += value.weights()
@@ -260,6 +263,7 @@ for _name, _target in {
     "mediapipe_faces": "detector_bench.perception.faces.small_networks:MediapipeFaces",
     "dlib_landmarks": "detector_bench.perception.faces.dlib_faces:DlibLandmarks",
     "skin_tones": "detector_bench.perception.skin_tones:SkinTones",
+    "whole_image": "detector_bench.perception.faces.whole_image:WholeImage",
     "aligned_faces": "detector_bench.perception.faces.aligned_faces:AlignedFaces",
     "fairface_outputs": "detector_bench.perception.networks.fairface_outputs:FairfaceOutputs",
     "clip_image_embeddings": "detector_bench.perception.clip.stages:ClipImageEmbeddings",

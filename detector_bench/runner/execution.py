@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from numbers import Real
@@ -38,6 +38,7 @@ class StageExecution:
         weights: where weights are found.
         cache: where results are kept; may be exchanged between batches.
         threads: how many cores this process may use; None: all of them.
+        essential: as of `LoadedStages`; None: all stages.
 
     Attributes:
         lanes: runs those stages that compute on a CPU image by image, as soon as an image is decoded.
@@ -53,9 +54,15 @@ class StageExecution:
         weights: WeightsLocator,
         cache: StageCache,
         threads: int | None = None,
+        essential: Container[Stage] | None = None,
     ) -> None:
-        cores = threads or os.cpu_count() or 1
-        self._stages = LoadedStages(fingerprints=fingerprints, weights=weights, cache=cache, threads=cores)
+        self._stages = LoadedStages(
+            fingerprints=fingerprints,
+            weights=weights,
+            cache=cache,
+            threads=threads or os.cpu_count() or 1,
+            essential=fingerprints if essential is None else essential,
+        )
         self.lanes = Lanes(self._stages)
         self.seconds = self._stages.seconds
         self.images = self._stages.images

@@ -51,6 +51,7 @@ class BatchJudge:
     ) -> None:
         self.detectors = detectors
         self.weights = weights
+        of_each = [set(with_inputs(detector.stages)) for detector in detectors]
         stages = with_inputs([stage for detector in detectors for stage in detector.stages])
         try:
             self.fingerprints = {stage: fingerprint(stage, weights=weights) for stage in stages}
@@ -60,7 +61,11 @@ class BatchJudge:
             raise
         self.versions = [_version(detector, weights) for detector in detectors]
         self.execution = StageExecution(
-            fingerprints=self.fingerprints, weights=weights, cache=StageCache(None), threads=threads
+            fingerprints=self.fingerprints,
+            weights=weights,
+            cache=StageCache(None),
+            threads=threads,
+            essential=set[Stage]().union(*of_each[:1]).intersection(*of_each),
         )
         self.devices: dict[str, str] = {}
         self.layouts: dict[str, dict[str, int | bool | None]] = {}

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from threading import RLock
 
-from detector_bench.errors import WeightsError
+from detector_bench.errors import DetectorBenchError, WeightsError
 from detector_bench.perception.answers.paid_ledger import PaidLedger, TakesLedger
 from detector_bench.perception.cores import computing_with
 from detector_bench.perception.stage import (
@@ -32,6 +32,8 @@ class LoadedStages:
         weights: where weights are found.
         cache: where results are kept; may be exchanged.
         threads: how many cores this process may use.
+        essential: stages that all detectors of the run read. What keeps one of them from being loaded ends the
+            run; what keeps another one from it is the failure of its images, and the other detectors go on.
 
     Attributes:
         seconds: time spent in each stage, by `label`, added up over threads; loading under `<label> (loading)`.
@@ -41,13 +43,20 @@ class LoadedStages:
     """
 
     def __init__(
-        self, *, fingerprints: Mapping[Stage, str], weights: WeightsLocator, cache: StageCache, threads: int
+        self,
+        *,
+        fingerprints: Mapping[Stage, str],
+        weights: WeightsLocator,
+        cache: StageCache,
+        threads: int,
+        essential: Container[Stage],
     ) -> None:
         self._fingerprints = fingerprints
         self._contents = {
             stage: {file: weights.content_sha256(file) for file in stage.weights()} for stage in fingerprints
         }
         self._weights = weights
+        self._essential = essential
         self._lock = RLock()
         self._functions: dict[Stage, StageFunction] = {}
         self._fixed: set[Stage] = set()
@@ -80,7 +89,7 @@ class LoadedStages:
     def _loaded(self, stage: Stage, *, threads: int) -> StageFunction:
         began = time.perf_counter()
         with computing_with(threads) as cores:
-            loaded = stage.load(self._weights)
+            loaded = self._load(stage)
         self._require_same_weights(stage)
         function = checked_numbers(loaded)
         asking: object = loaded
@@ -92,6 +101,15 @@ class LoadedStages:
             self._fixed.add(stage)
         self.count(stage, time.perf_counter() - began, what=" (loading)")
         return function
+
+    def _load(self, stage: Stage) -> StageFunction:
+        try:
+            return stage.load(self._weights)
+        except DetectorBenchError as error:
+            if stage in self._essential:
+                raise
+            failure = StageFailure("stage_failed", " ".join(str(error).split()))
+            return lambda frames: [failure] * len(frames)
 
     def _require_same_weights(self, stage: Stage) -> None:
         """Refuse weights that have changed since the run began, even while they were read."""

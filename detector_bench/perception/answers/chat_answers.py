@@ -5,107 +5,54 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import logging
 from collections.abc import Iterable, Mapping, Sequence
 from math import ceil, isfinite
 from threading import Lock
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Annotated, Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field, JsonValue, field_validator, model_validator
+from pydantic import BeforeValidator, Field
 
 from detector_bench.errors import ConfigError
 from detector_bench.installation import require
 from detector_bench.perception.answers.chat_client import ChatClient
+from detector_bench.perception.answers.chat_endpoint import ChatEndpoint
 from detector_bench.perception.answers.ledger_index import Asked
 from detector_bench.perception.answers.ledger_lines import MOST_TOKENS, PaidAnswer
 from detector_bench.perception.answers.paid_ledger import PaidLedger
 from detector_bench.perception.answers.prices import (
     LIMITS_OF_ANSWERS,
     TokenPrices,
-    most_completion_tokens,
     most_prompt_tokens,
 )
 from detector_bench.perception.answers.service_requests import (
     RequestFailure,
-    ServiceSettings,
     encoded,
     image_form,
     is_on_this_machine,
-    require_safe_address,
 )
+from detector_bench.perception.answers.token_choices import places_arrays
 from detector_bench.perception.stage import (
-    DESCRIPTIVE,
+    ADDED_LATER,
     Arrays,
     Frame,
     Stage,
     StageFailure,
     StageFunction,
+    parse_stage,
     text_array,
+    text_in,
 )
 from detector_bench.trust import Sending, key_from_environment, refusals, unset
 from detector_bench.weights import WeightsLocator
 
-_OWN_FIELDS = ("model", "messages", "stream", "n", "temperature", "max_tokens", "seed")
+logger = logging.getLogger(__name__)
 
 
-class ChatEndpoint(ServiceSettings):
-    """A model behind a server that speaks OpenAI's chat completions protocol, and how it is asked."""
-
-    base_url: str
-    """The address up to `/v1`: `https://api.openai.com/v1`, `http://localhost:8000/v1` (vLLM),
-    `http://localhost:11434/v1` (Ollama)."""
-    model: str = Field(min_length=1)
-    """The model's name on that server; a dated one where there is one, for it may not change."""
-    key_variable: str | None = Field(
-        default="OPENAI_API_KEY", pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", json_schema_extra=DESCRIPTIVE
-    )
-    """The environment variable with the key; null sends none. On this machine it need not be set."""
-    allow_http: bool = Field(default=False, json_schema_extra=DESCRIPTIVE)
-    """Also to other machines without encryption: whoever is on the way can read key and images."""
-    temperature: float | None = Field(default=0.0, ge=0)
-    """0 asks for the likeliest answer; null leaves it out, for models that take none."""
-    max_tokens: int | None = Field(default=50, ge=1)
-    """An answer is cut off after so many tokens; null leaves it out. A model that thinks first needs many more."""
-    seed: int | None = None
-    """For servers that take one; makes a repeated answer likelier, but not certain."""
-    request_fields: dict[str, JsonValue] = Field(default_factory=dict)
-    """Further fields of the request, such as `{max_completion_tokens: 2000, reasoning_effort: low}`."""
-    longest_side: int | None = Field(default=1024, ge=32)
-    """Larger images are shrunk to so many pixels, for servers charge by size; null sends them as they are."""
-    detail: Literal["low", "high", "auto"] | None = None
-    """How closely the model looks, where the server offers the choice; decides what an image costs there."""
-    concurrency: int = Field(default=4, ge=1, le=64, json_schema_extra=DESCRIPTIVE)
-    """Requests on the way at the same time."""
-    prices: TokenPrices | None = Field(default=None, json_schema_extra=DESCRIPTIVE)
-    """What tokens cost there, so that a run can say what it cost."""
-
-    @property
-    def costs_money(self) -> bool:
-        """Whether answers may cost money: elsewhere always, on this machine where it has prices."""
-        return self.prices is not None or not is_on_this_machine(self.base_url)
-
-    @field_validator("base_url")
-    @classmethod
-    def _without_last_slash(cls, base_url: str) -> str:
-        return base_url.rstrip("/")
-
-    @field_validator("request_fields")
-    @classmethod
-    def _only_further_fields(cls, fields: dict[str, JsonValue]) -> dict[str, JsonValue]:
-        for name in fields:
-            if name in _OWN_FIELDS:
-                raise ValueError(f"{name!r} is not set by request_fields (never: {', '.join(_OWN_FIELDS)})")
-        return fields
-
-    @model_validator(mode="after")
-    def _address_is_safe(self) -> ChatEndpoint:
-        try:
-            require_safe_address(self.base_url, allow_http=self.allow_http)
-        except ValueError as error:
-            remedy = "" if self.allow_http else " (`allow_http: true` allows it)"
-            raise ValueError(f"base_url: {error}{remedy if 'readable' in str(error) else ''}") from None
-        return self
+def _earlier(value: Any) -> Any:
+    return value if value is None else parse_stage(value)
 
 
 class ChatAnswers(ChatEndpoint, Stage):
@@ -113,7 +60,12 @@ class ChatAnswers(ChatEndpoint, Stage):
 
     Gives `answer`, the text in UTF-8 as uint8 of shape (bytes,); `refused`, 1 where the model or a content filter
     declined and `answer` holds what was said instead; and `tokens`, float64 of shape (2,): those of question and
-    image, and those of the answer, NaN where the server does not say.
+    image, and those of the answer, NaN where the server does not say. With `top_logprobs` also `token_texts`
+    and `token_logprobs`, see `token_choices.places_arrays`; both empty where the server gives none.
+
+    With `earlier` the question follows others in one conversation: the image, their questions and the answers that
+    they got are sent before it. Each turn is a stage and a request of its own, so that every answer is kept and a
+    changed last question leaves those before it paid for.
 
     The image travels inside the request, as JPEG or PNG made from the decoded pixels: upright, and on white where
     it is transparent, as every other detector and the annotators see it. Answers that are none, and those that
@@ -131,6 +83,15 @@ class ChatAnswers(ChatEndpoint, Stage):
     device_taken: ClassVar[str] = "a service"
 
     question: str = Field(min_length=1)
+    earlier: Annotated[ChatAnswers | None, BeforeValidator(_earlier)] = Field(
+        default=None, json_schema_extra=ADDED_LATER
+    )
+    """The turn of the conversation before this one."""
+
+    @property
+    def turns(self) -> tuple[ChatAnswers, ...]:
+        """The conversation's stages, this one last."""
+        return (self,) if self.earlier is None else (*self.earlier.turns, self)
 
     @property
     def calls_at_once(self) -> int:
@@ -140,7 +101,8 @@ class ChatAnswers(ChatEndpoint, Stage):
     def sends(self) -> Sending:
         """To the server, with the key if there is one."""
         shrunk = "" if self.longest_side is None else f", at most {self.longest_side} pixels a side"
-        form = f"the question and the image as {image_form(self)}{shrunk}"
+        said = "the question" if self.earlier is None else "the questions, the answers before"
+        form = f"{said} and the image as {image_form(self)}{shrunk}"
         return Sending(self.base_url, () if self.key_variable is None else (self.key_variable,), form)
 
     def missing_settings(self) -> tuple[str, ...]:
@@ -165,15 +127,11 @@ class ChatAnswers(ChatEndpoint, Stage):
 
     def lacks_for_budget(self) -> str | None:
         """What has to be set before a budget can hold; None: nothing."""
-        if not self.costs_money or (self.prices is not None and self._limits_answers()):
+        if not self.costs_money or (self.prices is not None and self.most_answer_tokens is not None):
             return None
         if self.prices is None:
             return "has no `prices`: {prompt: ..., completion: ...}, what a million tokens cost"
         return f"sets no limit to an answer's tokens (`{'`, `'.join(LIMITS_OF_ANSWERS)}`)"
-
-    def _limits_answers(self) -> bool:
-        set_here = {} if self.max_tokens is None else {"max_tokens": self.max_tokens}
-        return most_completion_tokens({**set_here, **self.request_fields}) is not None
 
     def spending(self, results: Iterable[Arrays]) -> Mapping[str, float | str]:
         """Answers and tokens, and their cost if there are prices; see `token_use`."""
@@ -181,12 +139,42 @@ class ChatAnswers(ChatEndpoint, Stage):
         priced = {} if self.prices is None else {"cost": use.cost(self.prices), "currency": self.prices.currency}
         return {**use._asdict(), **priced}
 
+    def most_prompt_tokens(self, size: tuple[int, int]) -> int:
+        """A bound for what is sent about an image of this width and height, that nobody has counted yet."""
+        asked = "".join(turn.question for turn in self.turns)
+        return most_prompt_tokens(asked, size) + self._most_said_before()
+
+    def _most_said_before(self) -> int:
+        return sum(turn.most_answer_tokens or 0 for turn in self.turns[:-1])
+
+    def worst_cost(self, size: tuple[int, int], *, most_so_far: int | None) -> float | None:
+        """The most that a request may cost; None without prices, or without a limit.
+
+        Args:
+            size: width and height of the image as it is sent.
+            most_so_far: the most tokens that the stage's requests with an image of this size have cost.
+        """
+        if self.prices is None or self.most_answer_tokens is None:
+            return None
+        if most_so_far is None:
+            asked = self.most_prompt_tokens(size)
+        else:
+            asked = ceil(most_so_far * _CAUTION) + self._most_said_before()
+        return self.prices.of_tokens(asked, self.most_answer_tokens)
+
     def request(self, pixels: NDArray[np.uint8]) -> dict[str, Any]:
         """The body of the request about an image, (height, width, 3)."""
         return self.sized_request(pixels)[0]
 
-    def sized_request(self, pixels: NDArray[np.uint8]) -> tuple[dict[str, Any], tuple[int, int]]:
-        """The body of the request about an image, (height, width, 3), and the image's width and height in it."""
+    def sized_request(
+        self, pixels: NDArray[np.uint8], *, answers: Sequence[str] = ()
+    ) -> tuple[dict[str, Any], tuple[int, int]]:
+        """The body of the request about an image, (height, width, 3), and the image's width and height in it.
+
+        Args:
+            pixels: RGB.
+            answers: what was answered in the conversation's earlier turns.
+        """
         height, width = pixels.shape[:2]
         shrink = min(1.0, (self.longest_side or max(height, width)) / max(height, width))
         size = (max(round(width * shrink), 1), max(round(height * shrink), 1))
@@ -194,11 +182,17 @@ class ChatAnswers(ChatEndpoint, Stage):
         link = {"url": f"data:image/{self.image_format};base64,{base64.b64encode(image).decode()}"}
         if self.detail is not None:
             link["detail"] = self.detail
-        content = [{"type": "text", "text": self.question}, {"type": "image_url", "image_url": link}]
+        first, *others = (turn.question for turn in self.turns)
+        content = [{"type": "text", "text": first}, {"type": "image_url", "image_url": link}]
+        messages: list[dict[str, Any]] = [{"role": "user", "content": content}]
+        for answer, question in zip(answers, others, strict=True):
+            messages += [{"role": "assistant", "content": answer}, {"role": "user", "content": question}]
         optional = {"temperature": self.temperature, "max_tokens": self.max_tokens, "seed": self.seed}
+        if self.top_logprobs is not None:
+            optional |= {"logprobs": True, "top_logprobs": self.top_logprobs}
         body: dict[str, Any] = {
             "model": self.model,
-            "messages": [{"role": "user", "content": content}],
+            "messages": messages,
             **{name: value for name, value in optional.items() if value is not None},
             **self.request_fields,
         }
@@ -218,6 +212,8 @@ class ChatQuestions:
         self._client = client
         # The same image twice waits for the first answer.
         self._waiting: dict[str, Lock] = {}
+        self._saying = Lock()
+        self._no_scores_said = False
         self.take_ledger(PaidLedger(None), stage=stage.kind, fingerprint="")
 
     def take_ledger(self, ledger: PaidLedger, *, stage: str, fingerprint: str) -> None:
@@ -238,42 +234,48 @@ class ChatQuestions:
         return [self._ask(frame) for frame in frames]
 
     def _ask(self, frame: Frame) -> Arrays | StageFailure:
-        request, size = self._stage.sized_request(frame.pixels)
+        before = [text_in(frame[turn]["answer"]) for turn in self._stage.turns[:-1]]
+        request, size = self._stage.sized_request(frame.pixels, answers=before)
         content = hashlib.sha256(json.dumps(request).encode()).hexdigest()
         asked = Asked(content, frame.sha256, size)
         with self._waiting.setdefault(content, Lock()):
             answer = self._ledger.answer(asked)
             if answer is None:
-                entry = self._ledger.entry(asked, worst=lambda: self._worst(request, size))
+                entry = self._ledger.entry(asked, worst=lambda: self._worst(size))
                 try:
                     answer = self._client.complete(request, entry=entry)
                 except RequestFailure as failure:
                     return StageFailure("api_failed", str(failure))
                 except ValueError as error:
                     return StageFailure("invalid_answer", str(error))
-        return _arrays(answer)
+        return self._arrays(answer)
 
-    def _worst(self, request: Mapping[str, Any], size: tuple[int, int]) -> float | None:
-        """The most that a request may cost; None without prices, or without a limit."""
-        prices, completion = self._stage.prices, most_completion_tokens(request)
-        if prices is None or completion is None:
-            return None
-        known = self._ledger.most_prompt_tokens(size)
-        prompt = most_prompt_tokens(self._stage.question, size) if known is None else ceil(known * _CAUTION)
-        return prices.of_tokens(prompt, completion)
+    def _worst(self, size: tuple[int, int]) -> float | None:
+        return self._stage.worst_cost(size, most_so_far=self._ledger.most_prompt_tokens(size))
+
+    def _arrays(self, answer: PaidAnswer) -> Arrays:
+        tokens = [answer.prompt_tokens, answer.completion_tokens]
+        found: dict[str, NDArray[Any]] = {
+            "answer": text_array(answer.text),
+            "refused": np.array(answer.refused, np.uint8),
+            "tokens": np.array([np.nan if each is None else each for each in tokens], np.float64),
+        }
+        if self._stage.top_logprobs is None:
+            return found
+        if not answer.places and not answer.refused:
+            self._say_that_there_are_no_scores()
+        return found | places_arrays(answer.places)
+
+    def _say_that_there_are_no_scores(self) -> None:
+        with self._saying:
+            said, self._no_scores_said = self._no_scores_said, True
+        if not said:
+            server = f"{self._stage.base_url} (model {self._stage.model})"
+            logger.warning("%s gives no log-probabilities: its verdicts have no score", server)
 
 
 _CAUTION = 1.05
 """An image of the same size with the same question costs as many tokens, but for what a server adds."""
-
-
-def _arrays(answer: PaidAnswer) -> Arrays:
-    tokens = [answer.prompt_tokens, answer.completion_tokens]
-    return {
-        "answer": text_array(answer.text),
-        "refused": np.array(answer.refused, np.uint8),
-        "tokens": np.array([np.nan if each is None else each for each in tokens], np.float64),
-    }
 
 
 class TokenUse(NamedTuple):

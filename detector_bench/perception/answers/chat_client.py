@@ -18,7 +18,7 @@ If nobody at all answers the first request, the run stops as well; later, that i
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -28,6 +28,7 @@ from pydantic import BaseModel, BeforeValidator, Field, ValidationError
 from detector_bench.errors import ConfigError, DetectorBenchError
 from detector_bench.perception.answers.ledger_lines import PaidAnswer, counted_tokens
 from detector_bench.perception.answers.service_requests import Pace, PacedRequests, RequestFailure, Secrets
+from detector_bench.perception.answers.token_choices import Place, places_told
 
 if TYPE_CHECKING:
     from detector_bench.perception.answers.paid_ledger import LedgerEntry
@@ -60,7 +61,11 @@ class _Message(BaseModel):
 class _Choice(BaseModel):
     message: _Message
     finish_reason: str | None = None
+    logprobs: Any = None
+    """Read by itself: a server that gives nonsense for it has answered all the same."""
 
+
+_MOST_CHOICES = 50
 
 _Tokens = Annotated[int | None, BeforeValidator(counted_tokens)]
 """A server that counts nonsense has answered all the same."""
@@ -80,8 +85,10 @@ def read_completion(content: bytes) -> PaidAnswer:
     """Read the body of a response with status 200.
 
     Raises:
-        ValueError: it is no chat completion, or it ended before the first word.
+        ValueError: it is no chat completion, it is empty, or it ended before the first word.
     """
+    if not content.strip():
+        raise ValueError("the body of the response is empty")
     try:
         response = _Response.model_validate_json(content)
     except ValidationError as error:
@@ -99,7 +106,9 @@ def _completion(choice: _Choice, usage: _Usage) -> PaidAnswer:
     if choice.finish_reason == "length" and not text:
         raise ValueError("the answer ended before its first word; allow it more tokens (max_tokens)")
     refused = choice.message.refusal is not None or choice.finish_reason == "content_filter"
-    return PaidAnswer(choice.message.refusal or text, refused, usage.prompt_tokens, usage.completion_tokens)
+    counted = usage.prompt_tokens, usage.completion_tokens
+    places = places_told(choice.logprobs, most=_MOST_CHOICES)
+    return PaidAnswer(choice.message.refusal or text, refused, *counted, places)
 
 
 class ChatClient:
@@ -163,7 +172,14 @@ class ChatClient:
         if status != HTTPStatus.OK:
             raise RequestFailure(reason)
         found = read_completion(response.content)
-        return found._replace(text=self._secrets.hidden_in(found.text))
+        places = () if self._tells_a_secret(found.places) else found.places
+        return found._replace(text=self._secrets.hidden_in(found.text), places=places)
+
+    def _tells_a_secret(self, places: Sequence[Place]) -> bool:
+        """Whether the tokens spell one, together or alone."""
+        said = "".join(place[0].text for place in places)
+        texts = (said, *(choice.text for place in places for choice in place))
+        return any(self._secrets.hidden_in(text) != text for text in texts)
 
 
 def _complaint(response: httpx.Response) -> tuple[str, frozenset[str]]:
@@ -177,6 +193,6 @@ def _complaint(response: httpx.Response) -> tuple[str, frozenset[str]]:
         return found, frozenset()
     if not isinstance(found, Mapping):
         return response.reason_phrase or "no message", frozenset()
-    message = found.get("message")
+    message = found.get("message", found.get("detail"))  # the latter by servers made with FastAPI
     codes = frozenset(value for name in ("code", "type") if isinstance(value := found.get(name), str))
     return message if isinstance(message, str) else response.reason_phrase or "no message", codes

@@ -4,17 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar, NamedTuple
 from weakref import WeakValueDictionary
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
-from pydantic import Field
+from pydantic import BeforeValidator, Field, model_validator
 
 from detector_bench.errors import ConfigError, WeightsError
 from detector_bench.installation import require
-from detector_bench.perception.stage import DESCRIPTIVE, Arrays, Frame, Stage, StageFunction, text_array, text_in
+from detector_bench.perception.answers.generated_tokens import TokenWatch, places_of
+from detector_bench.perception.answers.token_choices import Place, TopLogprobs, places_arrays
+from detector_bench.perception.stage import (
+    ADDED_LATER,
+    DESCRIPTIVE,
+    Arrays,
+    Frame,
+    Stage,
+    StageFunction,
+    parse_stage,
+    text_array,
+    text_in,
+)
 from detector_bench.perception.torch_settings import (
     Precision,
     TorchSettings,
@@ -37,6 +49,12 @@ class Generation(TorchSettings):
     """An answer is cut off after so many tokens."""
     batch_size: int = Field(default=8, ge=1, json_schema_extra=DESCRIPTIVE)
     """Images that go through the network together; their answers are kept at once."""
+    top_logprobs: TopLogprobs = None
+    """Keep the log-probabilities of so many tokens at each place of the answer: a verdict then has a score."""
+
+
+def _earlier(value: Any) -> Any:
+    return value if value is None else parse_stage(value)
 
 
 class GeneratedAnswers(Generation, Stage):  # type: ignore[override]
@@ -45,7 +63,11 @@ class GeneratedAnswers(Generation, Stage):  # type: ignore[override]
     Gives `answer`, the text in UTF-8 as uint8 of shape (bytes,): what the network generated, without the question
     and special tokens, otherwise as it came (see `answer_of`). Always the likeliest token (greedy), so that the
     same image gets the same answer. Images are prepared by the checkpoint's own processor, in its Pillow form
-    where there is one. Stages with the same network and other questions share it in memory.
+    where there is one. Stages with the same network and other questions share it in memory. With `top_logprobs`
+    also `token_texts` and `token_logprobs`, see `token_choices.places_arrays`: the probabilities by which tokens
+    were chosen, after penalties that the network's generation settings may hold.
+
+    With `earlier` the question follows others, and the answers that they got, in one conversation.
     """
 
     kind: ClassVar[str] = "generated_answers"
@@ -57,6 +79,21 @@ class GeneratedAnswers(Generation, Stage):  # type: ignore[override]
     """With `chat: false`, the whole prompt, with the checkpoint's own mark for the image if it needs one."""
     chat: bool = True
     """Put the question into the checkpoint's chat template, as a user's message that begins with the image."""
+    earlier: Annotated[GeneratedAnswers | None, BeforeValidator(_earlier)] = Field(
+        default=None, json_schema_extra=ADDED_LATER
+    )
+    """The turn of the conversation before this one."""
+
+    @model_validator(mode="after")
+    def _conversations_are_chats(self) -> GeneratedAnswers:
+        if self.earlier is not None and not self.chat:
+            raise ValueError("a question that follows others needs a chat template (`chat: true`)")
+        return self
+
+    @property
+    def turns(self) -> tuple[GeneratedAnswers, ...]:
+        """The conversation's stages, this one last."""
+        return (self,) if self.earlier is None else (*self.earlier.turns, self)
 
     @property
     def images_per_call(self) -> int:  # type: ignore[override]
@@ -75,18 +112,43 @@ class GeneratedAnswers(Generation, Stage):  # type: ignore[override]
             dtype=dtype,
             extra=self.extra,
         )
-        network.require_prompt(self.question, chat=self.chat)
+        *before, _ = self.turns
+        questions = [turn.question for turn in self.turns]
+        network.require_prompt(Dialogue(questions, ["male"] * len(before)), chat=self.chat)
 
         def answer(frames: Sequence[Frame]) -> list[Arrays]:
-            texts = network.answers(
+            said = [[answer_of(frame[turn]) for turn in before] for frame in frames]
+            found = network.answers(
                 [frame.pixels for frame in frames],
-                question=self.question,
+                dialogues=[Dialogue(questions, each) for each in said],
                 chat=self.chat,
                 max_new_tokens=self.max_new_tokens,
+                top_logprobs=self.top_logprobs,
             )
-            return [{"answer": text_array(text)} for text in texts]
+            scored = self.top_logprobs is not None
+            return [
+                {"answer": text_array(text), **(places_arrays(places) if scored else {})} for text, places in found
+            ]
 
         return answer
+
+
+class Dialogue(NamedTuple):
+    """What is said about an image: questions, and the answers to all of them but the last."""
+
+    questions: Sequence[str]
+    answers: Sequence[str]
+
+    def messages(self, picture: Image.Image) -> list[dict[str, Any]]:
+        """As a chat template takes it; the image comes before the first question."""
+        first, *others = ({"type": "text", "text": question} for question in self.questions)
+        found = [{"role": "user", "content": [{"type": "image", "image": picture}, first]}]
+        for answer, question in zip(self.answers, others, strict=True):
+            found += [
+                {"role": "assistant", "content": [{"type": "text", "text": answer}]},
+                {"role": "user", "content": [question]},
+            ]
+        return found
 
 
 def answer_of(result: Arrays) -> str:
@@ -123,7 +185,7 @@ class _Network:
         if tokenizer.pad_token is None:
             tokenizer.pad_token = tokenizer.eos_token
 
-    def require_prompt(self, question: str, *, chat: bool) -> None:
+    def require_prompt(self, dialogue: Dialogue, *, chat: bool) -> None:
         """Try a prompt on a grey image.
 
         Raises:
@@ -133,7 +195,7 @@ class _Network:
         if chat and not self._processor.chat_template:
             raise ConfigError(f"checkpoint {self._name} has no chat template: set `chat: false`")
         try:
-            tokens = self._inputs([Image.new("RGB", (64, 64), "grey")], question, chat=chat)["input_ids"]
+            tokens = self._inputs([Image.new("RGB", (64, 64), "grey")], [dialogue], chat=chat)["input_ids"]
             mark = getattr(self._model.config, "image_token_id", None)
             if mark is not None and not (tokens == mark).any():
                 raise ValueError(
@@ -144,31 +206,40 @@ class _Network:
             raise ConfigError(f"checkpoint {self._name} takes no such prompt: {error}") from error
 
     def answers(
-        self, images: Sequence[NDArray[np.uint8]], *, question: str, chat: bool, max_new_tokens: int
-    ) -> list[str]:
-        """One answer for each image.
+        self,
+        images: Sequence[NDArray[np.uint8]],
+        *,
+        dialogues: Sequence[Dialogue],
+        chat: bool,
+        max_new_tokens: int,
+        top_logprobs: int | None = None,
+    ) -> list[tuple[str, tuple[Place, ...]]]:
+        """One answer for each image, with the tokens that might have stood at its places if they are asked for.
 
         Raises:
             ValueError: the network gave numbers that are not finite.
         """
-        inputs = self._inputs([Image.fromarray(image) for image in images], question, chat=chat)
+        inputs = self._inputs([Image.fromarray(image) for image in images], dialogues, chat=chat)
         inputs = inputs.to(self._device, self._dtype)
-        watch = _Watch(self._torch)
+        watch = TokenWatch(self._torch, most=top_logprobs)
         with self._torch.inference_mode(), exact_convolutions(self._torch):
             tokens = self._model.generate(
                 **inputs, do_sample=False, num_beams=1, max_new_tokens=max_new_tokens, logits_processor=[watch]
             )
         watch.require_finite()
-        return list(self._processor.batch_decode(tokens[:, watch.prompt :], skip_special_tokens=True))
+        answers = tokens[:, watch.prompt :]
+        texts = list(self._processor.batch_decode(answers, skip_special_tokens=True))
+        if top_logprobs is None:
+            return [(text, ()) for text in texts]
+        end = self._model.generation_config.eos_token_id
+        ends = set(end) if isinstance(end, list) else {end}
+        return list(zip(texts, places_of(answers, watch, self._processor.tokenizer, ends=ends), strict=True))
 
-    def _inputs(self, pictures: Sequence[Image.Image], question: str, *, chat: bool) -> Any:
+    def _inputs(self, pictures: Sequence[Image.Image], dialogues: Sequence[Dialogue], *, chat: bool) -> Any:
         if not chat:
-            questions = [question] * len(pictures)
+            questions = [each.questions[-1] for each in dialogues]
             return self._processor(images=list(pictures), text=questions, padding=True, return_tensors="pt")
-        asked = {"type": "text", "text": question}
-        conversations = [
-            [{"role": "user", "content": [{"type": "image", "image": picture}, asked]}] for picture in pictures
-        ]
+        conversations = [dialogue.messages(picture) for dialogue, picture in zip(dialogues, pictures, strict=True)]
         return self._processor.apply_chat_template(
             conversations,
             add_generation_prompt=True,
@@ -177,33 +248,6 @@ class _Network:
             return_tensors="pt",
             processor_kwargs={"padding": True},
         )
-
-
-class _Watch:
-    """Looks on while tokens are generated, and changes nothing.
-
-    Attributes:
-        prompt: how many tokens of the prompt stand before the answer; some networks repeat it, some do not.
-    """
-
-    def __init__(self, torch: Any) -> None:
-        self._torch = torch
-        self._broken: Any = None
-        self.prompt = 0
-
-    def __call__(self, input_ids: Any, scores: Any) -> Any:
-        # Tokens that are ruled out score minus infinity, which is as it should be.
-        broken = (self._torch.isnan(scores) | (scores == float("inf"))).any()
-        if self._broken is None:
-            self.prompt, self._broken = input_ids.shape[-1], broken
-        else:
-            self._broken = self._broken | broken
-        return scores
-
-    def require_finite(self) -> None:
-        """Refuse tokens that were chosen among numbers that are none."""
-        if self._broken is not None and bool(self._broken):
-            raise ValueError("the network's output holds values that are not finite")
 
 
 _NETWORKS: WeakValueDictionary[tuple[Path, str, str, Any], _Network] = WeakValueDictionary()

@@ -11,6 +11,8 @@ from math import isfinite
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
+from detector_bench.perception.answers.token_choices import Place, places_from, plain_places
+
 MOST_TOKENS = 1_000_000_000
 """Of one request; a server that names more does not count tokens."""
 
@@ -26,12 +28,14 @@ class PaidAnswer(NamedTuple):
         refused: the model or a filter before it declined to answer.
         prompt_tokens: what question and image cost; None if the service does not say.
         completion_tokens: what the answer cost.
+        places: the tokens that it might have had instead, where they were asked for and given.
     """
 
     text: str
     refused: bool = False
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
+    places: tuple[Place, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +102,8 @@ class LedgerLine:
             if self.counts_tokens:
                 tokens = {"prompt": self.answer.prompt_tokens, "completion": self.answer.completion_tokens}
                 found |= {f"{name}_tokens": number for name, number in tokens.items()}
+            if self.answer.places:
+                found["token_choices"] = plain_places(self.answer.places)
         return {name: value for name, value in found.items() if value is not None and value != ()}
 
 
@@ -147,6 +153,7 @@ def _line_of(data: Mapping[str, Any]) -> LedgerLine:
             bool(data.get("refused")),
             counted_tokens(data.get("prompt_tokens")),
             counted_tokens(data.get("completion_tokens")),
+            places_from(data.get("token_choices")),
         )
     for name in ("size", "after"):
         if name in known:

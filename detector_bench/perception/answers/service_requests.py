@@ -394,4 +394,6 @@ class ServiceSettings(Declaration):
     def _decisive(self) -> str:
         fields = type(self).model_fields
         pace = {name for name, field in fields.items() if field.json_schema_extra == DESCRIPTIVE}
-        return json.dumps(self.model_dump(exclude=pace), sort_keys=True)
+        alike = {name for name, value in self if isinstance(value, ServiceSettings)}
+        own = self.model_dump(exclude=pace | alike)
+        return json.dumps([own, *(getattr(self, name)._decisive() for name in sorted(alike))], sort_keys=True)

@@ -26,6 +26,7 @@ from detector_bench.perception.torch_settings import (
 from detector_bench.weights import WeightsLocator
 from detector_bench.weights.catalogue import FAIRFACE_RACE7
 from detector_bench.weights.files import WeightsField
+from detector_bench.weights.torch_files import read_tensors
 
 OUTPUTS = 18
 _SIDE = 224  # pixels of the network's input
@@ -42,9 +43,9 @@ class FairfaceOutputs(TorchSettings, Stage):  # type: ignore[override]
     (bilinear, antialiased, rounded to 8 bits), which is what torchvision does in the authors' program, and
     normalised with ImageNet's mean and standard deviation; chips go through the network in batches.
 
-    A `.pt` file holds the layers of torchvision's `resnet34` with 18 outputs, and is loaded as tensors alone,
-    without running code; an `.onnx` file is an export of the same network, with the normalised input and one
-    output.
+    A `.pt` or `.safetensors` file holds the layers of torchvision's `resnet34` with 18 outputs, and is loaded as
+    tensors alone, without running code; an `.onnx` file is an export of the same network, with the normalised
+    input and one output.
     """
 
     kind: ClassVar[str] = "fairface_outputs"
@@ -128,11 +129,7 @@ def _checked(logits: NDArray[np.float32]) -> NDArray[np.float32]:
 
 def _fill(torch: Any, model: Any, path: Path) -> None:
     """Read the layers from a file of tensors."""
-    try:
-        state = torch.load(path, weights_only=True, map_location="cpu")
-    except Exception as error:  # torch and pickle raise many sorts
-        first = str(error).split("\n", 1)[0]
-        raise WeightsError(f"PyTorch cannot read {str(path)!r} as a file of tensors: {first}") from error
+    state = read_tensors(path, extra="fairface").content
     expected = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
     found = {name: tuple(tensor.shape) for name, tensor in state.items()} if _is_tensors(torch, state) else {}
     for name, shape in expected.items():

@@ -17,6 +17,7 @@ from detector_bench.trust import ForeignCode, allowed_copy
 from detector_bench.weights import Weights, WeightsLocator
 from detector_bench.weights.catalogue import MIVOLO_IMDB, MIVOLO_V2
 from detector_bench.weights.files import CODE, SAFE_FILES, CheckpointField, WeightsField
+from detector_bench.weights.torch_files import read_tensors
 
 INSTALL = (
     "pip install 'setuptools<81' && pip install --no-deps --no-build-isolation "
@@ -50,7 +51,8 @@ class PackageNetwork(Declaration):
 
     MiVOLO is VOLO-D1, as timm has it, behind the package's own `PatchEmbed`, which joins face and body. Both are
     put together here, since the package's own function for it works with timm 0.8 only. The file is read as plain
-    tensors and numbers (`weights_only`), so that loading it runs no code of its own. Age = output x (oldest -
+    tensors, numbers and options of its training, so that loading it runs no code of its own; a `.safetensors` file
+    has the tensors of `state_dict`, and the four values beside them as its metadata. Age = output x (oldest -
     youngest) + average, with the three numbers from the file.
     """
 
@@ -83,7 +85,7 @@ class PackageNetwork(Declaration):
         """
         torch = require("torch", extra="mivolo")
         path = weights.locate(self.file)
-        held = _read(torch, path)
+        held = _read(path)
         state = held["state_dict"]
         if held["no_gender"] or "patch_embed.conv1.0.weight" not in state:
             raise ConfigError(
@@ -198,15 +200,22 @@ MivoloNetworkField = Annotated[
 (the default backend) `{file: ...}` or the file alone."""
 
 
-def _read(torch: Any, path: Path) -> Mapping[str, Any]:
-    try:
-        held = torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as error:  # torch raises many sorts, for a damaged file and for a refused one
-        raise WeightsError(f"PyTorch cannot read {str(path)!r} as plain tensors: {error}") from error
+def _read(path: Path) -> Mapping[str, Any]:
+    held, notes = read_tensors(path, extra="mivolo")
+    if notes:
+        held = {"state_dict": held, **{name: _noted(text) for name, text in notes.items()}}
     needed = {"state_dict", "min_age", "max_age", "avg_age", "no_gender"}
     if not isinstance(held, Mapping) or not needed <= held.keys() or "pos_embed" not in held["state_dict"]:
         raise WeightsError(f"{path.name} is no checkpoint of MiVOLO: it should hold {', '.join(sorted(needed))}")
     return held
+
+
+def _noted(text: str) -> Any:
+    """A number, true or false, as `.safetensors` files note them; or the text itself."""
+    try:
+        return json.loads(text.lower())
+    except ValueError:
+        return text
 
 
 def _untrained(side: int) -> Any:
