@@ -20,12 +20,14 @@ from detector_bench.evaluation.audit_plan import HALF_WIDTH
 from detector_bench.results.finished_study import ResultFolder
 from detector_bench.results.manifest import STUDY_FILE
 from detector_bench.runner.shards import Shard
+from detector_bench.search.settings import SearchSettings
 from detector_bench.study_configuration import StudyConfiguration
 from detector_bench.study_file import DetectorEntry
 from detector_bench.study_numbers import StudyNumbers
 from detector_bench.study_readiness import Readiness, readiness
 from detector_bench.study_results import stored_score_tables, stored_tables
 from detector_bench.study_run import evaluate_study, run_study, run_study_shard
+from detector_bench.study_search import SearchResult, search_study
 from detector_bench.study_session import RunOrder
 from detector_bench.tables import Table, to_html
 from detector_bench.tables.wording import attribute_in_words
@@ -207,6 +209,34 @@ class Study(StudyConfiguration):
             tables_with_intervals=tables_with_intervals,
         )
         return Results(ResultFolder.open(out, image_set=self.image_set), self, tables)
+
+    def search(
+        self,
+        out: Path | str,
+        *,
+        settings: SearchSettings | None = None,
+        weights_dir: Path | str | None = None,
+        cache_dir: Path | str | None = None,
+        use_cache: bool = True,
+        budget: float | None = None,
+        progress: ProgressListener | None = None,
+    ) -> SearchResult:
+        """Search the best composition of filter, crop, classifier, prompts and threshold, and judge the choice.
+
+        Stages run once, through the ordinary runner; repeated, it goes on where it was.
+
+        Args:
+            out: a folder of its own, which is no result folder.
+            settings: what is combined, and how it is chosen; None: the study's section `search`, or the study's
+            own
+                detectors, filters and thresholds.
+            weights_dir, cache_dir, use_cache, budget, progress: as in `run`.
+
+        Raises:
+            DetectorBenchError: anything the user can mend; the message says how.
+        """
+        order = _order(weights_dir, cache_dir, use_cache=use_cache, budget=budget)
+        return search_study(self, Path(out), order, settings=settings, progress=progress)
 
     def audit(
         self,

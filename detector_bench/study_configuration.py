@@ -27,6 +27,7 @@ from detector_bench.others.study_scores import AnyScoreSystem
 from detector_bench.perception.stage import with_inputs
 from detector_bench.results.local_paths import LocalPaths, PublishedNames, place_of, published_predictions
 from detector_bench.results.manifest import STUDY_FILE, EvaluationSettings
+from detector_bench.search.settings import SearchSettings
 from detector_bench.study_file import (
     DetectorEntry,
     full_entry,
@@ -47,7 +48,7 @@ _LONGEST_TEXT = 2_000
 class StudyConfiguration(BaseModel):
     """What is judged, by whom, and how it is evaluated. The one configuration of command line, YAML and Python."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
 
     name: str = Field(default="study", max_length=_LONGEST_TEXT)
     image_set: Path
@@ -83,6 +84,9 @@ class StudyConfiguration(BaseModel):
     """Scores of other bias benchmarks, for the human labels and every detector: see `others`."""
     estimates: EstimateSettings = EstimateSettings()
     """How bias over all images is estimated where some have no label; see docs/audit.md."""
+    searched: SearchSettings | None = Field(default=None, alias="search")
+    """What `detector-bench search` combines, and by which error it chooses; see docs/search.md. In Python it has
+    another name, as `search` is what a study does."""
     batch_size: int = Field(default=32, ge=1, le=4096)
     max_pixels: int = Field(default=DEFAULT_MAX_PIXELS, ge=1)
     """Larger images become errors instead of being decoded."""
@@ -375,7 +379,7 @@ class StudyConfiguration(BaseModel):
         weights = [file for stage in stages for file in stage.weights() if isinstance(file, Checkpoint)]
         return [file.path for file in weights if file.revision is None]
 
-    def _weights_elsewhere(self) -> Iterator[tuple[str, Path]]:
+    def weights_elsewhere(self) -> Iterator[tuple[str, Path]]:
         """Weights that are named by a path of this machine, or relative to the study file; and where they lie."""
         try:
             detectors = self.build_detectors()
@@ -414,10 +418,10 @@ class StudyConfiguration(BaseModel):
         Raises:
             DetectorBenchError: the disk is full, read-only or the like.
         """
-        content = self.model_dump(mode="json")
+        content = self.model_dump(mode="json", by_alias=True, exclude=None if self.searched else {"searched"})
         image_set, weights, scores = (PublishedNames(out) for _ in range(3))
         content["image_set"] = image_set.name(self.image_set)
-        named = {path: weights.name(found) for path, found in self._weights_elsewhere()}
+        named = {path: weights.name(found) for path, found in self.weights_elsewhere()}
         content["detectors"] = [
             {"name": entry["name"], "kind": entry["kind"], **with_texts_replaced(entry["parameters"], named)}
             for entry in content["detectors"]

@@ -61,7 +61,7 @@ def run_study(
     else:
         record = session.run_all(progress)
     with session.ledger.completing():
-        _write_record(out, session, record=record, began=began)
+        write_record(out, session, record=record, began=began)
         return write_results(
             study,
             image_set,
@@ -99,7 +99,7 @@ def run_study_shard(
     if unfinished := session.unfinished(shard.count):
         return unfinished
     with session.ledger.completing():
-        _write_record(out, session, record=record, began=began)
+        write_record(out, session, record=record, began=began)
         return write_results(
             study,
             image_set,
@@ -126,7 +126,7 @@ def _remember_failure(ledger: ShardLedger, shard: Shard, error: DetectorBenchErr
             ledger.fail(shard, str(error))
 
 
-def _write_record(out: Path, session: RunSession, *, record: RunRecord, began: datetime) -> None:
+def write_record(out: Path, session: RunSession, *, record: RunRecord, began: datetime) -> None:
     """Write `run.json`, if the files of all shards are as they were written.
 
     Raises:

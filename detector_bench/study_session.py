@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Literal
@@ -9,6 +10,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict
 
 from detector_bench.dataset import ImageSet
+from detector_bench.detectors.base import Detector
 from detector_bench.perception.answers.paid_ledger import FOLDER, new_session
 from detector_bench.results.manifest import last_evaluation
 from detector_bench.runner.array_job import sensible_tasks
@@ -86,6 +88,13 @@ def session_of(study: StudyConfiguration, out: Path, order: RunOrder) -> tuple[I
     detectors = study.build_detectors()
     image_set = study.load_image_set()
     study.check_image_set(image_set)
+    return image_set, session_over(study, image_set, detectors, out, order)
+
+
+def session_over(
+    study: StudyConfiguration, image_set: ImageSet, detectors: Sequence[Detector], out: Path, order: RunOrder
+) -> RunSession:
+    """A session of any detectors over the study's image set, run as the study runs its own."""
     settings = RunSettings(
         batch_size=study.batch_size,
         max_pixels=study.max_pixels,
@@ -99,4 +108,4 @@ def session_of(study: StudyConfiguration, out: Path, order: RunOrder) -> tuple[I
         budget=order.budget,
     )
     weights = study.locator(weights_dir=order.weights_dir, out=out)
-    return image_set, RunSession(image_set, detectors, out / "predictions", weights=weights, settings=settings)
+    return RunSession(image_set, detectors, out / "predictions", weights=weights, settings=settings)

@@ -261,6 +261,13 @@ def composite(parts: Parts) -> Made:
     return build_detector("composite", name="both", parameters={"parts": {"gender": gender, "age": age}})
 
 
+@case("ensemble", "OnnxOutputs", slow=False)
+def ensemble(parts: Parts) -> Made:
+    network = {"kind": "onnx", "network": str(parts.classifier), "input": SMALL_INPUT}
+    members = [{**network, "outputs": {"gender": {**GENDER, "min_score": least}}} for least in (0.0, 0.6, 0.9)]
+    return build_detector("ensemble", name="three", parameters={"members": members, "weights": [1, 1, 2.5]})
+
+
 @case("aligned_faces", "dlib_hog_faces")
 def aligned_faces(parts: Parts) -> Made:
     parts.needs(FACE_LANDMARKS_5)

@@ -132,6 +132,7 @@ def test_the_commands_are_those_of_the_documentation() -> None:
         "reproduce lyu2025",
         "run",
         "sample",
+        "search",
         "shards",
         "spending",
         "studies",

@@ -197,6 +197,7 @@ ELSEWHERE = {
     "audit",
     "environments make",
     "environments remove",
+    "search",
     "biaspainter sample",
     "biaspainter validity",
     "biaspainter mitigation",

@@ -89,6 +89,7 @@ detectors:
         },
         "estimated_labels": "dawid_skene",
         "estimates": {"about": "images", "level": 0.95, "seed": 0},
+        "searched": None,
         "scores": (
             {"system": "biaspainter", "preset": "as_code", "age_threshold": 30.0, "skin_tone_threshold": None},
         ),
@@ -141,7 +142,7 @@ MISTAKES: dict[str, tuple[str, list[str]]] = {
         [
             "mine.yaml: zzz: unknown key 'zzz': known: attributes, author, batch_size, date, detectors, "
             "display_names, estimated_labels, estimates, image_set, intervals, max_error_share, max_pixels, "
-            "n_clear, name, question, scores, table_style, tolerance"
+            "n_clear, name, question, scores, search, table_style, tolerance"
         ],
     ),
     "unknown parameter of a model": (

@@ -39,6 +39,7 @@ COMMANDS: dict[str, str | CommandGroup] = {
     "sweep": ".cli.analyses:sweep",
     "calibrate": ".cli.calibrate:calibrate",
     "agreement": ".cli.analyses:agreement",
+    "search": ".cli.search:search",
     "figures": ".cli.publishing:figures",
     "report": ".cli.publishing:report",
     "verify": ".cli.proof:verify",

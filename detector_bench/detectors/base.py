@@ -142,6 +142,7 @@ for _name, _target in {
     "clip_prob": "detector_bench.detectors.clip:ClipProb",
     "clip_uncertain": "detector_bench.detectors.clip:ClipUncertain",
     "composite": "detector_bench.detectors.composite:Composite",
+    "ensemble": "detector_bench.detectors.ensemble:Ensemble",
     "facepp": "detector_bench.detectors.facepp:Facepp",
     "fairface": "detector_bench.detectors.fairface:Fairface",
     "image_classifier": "detector_bench.detectors.image_classifier:ImageClassifier",
@@ -236,13 +237,19 @@ class Detector:
     @property
     def needs_pixels(self) -> bool:
         """Whether it reads decoded images, besides stage results."""
-        return self.kind.needs_pixels or any(part.needs_pixels for part in self.parts.values())
+        return self.kind.needs_pixels or any(each.needs_pixels for each in (*self.parts.values(), *self.voters))
 
     @property
     def parts(self) -> Mapping[str, Detector]:
         """Of a composite judge: by attribute, the detector whose verdicts it takes; empty otherwise."""
         parts: Mapping[str, Detector] = getattr(self.implementation, "judges", {})
         return parts
+
+    @property
+    def voters(self) -> tuple[Detector, ...]:
+        """Of an ensemble: the detectors whose verdicts it combines; empty otherwise."""
+        voters: tuple[Detector, ...] = getattr(self.implementation, "voters", ())
+        return voters
 
     @property
     def classes(self) -> dict[str, tuple[str, ...]]:
@@ -290,8 +297,8 @@ class Detector:
 
         Without `weights` no file is looked at; see `canonical`.
 
-        Of a detector that is plugged in also its source, see `source_fingerprint`; of a composite judge all that
-        decides its parts' verdicts.
+        Of a detector that is plugged in also its source, see `source_fingerprint`; of a composite judge or an
+        ensemble all that decides its parts' or voters' verdicts.
         """
         # YAML brings along what JSON has no word for, such as dates.
         found: dict[str, Any] = json.loads(json.dumps(self._identity(weights), default=str))
@@ -311,6 +318,7 @@ class Detector:
             "attributes": list(self.attributes),
             "parameters": canonical(parameters, weights=weights),
             "stages": [canonical(stage, weights=weights) for stage in self.stages],
+            **({"voters": [each.identity(weights=weights) for each in self.voters]} if self.voters else {}),
             **({} if self.kind.source is None else {"source": self.kind.source}),
         }
 

@@ -61,7 +61,11 @@ def _size(file: Weights) -> str:
 
 def lacking(detector: Detector, *, weights: WeightsLocator) -> list[str]:
     """What a detector lacks on this machine, a line each; empty if it is ready."""
-    messages = [message for kind in (detector, *detector.parts.values()) for message in kind_lacking(kind.kind)]
+    messages = [
+        message
+        for kind in (detector, *detector.parts.values(), *detector.voters)
+        for message in kind_lacking(kind.kind)
+    ]
     messages += stages_lacking(with_inputs(detector.stages), weights=weights)
     return list(dict.fromkeys(messages))
 
