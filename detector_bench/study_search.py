@@ -280,7 +280,7 @@ def _check(
         DetectorBenchError: it does not.
     """
     detector = build_detector(entry.kind, name=entry.name, parameters=entry.parameters)
-    session = session_over(study, image_set, [detector], out / CHECK, order)
+    session = session_over(study, image_set, [detector], out / CHECK, order, paid_in=out)
     session.run_all()
     names = [detector.name]
     found = LabelledVerdicts.of(_read(image_set, out / CHECK, names, attribute), names)

@@ -92,9 +92,22 @@ def session_of(study: StudyConfiguration, out: Path, order: RunOrder) -> tuple[I
 
 
 def session_over(
-    study: StudyConfiguration, image_set: ImageSet, detectors: Sequence[Detector], out: Path, order: RunOrder
+    study: StudyConfiguration,
+    image_set: ImageSet,
+    detectors: Sequence[Detector],
+    out: Path,
+    order: RunOrder,
+    *,
+    paid_in: Path | None = None,
 ) -> RunSession:
-    """A session of any detectors over the study's image set, run as the study runs its own."""
+    """A session of any detectors over the study's image set, run as the study runs its own.
+
+    Args:
+        study, image_set, detectors: what is judged by whom.
+        out: the result folder.
+        order: what the run is asked for.
+        paid_in: the folder whose paid answers count and serve; None: `out`.
+    """
     settings = RunSettings(
         batch_size=study.batch_size,
         max_pixels=study.max_pixels,
@@ -103,7 +116,7 @@ def session_over(
         workers=order.processes,
         threads=order.threads,
         images_may_change=order.changed_inputs or last_evaluation(out) is None,
-        paid_folder=out / FOLDER,
+        paid_folder=(paid_in or out) / FOLDER,
         session=order.session or new_session(),
         budget=order.budget,
     )
