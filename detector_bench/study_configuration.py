@@ -36,7 +36,8 @@ from detector_bench.study_file import (
 )
 from detector_bench.tables import TableStyle
 from detector_bench.vocabulary import ATTRIBUTES, attributes_of, write_attributes
-from detector_bench.weights import WeightsLocator
+from detector_bench.weights import Checkpoint, WeightsLocator
+from detector_bench.weights.revisions import RevisionLock, lock_beside, write_lock
 
 _LONGEST_TEXT = 2_000
 """Characters of a study's name or question, which pages and figures show."""
@@ -91,6 +92,7 @@ class StudyConfiguration(BaseModel):
     _file: Path | None = PrivateAttr(default=None)
     _weights: dict[str, Path] = PrivateAttr(default_factory=dict)
     """Where weights lie that the study file of a result folder only names."""
+    _revisions: RevisionLock | None = PrivateAttr(default=None)
 
     @model_validator(mode="before")
     @classmethod
@@ -270,14 +272,30 @@ class StudyConfiguration(BaseModel):
             raise ConfigError("\n".join(f"{place}{mistake}" for mistake in mistakes))
         return detectors
 
-    def locator(self, *, weights_dir: Path | None = None, allow_download: bool = True) -> WeightsLocator:
-        """Where this study's weights are looked for."""
+    def locator(
+        self, *, weights_dir: Path | None = None, allow_download: bool = True, out: Path | None = None
+    ) -> WeightsLocator:
+        """Where this study's weights are looked for.
+
+        Args:
+            weights_dir: a folder with weights.
+            allow_download: whether what is missing may be downloaded.
+            out: the result folder, whose lock counts where the study has no file or its folder cannot be written.
+        """
         return WeightsLocator.from_environment(
             weights_dir=weights_dir,
             beside=None if self._file is None else self._file.parent,
             named=self._weights,
             allow_download=allow_download,
+            revisions=self._lock(out),
         )
+
+    def _lock(self, out: Path | None) -> RevisionLock:
+        places = [] if self._file is None else [lock_beside(self._file)]
+        places += [] if out is None else [lock_beside(out / STUDY_FILE)]
+        if self._revisions is None or self._revisions.places != tuple(places):
+            self._revisions = RevisionLock(places)
+        return self._revisions
 
     def evaluation_settings(self, folder: Path) -> EvaluationSettings:
         """All that decides the study's numbers besides images, labels and predictions.
@@ -345,6 +363,15 @@ class StudyConfiguration(BaseModel):
                     f"display_names: no detector or T2I model {name!r} in this study: {nearest_hint(name, known)}"
                 )
 
+    def _names_on_hub(self) -> list[str]:
+        """Checkpoints that are named without a commit."""
+        try:
+            stages = with_inputs([stage for detector in self.build_detectors() for stage in detector.stages])
+        except DetectorBenchError:  # evaluating needs no detectors, so their plugin may be absent
+            return [text for entry in self.detectors for text in texts_in(entry.parameters)]
+        weights = [file for stage in stages for file in stage.weights() if isinstance(file, Checkpoint)]
+        return [file.path for file in weights if file.revision is None]
+
     def weights_elsewhere(self) -> Iterator[tuple[str, Path]]:
         """Weights that are named by a path of this machine, or relative to the study file; and where they lie."""
         try:
@@ -371,8 +398,8 @@ class StudyConfiguration(BaseModel):
         return beside if beside is not None and os.path.exists(beside) else None  # noqa: PTH110 - as above
 
     def write(self, out: Path, *, predictions: Path | None = None) -> None:
-        """Write `out/study.yaml`, which says all that this study says, and `out/local_paths.json`, which says
-        where on this machine is what the former only names.
+        """Write `out/study.yaml`, which says all that this study says, `out/local_paths.json`, which says where on
+        this machine is what the former only names, and `out/study.lock.yaml`, if names on the hub were settled.
 
         Args:
             out: the result folder.
@@ -397,5 +424,7 @@ class StudyConfiguration(BaseModel):
             weights=weights.elsewhere,
             score_files=scores.elsewhere,
         ).write(out)
+        if commits := (self._revisions or self._lock(out)).of(self._names_on_hub()):
+            write_lock(lock_beside(out / STUDY_FILE), commits)
         beside_it = [] if self._file is None else [self._file.parent]
         write_attributes(attributes_of(self.image_set, *beside_it).values(), out)

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from detector_bench.dataset import ImageSet
 from detector_bench.detectors.base import Detector
-from detector_bench.errors import DetectorBenchError
+from detector_bench.errors import DetectorBenchError, WeightsError
 from detector_bench.perception.answers.chat_answers import ChatAnswers
 from detector_bench.perception.answers.prices import (
     CallPrice,
@@ -101,19 +101,27 @@ def effects_of(study: StudyConfiguration, out: Path, order: RunOrder) -> StudyEf
         DetectorBenchError: the study or its image set is wrong; not for what a run would lack.
     """
     detectors = study.build_detectors()
-    locator = study.locator(weights_dir=order.weights_dir)
+    locator = study.locator(weights_dir=order.weights_dir, out=out)
+    stages = with_inputs([stage for detector in detectors for stage in detector.stages])
     try:
+        _require_identities(stages, locator)
         image_set, session = session_of(study, out, order)
         left = _Left.of(session, order)
     except DetectorBenchError:  # weights that are missing, say: `reads` tells
         image_set = ImageSet.load(study.image_set)
         left = _Left({tuple(range(len(detectors))): len(image_set.table("images"))})
-    stages = with_inputs([stage for detector in detectors for stage in detector.stages])
     return StudyEffects(
         reads=tuple(_reads(study, image_set, stages, locator, order)),
         sends=tuple(_sends(stages, detectors, left, _mapping(read_run_record(out).get("spending")), locator)),
         runs=tuple(_runs(stages, locator)),
     )
+
+
+def _require_identities(stages: Sequence[Stage], locator: WeightsLocator) -> None:
+    """Refuse weights whose content, a part of the detectors' versions, only a download would tell."""
+    for file in (file for stage in stages for file in stage.weights()):
+        if not file.pins and locator.find(file) is None:
+            raise WeightsError(f"{file.name} is not here")
 
 
 @dataclass(frozen=True)

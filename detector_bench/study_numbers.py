@@ -21,11 +21,13 @@ from detector_bench.results.finished_study import FinishedStudy, ResultFolder
 from detector_bench.results.manifest import Counts
 from detector_bench.results.metric_lookup import Number
 from detector_bench.results.run_record import read_run_record
+from detector_bench.study_calibration import calibrate
 from detector_bench.study_estimates import estimate
 from detector_bench.study_plan import plan, plan_settings
 from detector_bench.study_questions import ResultTables
 from detector_bench.tables import Table, filtering_and_accuracy, in_style_of
 from detector_bench.vocabulary import ALL, GROUND_TRUTH
+from detector_bench.vocabulary.score_maps import Method
 
 if TYPE_CHECKING:
     from detector_bench.dataset import ImageSet
@@ -390,6 +392,49 @@ class StudyNumbers:
         """
         self._check_detectors(detector)
         return questions.sweep(self.of_attribute(attribute), detector, first=first, last=last, steps=steps)
+
+    def calibrate(
+        self,
+        detector: str,
+        *,
+        attribute: str | None = None,
+        method: Method = "temperature",
+        confidence: float = 0.95,
+        seed: int | None = None,
+        level: float | None = None,
+        file: Path | str | None = None,
+    ) -> ResultTables:
+        """What a detector's scores are worth as probabilities, and which errors it can promise by abstaining.
+
+        Args:
+            detector: its name; one that is not calibrated yet.
+            attribute: None: all of the study's that it judges with a score.
+            method: "temperature", for attributes of two classes, or "isotonic".
+            confidence: with which each promise holds.
+            seed: of folds and resamples; None: the study's.
+            level: of the intervals; None: the study's.
+            file: is written, for `calibration:` in other studies; None: nothing is.
+
+        Returns:
+            Tables `calibration` and `promised_errors`, of several attributes each with its name behind it.
+
+        Raises:
+            ConfigError: no such detector or method, or no labelled image with a score.
+        """
+        self._check_detectors(detector)
+        names = self.attributes if attribute is None else (self.of_attribute(attribute).attribute,)
+        found, content = calibrate(
+            self.reader,
+            detector,
+            attributes=names,
+            method=method,
+            confidence=confidence,
+            seed=seed,
+            level=level,
+        )
+        if file is not None:
+            content.write(Path(file))
+        return found
 
     def agreement(self, *, attribute: str | None = None, min_shared: int = DEFAULT_MIN_SHARED) -> ResultTables:
         """How far annotators agree among themselves, and each detector with each of them.

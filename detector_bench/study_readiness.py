@@ -37,7 +37,7 @@ def readiness(study: StudyConfiguration, out: Path, *, weights_dir: Path | None 
     Raises:
         DetectorBenchError: the image set cannot be read.
     """
-    weights = study.locator(weights_dir=weights_dir)
+    weights = study.locator(weights_dir=weights_dir, out=out)
     ready, missing = [], {}
     images: ImageSet | None = None
     for entry in study.detectors:

@@ -41,6 +41,7 @@ from detector_bench.results.proof import Proof, digests
 from detector_bench.results.run_record import NAME as RUN_RECORD
 from detector_bench.results.run_record import environment, take_over_run_record
 from detector_bench.runner.stored_predictions import StoredPredictions, read_predictions
+from detector_bench.study_calibration_notes import calibration_notes
 from detector_bench.study_configuration import StudyConfiguration
 from detector_bench.study_proof import judged_files
 from detector_bench.tables import Table, in_style_of, remove_tables, study_tables, write_tables
@@ -202,6 +203,7 @@ def write_results(
         not_comparable=not_comparable,
         tolerance=study.tolerance,
         estimate_notes=numbers.estimated.notes,
+        calibration_notes=calibration_notes(study, judged, image_set.prompts),
         score_notes={} if numbers.scored is None else dict(numbers.scored.notes),
         environment=environment(),
         plugins=plugin_files(),

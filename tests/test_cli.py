@@ -97,6 +97,7 @@ def test_the_commands_are_those_of_the_documentation() -> None:
         "bigbench",
         "bigbench check",
         "bigbench convert",
+        "calibrate",
         "causes",
         "check",
         "compare",

@@ -265,6 +265,9 @@ def test_another_attribute_with_uncertain_as_a_class(checkpoint: Path) -> None:
         ("clip_prob", {"attribute": "age"}, "'male', which is no class of 'age'"),
         ("clip_prob", {"min_score": 90}, "less than or equal to 1"),
         ("clip_uncertain", {"prompts": {"mann": "x", "frau": "y"}}, "'mann', which is no class"),
+        ("clip", {"prompts": {"male": [], "female": "x"}}, "prompts.male"),
+        ("clip", {"templates": ["a photo"]}, "a template has one `{}`, where the prompt goes; got 'a photo'"),
+        ("clip_uncertain", {"templates": ["{} {}"]}, "a template has one `{}`"),
         ("clip", {"encoder": {"backend": "keras"}}, "keras"),
         ("clip", {"encoder": {"precison": "float32"}}, "did you mean 'precision'"),
         ("clip", {"encoder": {"backend": "open_clip"}}, "give a `checkpoint`, or an `architecture`"),
@@ -281,6 +284,50 @@ def test_mistakes_in_parameters_are_named(kind: str, parameters: dict[str, Any],
 def test_blank_prompts_are_refused() -> None:
     with pytest.raises(ValueError, match="should match pattern"):
         ClipSimilarities(prompts=("a photo", "  "))
+
+
+def test_an_ensemble_is_the_mean_of_its_prompts_directions(backend: Backend) -> None:
+    words = {"male": ("male", "man"), "female": "female"}
+    templates = ("a photo of a {}", "the face of a {}")
+    texts = {
+        "male": ("a photo of a male", "the face of a male", "a photo of a man", "the face of a man"),
+        "female": ("a photo of a female", "the face of a female"),
+    }
+    parameters = {"encoder": backend.encoder, "prompts": words, "templates": templates}
+    found = judged(build_detector("clip", parameters=parameters), IMAGES, weights=ANYWHERE)
+    encoder = build_detector("clip", parameters=parameters).implementation.encoder  # type: ignore[attr-defined]
+    means = []
+    for each in texts.values():
+        mean = encoder.embed_prompts(each, ANYWHERE).vectors.astype(np.float64).mean(axis=0)
+        means.append(mean / np.linalg.norm(mean))
+    images = ClipImageEmbeddings(encoder=backend.encoder).load(ANYWHERE)(frames_of(IMAGES))
+    scale = encoder.embed_prompts(GENDER, ANYWHERE).scale
+    for prediction, image in zip(found, images, strict=True):
+        expected = probabilities(scale * np.stack(means) @ image["embedding"])  # type: ignore[index,call-overload]
+        assert prediction.label == ("male", "female")[expected.argmax()]
+        assert prediction.score == pytest.approx(expected.max(), abs=1e-4)
+
+
+def test_a_template_around_a_single_prompt_is_that_text_and_shares_its_fingerprint() -> None:
+    plain = build_detector("clip").implementation
+    templated = build_detector(
+        "clip", parameters={"prompts": {"male": ["male"], "female": "female"}, "templates": ["a photo of a {}"]}
+    ).implementation
+    assert templated.similarities == plain.similarities  # type: ignore[attr-defined]
+    assert templated.similarities.prompts == GENDER  # type: ignore[attr-defined]
+
+
+def test_both_views_have_one_embedding_between_theirs(backend: Backend) -> None:
+    def embeddings(views: str, images: list[Pixels]) -> NDArray[np.float32]:
+        stage = ClipImageEmbeddings(encoder=backend.encoder, crop={"views": views})  # type: ignore[arg-type]
+        return np.stack([found["embedding"] for found in stage.load(ANYWHERE)(frames_of(images))])  # type: ignore[index,call-overload]
+
+    images = [image for image in IMAGES if image.shape[1] > 3]
+    mirror = [np.ascontiguousarray(image[:, ::-1]) for image in images]
+    mean = embeddings("as_is", images) + embeddings("as_is", mirror)
+    both = embeddings("as_is_and_mirrored", images)
+    np.testing.assert_allclose(both, mean / np.linalg.norm(mean, axis=1, keepdims=True), atol=1e-5)
+    np.testing.assert_allclose(both, embeddings("as_is_and_mirrored", mirror), atol=1e-5)
 
 
 def test_defaults_are_the_papers() -> None:

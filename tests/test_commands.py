@@ -142,6 +142,7 @@ CALLS: dict[str, Callable[[Path, Path], Sequence[object]]] = {
     "rank": lambda folder, _: [folder / "results", "--by", "accuracy"],
     "causes": lambda folder, _: [folder / "results", "--resamples", "0"],
     "sweep": lambda folder, _: [folder / "results", "--detector", "right"],
+    "calibrate": lambda folder, out: [folder / "results", "--detector", "wrong", "--out", out],
     "agreement": lambda folder, _: [folder / "results"],
     "estimate": lambda folder, _: [folder / "results"],
     "plan": lambda folder, _: [folder / "results", "--half-width", "0.3"],

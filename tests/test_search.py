@@ -241,8 +241,8 @@ def test_the_sentences_follow_the_numbers(found: SearchResult) -> None:
     assert ("The search beats the best single detector" in text) is found.beats_single
     assert ("Nothing beats the best single detector" in text) is not found.beats_single
     assert f"p = {contest.p_value:.3f}" in text
-    assert f"{findings.promised.value:.3f} [" in text
-    assert findings.optimism == pytest.approx(findings.promised.value - findings.winner_where_chosen)
+    assert f"{findings.expected.value:.3f} [" in text
+    assert findings.optimism == pytest.approx(findings.expected.value - findings.winner_where_chosen)
 
 
 @pytest.mark.parametrize(

@@ -37,6 +37,7 @@ COMMANDS: dict[str, str | CommandGroup] = {
     "rank": ".cli.analyses:rank",
     "causes": ".cli.analyses:causes",
     "sweep": ".cli.analyses:sweep",
+    "calibrate": ".cli.calibrate:calibrate",
     "agreement": ".cli.analyses:agreement",
     "search": ".cli.search:search",
     "figures": ".cli.publishing:figures",

@@ -333,6 +333,7 @@ def _print(result: Results, files: Sequence[str]) -> None:
                     f"{name}, {attribute}: {images} ended in an error; "
                     "the column `reason` of its predictions says why"
                 )
+    output.warn(*result.reader.manifest.calibration_notes)
     if damaged := PaidLedger(result.folder / FOLDER).damaged:
         output.warn(
             f"the ledger of paid answers has {len(damaged):,} damaged lines, which count as never written; the "

@@ -89,11 +89,12 @@ def host(host: Annotated[str, _HOST]) -> None:
 
 @command
 def code(
-    path: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of the checkpoint.")],
+    path: Annotated[Path, typer.Argument(metavar="PATH", help="Folder of the checkpoint, or a TorchScript file.")],
 ) -> None:
     """Allow that the program code of a checkpoint runs, as it is now. It runs with your rights: read it first.
 
-    The permission is for the content of all its .py files; changed code has to be allowed again.
+    The permission is for the content of all its .py files, or of the one file; what has changed has to be allowed
+    again.
 
     Example: `detector-bench trust code weights/mivolo_v2`
     """

@@ -145,6 +145,7 @@ for _name, _target in {
     "ensemble": "detector_bench.detectors.ensemble:Ensemble",
     "facepp": "detector_bench.detectors.facepp:Facepp",
     "fairface": "detector_bench.detectors.fairface:Fairface",
+    "image_classifier": "detector_bench.detectors.image_classifier:ImageClassifier",
     "mivolo": "detector_bench.detectors.mivolo:Mivolo",
     "onnx": "detector_bench.detectors.onnx:OnnxDetector",
     "skin-tone": "detector_bench.detectors.skin_tone:SkinToneDetector",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
@@ -23,7 +23,8 @@ from detector_bench.detectors.reading import Reading
 from detector_bench.perception.boxes import Crop
 from detector_bench.perception.faces.dlib_cnn_stages import DlibCnnOnnxFaces
 from detector_bench.perception.networks.onnx_networks import OnnxInput
-from detector_bench.perception.stage import Batch, Stage, StageField
+from detector_bench.perception.square_views import Fill, Shape, Views
+from detector_bench.perception.stage import ADDED_LATER, Batch, Stage, StageField
 from detector_bench.perception.yolo import YoloPersons
 from detector_bench.weights.files import WeightsField
 
@@ -40,6 +41,9 @@ class ClipClassifier(PromptsOfClip):
             encoder=self.encoder,
             attribute=self.attribute,
             prompts=self.prompts,
+            templates=self.templates,
+            calibration=self.calibration,
+            abstain=self.abstain,
             min_score=self.min_score,
             crop=crop,
             filters=filters,
@@ -115,6 +119,14 @@ class ClipEnhance(Declaration):
     """What to do if a face, but no person box is found, on which the paper is silent. `whole_image` classifies the
     image as it is: a person detector that misses a close-up of a face would otherwise throw out a clear image.
     `filter` throws it out (`no_person`)."""
+    crop_shape: Shape = Field(default="as_is", json_schema_extra=ADDED_LATER)
+    """What becomes of a person's crop, or the whole image, that is no square: CLIP's own preparation keeps the
+    square in its middle, which may lack the face of a person who stands upright. `padded` and `squashed` show the
+    classifier all of it; see `Crop`."""
+    crop_fill: Fill = Field(default="black", json_schema_extra=ADDED_LATER)
+    """What `padded` fills up with; see `Crop`."""
+    views: Views = Field(default="as_is", json_schema_extra=ADDED_LATER)
+    """`as_is_and_mirrored` shows the classifier the mirror image, too; see `Crop`."""
     classifier: Annotated[ClipClassifier | OnnxClassifier, Field(discriminator="kind")] = Field(
         default_factory=ClipClassifier
     )
@@ -133,8 +145,21 @@ class ClipEnhance(Declaration):
                     without_box="keep" if self.without_person == "whole_image" else "filter",
                 )
             )
-        crop = Crop(boxes=self.persons, without_box=self.without_person) if self.crop_to_person else Crop()
-        return self.classifier.on(crop, tuple(filters))
+        return self.classifier.on(self.crop, tuple(filters))
+
+    @property
+    def crop(self) -> Crop:
+        """Step 3: what the classifier sees."""
+        seen: dict[str, Any] = {"shape": self.crop_shape, "fill": self.crop_fill, "views": self.views}
+        if not self.crop_to_person:
+            return Crop(**seen)
+        return Crop(boxes=self.persons, without_box=self.without_person, **seen)
+
+    @model_validator(mode="after")
+    def _crop_fits(self) -> ClipEnhance:
+        if self.crop_fill != "black" and self.crop_shape != "padded":
+            raise ValueError("crop_fill needs `crop_shape: padded`")
+        return self
 
     @property
     def attributes(self) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 from detector_bench.declarations import Declaration
 from detector_bench.detectors.base import Card, Prediction, detector, require_classes
 from detector_bench.detectors.filters import Filter, first_reason
-from detector_bench.detectors.reading import Reading
+from detector_bench.detectors.reading import Reading, stages_of, verdict_of
 from detector_bench.perception.boxes import Crop
 from detector_bench.perception.networks.onnx_networks import OnnxInput, OnnxOutputs
 from detector_bench.perception.stage import Batch, Frame, Stage
@@ -69,8 +69,9 @@ class OnnxDetector(Declaration):
 
     @property
     def stages(self) -> tuple[Stage, ...]:
-        """The classifier, and what filters and crop read."""
-        return (self.classifier, *(each.stage() for each in self.filters), *self.crop.inputs())
+        """The classifier, and what filters, crop and readings need."""
+        filters = (each.stage() for each in self.filters)
+        return (self.classifier, *filters, *self.crop.inputs(), *stages_of(self.outputs))
 
     def predict(self, batch: Batch) -> Iterator[Prediction]:
         """Judge a batch; see `Predicts.predict`."""
@@ -88,7 +89,7 @@ class OnnxDetector(Declaration):
     ) -> Prediction:
         if reason is not None:
             return Prediction.filtered(frame, attribute, reason)
-        found = reading.verdict(outputs[reading.output])
+        found = verdict_of(reading, frame, attribute, outputs[reading.output])
         if found.reason is not None:
             return Prediction.filtered(frame, attribute, found.reason, score=found.score, raw=found.raw)
         return Prediction.clear(frame, attribute, found.label, score=found.score, value=found.value, raw=found.raw)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping as MappingType
 from itertools import pairwise
 from typing import Annotated, Any, Literal, NamedTuple, TypeAlias
 
@@ -11,7 +12,9 @@ from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from detector_bench.declarations import Declaration
+from detector_bench.detectors.calibrated import Calibrated
 from detector_bench.errors import ConfigError
+from detector_bench.perception.stage import Arrays, Frame, Stage
 from detector_bench.vocabulary.taxonomies import Mapping, MappingField
 
 UNCERTAIN = "uncertain"
@@ -49,7 +52,26 @@ class NetworkVerdict(NamedTuple):
         return UNCERTAIN if self.uncertain else None
 
 
-class ClassReading(Declaration):
+class ScoreReading(Calibrated):
+    """A reading that gives a class with its probability, and filters what it is unsure of."""
+
+    min_score: float = Field(default=0.0, ge=0, le=1)
+    """A winner below this probability is `uncertain`: the image is filtered."""
+
+    def settled(self, found: NetworkVerdict, calibration: Arrays | None) -> NetworkVerdict:
+        """A verdict with its score calibrated, `uncertain` where it is too low or keeps a promise from holding.
+
+        Args:
+            found: the network's own; one outside our classes, or for the class `uncertain`, stays as it is.
+            calibration: see `Calibrated.calibration_of`.
+        """
+        if found.score is None or found.label == UNCERTAIN:
+            return found
+        score, kept = self.weighed(found.score, calibration)
+        return found._replace(score=score, uncertain=score < self.min_score or not kept)
+
+
+class ClassReading(ScoreReading):
     """One number per class; the largest wins, the first of equals.
 
     With `taxonomy` in place of `classes`, the numbers stand for the network's own words. They are kept in `raw`;
@@ -67,8 +89,6 @@ class ClassReading(Declaration):
     """Which of the network's own words wins; only with `taxonomy`."""
     activation: Literal["none", "softmax"] = "none"
     """`none` if the network gives probabilities already."""
-    min_score: float = Field(default=0.0, ge=0, le=1)
-    """A winner below this probability is `uncertain`: the image is filtered."""
 
     @model_validator(mode="after")
     def _one_of_two(self) -> ClassReading:
@@ -76,22 +96,26 @@ class ClassReading(Declaration):
             raise ValueError("either `classes`, in our words, or `taxonomy`, in the network's; not both")
         return self
 
-    def verdict(self, numbers: NDArray[Any]) -> NetworkVerdict:
+    def verdict(self, numbers: NDArray[Any], calibration: Arrays | None = None) -> NetworkVerdict:
         """Read one image's output, shape (classes,).
+
+        Args:
+            numbers: the output.
+            calibration: see `Calibrated.calibration_of`.
 
         Raises:
             ConfigError: another number of classes, or no probabilities.
         """
         if self.taxonomy is not None:
             shares = _word_shares(numbers, self.taxonomy, output=self.output, activation=self.activation)
-            return read_words(shares, self.taxonomy, decide=self.decide, min_score=self.min_score)
+            return self.settled(read_words(shares, self.taxonomy, decide=self.decide), calibration)
         classes = self.classes or ()
         numbers = np.asarray(numbers, dtype=np.float64).reshape(-1)
         _require_length(numbers, len(classes), output=self.output)
         numbers = softmax(numbers) if self.activation == "softmax" else _probabilities(numbers, self.output)
         winner = int(np.argmax(numbers))
         score, label = float(numbers[winner]), classes[winner]
-        return NetworkVerdict(label, score, uncertain=label == UNCERTAIN or score < self.min_score)
+        return self.settled(NetworkVerdict(label, score, uncertain=label == UNCERTAIN), calibration)
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -101,7 +125,7 @@ class ClassReading(Declaration):
         return tuple(label for label in self.classes or () if label != UNCERTAIN)
 
 
-class BinaryReading(Declaration):
+class BinaryReading(ScoreReading):
     """One number: the probability of the first class."""
 
     read: Literal["binary"] = "binary"
@@ -111,11 +135,13 @@ class BinaryReading(Declaration):
     activation: Literal["none", "sigmoid"] = "none"
     threshold: float = Field(default=0.5, ge=0, le=1)
     """Above it, the first class wins."""
-    min_score: float = Field(default=0.0, ge=0, le=1)
-    """A winner below this probability is `uncertain`: the image is filtered."""
 
-    def verdict(self, numbers: NDArray[Any]) -> NetworkVerdict:
+    def verdict(self, numbers: NDArray[Any], calibration: Arrays | None = None) -> NetworkVerdict:
         """Read one image's output, shape (1,).
+
+        Args:
+            numbers: the output.
+            calibration: see `Calibrated.calibration_of`.
 
         Raises:
             ConfigError: several numbers, or no probability.
@@ -129,7 +155,7 @@ class BinaryReading(Declaration):
         probability = float(numbers[0])
         first = probability > self.threshold
         score = probability if first else 1 - probability
-        return NetworkVerdict(self.classes[0 if first else 1], score, uncertain=score < self.min_score)
+        return self.settled(NetworkVerdict(self.classes[0 if first else 1], score), calibration)
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -184,7 +210,7 @@ class AgeReading(Declaration):
         return self.groups
 
 
-class BinsReading(Declaration):
+class BinsReading(ScoreReading):
     """Probabilities of bins of ages; the age group, and the years that they average to.
 
     The value is coarse: the sum of each bin's probability times the years that stand for it. For a bin without an
@@ -202,8 +228,6 @@ class BinsReading(Declaration):
     would lose to one with a wide bin."""
     activation: Literal["none", "softmax"] = "none"
     """`none` if the network gives probabilities already."""
-    min_score: float = Field(default=0.0, ge=0, le=1)
-    """A winner below this probability is `uncertain`: the image is filtered."""
 
     @model_validator(mode="after")
     def _one_age_for_each_bin(self) -> BinsReading:
@@ -221,20 +245,41 @@ class BinsReading(Declaration):
         """The years that stand for each bin."""
         return self.taxonomy.source.years if self.years is None else self.years
 
-    def verdict(self, numbers: NDArray[Any]) -> NetworkVerdict:
+    def verdict(self, numbers: NDArray[Any], calibration: Arrays | None = None) -> NetworkVerdict:
         """Read one image's output, shape (bins,).
+
+        Args:
+            numbers: the output.
+            calibration: see `Calibrated.calibration_of`.
 
         Raises:
             ConfigError: another number of bins, or no probabilities that add up to 1.
         """
         shares = _word_shares(numbers, self.taxonomy, output=self.output, activation=self.activation)
-        found = read_words(shares, self.taxonomy, decide=self.decide, min_score=self.min_score)
+        found = self.settled(read_words(shares, self.taxonomy, decide=self.decide), calibration)
         return found._replace(value=float(shares @ np.asarray(self.bin_years)))
 
     @property
     def labels(self) -> tuple[str, ...]:
         """The labels that it can give."""
         return _reached(self.taxonomy)
+
+
+def verdict_of(reading: Reading, frame: Frame, attribute: str, numbers: NDArray[Any]) -> NetworkVerdict:
+    """Read one image's output with the calibration that the reading names, if it names one.
+
+    Raises:
+        ConfigError: see the readings' `verdict`.
+    """
+    if isinstance(reading, ScoreReading):
+        return reading.verdict(numbers, reading.calibration_of(frame, attribute))
+    return reading.verdict(numbers)
+
+
+def stages_of(readings: MappingType[str, Reading]) -> tuple[Stage, ...]:
+    """The stages that readings of attributes need besides the network's: those of their calibration files."""
+    scored = ((name, each) for name, each in readings.items() if isinstance(each, ScoreReading))
+    return tuple(stage for name, each in scored for stage in each.calibration_stages(name))
 
 
 Reading = Annotated[ClassReading | BinaryReading | AgeReading | BinsReading, Field(discriminator="read")]

@@ -18,7 +18,9 @@ from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from detector_bench.declarations import Declaration
-from detector_bench.perception.stage import Arrays, Frame, Stage, StageField
+from detector_bench.errors import ConfigError
+from detector_bench.perception.square_views import Fill, Shape, Views, mirrored, shaped
+from detector_bench.perception.stage import ADDED_LATER, Arrays, Frame, Stage, StageField
 
 
 def boxes(
@@ -68,11 +70,21 @@ class Crop(Declaration):
     """What to do with an image without a box, or with a largest box that lies outside the image."""
     reason: str | None = Field(default=None, pattern=r"^[a-z][a-z_]*$")
     """Reason given for an image filtered for want of a box; by default `no_person` or `no_face`."""
+    shape: Shape = Field(default="as_is", json_schema_extra=ADDED_LATER)
+    """What becomes of a region that is no square, before the network's own preparation: `as_is` hands it on;
+    `padded` puts it into the middle of a square; `squashed` resizes it to a square. Also of whole images."""
+    fill: Fill = Field(default="black", json_schema_extra=ADDED_LATER)
+    """What `padded` fills up with: black, the mean colour of the region, or its border's pixels (`edge`)."""
+    views: Views = Field(default="as_is", json_schema_extra=ADDED_LATER)
+    """`as_is_and_mirrored`: the network also sees the region's mirror image, and its outputs for the two are
+    averaged: as it gives them, logits as logits; embeddings as unit vectors. It takes twice the time."""
 
     @model_validator(mode="after")
     def _margin_needs_boxes(self) -> Crop:
         if self.boxes is None and (self.margin != 1.0 or self.square or self.without_box != "filter"):
             raise ValueError("margin, square and without_box need `boxes`")
+        if self.fill != "black" and self.shape != "padded":
+            raise ValueError("fill needs `shape: padded`")
         return self
 
     def inputs(self) -> tuple[Stage, ...]:
@@ -87,7 +99,31 @@ class Crop(Declaration):
         return "no_person" if self.boxes is not None and "person" in self.boxes.kind else "no_face"
 
     def cut(self, frame: Frame) -> Pixels | None:
-        """Cut the region out of an image, (height, width, 3); None where there is no box to cut."""
+        """Cut the region out of an image, (height, width, 3), in its shape; None where there is no box to cut.
+
+        Raises:
+            ConfigError: two views are asked for: `seen` gives them.
+        """
+        if self.views != "as_is":
+            raise ConfigError("`views: as_is_and_mirrored`: this network averages no views; leave it out")
+        return self._shaped(frame)
+
+    def seen(self, frame: Frame) -> tuple[Pixels, ...]:
+        """What the network sees of an image: none without a box, the region, or the region and its mirror image.
+
+        Raises:
+            ValueError: the region is too narrow for `shape`.
+        """
+        region = self._shaped(frame)
+        if region is None:
+            return ()
+        return (region,) if self.views == "as_is" else (region, mirrored(region))
+
+    def _shaped(self, frame: Frame) -> Pixels | None:
+        region = self._region(frame)
+        return None if region is None else shaped(region, self.shape, fill=self.fill)
+
+    def _region(self, frame: Frame) -> Pixels | None:
         pixels = frame.pixels
         if self.boxes is None:
             return pixels
@@ -114,6 +150,23 @@ class Crop(Declaration):
             max(round(x + half_width), round(x - half_width) + 1),
             max(round(y + half_height), round(y - half_height) + 1),
         )
+
+
+def mean_arrays(found: Sequence[Arrays]) -> Arrays:
+    """The mean of each array over several views of one image, in the arrays' own number formats.
+
+    Raises:
+        ValueError: an array holds no floating-point numbers, so that its mean says nothing.
+    """
+    for name, array in found[0].items():
+        if not np.issubdtype(array.dtype, np.floating):
+            raise ValueError(
+                f"output {name!r} is {array.dtype}: views are averaged of floating-point numbers only"
+            )
+    return {
+        name: np.mean([each[name] for each in found], axis=0, dtype=np.float64).astype(array.dtype)
+        for name, array in found[0].items()
+    }
 
 
 def _cut(pixels: Pixels, corners: tuple[int, int, int, int], *, pad: bool) -> Pixels | None:

@@ -208,6 +208,13 @@ class Stage(Declaration, ABC):
         """What the stage needs from the environment or the machine and does not find there, a line each."""
         return ()
 
+    def mistakes(self, weights: WeightsLocator) -> tuple[str, ...]:  # noqa: ARG002
+        """Where its parameters contradict its weights, a line each; asked before any image is judged.
+
+        Nothing is downloaded for it, and no network is loaded: what needs that is told by `load`.
+        """
+        return ()
+
     def sends(self) -> Sending | None:
         """Where it sends images, and with which keys; None: nowhere."""
         return None
@@ -265,9 +272,12 @@ for _name, _target in {
     "skin_tones": "detector_bench.perception.skin_tones:SkinTones",
     "whole_image": "detector_bench.perception.faces.whole_image:WholeImage",
     "aligned_faces": "detector_bench.perception.faces.aligned_faces:AlignedFaces",
+    "classifier_classes": "detector_bench.perception.networks.published_outputs:ClassifierClasses",
+    "classifier_outputs": "detector_bench.perception.networks.published_outputs:ClassifierOutputs",
     "fairface_outputs": "detector_bench.perception.networks.fairface_outputs:FairfaceOutputs",
     "clip_image_embeddings": "detector_bench.perception.clip.stages:ClipImageEmbeddings",
     "clip_similarities": "detector_bench.perception.clip.stages:ClipSimilarities",
+    "score_calibration": "detector_bench.perception.calibration:ScoreCalibration",
     "generated_answers": "detector_bench.perception.answers.generated_answers:GeneratedAnswers",
     "chat_answers": "detector_bench.perception.answers.chat_answers:ChatAnswers",
     "facepp_answers": "detector_bench.perception.answers.facepp_answers:FaceppAnswers",

@@ -98,6 +98,8 @@ class Manifest(BaseModel):
     """What `label_plans` plans for; a report may be asked for another one."""
     estimate_notes: dict[str, tuple[str, ...]] = {}
     """By attribute: what estimates over all images rest on and leave out; no attribute where none was made."""
+    calibration_notes: tuple[str, ...] = ()
+    """Of calibrated detectors: prompts that their calibration was fitted on, and calibrations of other stages."""
     score_notes: dict[str, tuple[str, ...]]
     """By definition of a score of another benchmark, what has to be said below its tables."""
     environment: dict[str, Any]

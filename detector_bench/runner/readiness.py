@@ -37,6 +37,7 @@ def stages_lacking(stages: Iterable[Stage], *, weights: WeightsLocator) -> list[
         for file in stage.weights():
             lacking = weights.lacking(file)
             messages += [lacking] if lacking is not None else []
+        messages += stage.mistakes(weights)
         code = stage.foreign_code(weights)
         if code is not None and (refusal := code.refusal()) is not None:
             messages.append(refusal)
@@ -48,8 +49,8 @@ def require_ready(stages: Iterable[Stage], *, weights: WeightsLocator) -> None:
 
     Raises:
         MissingExtraError: packages are missing.
-        ConfigError: the environment lacks a setting, the machine what a setting asks for, or the user has not
-            allowed what a stage sends or runs.
+        ConfigError: the environment lacks a setting, the machine what a setting asks for, the user has not
+            allowed what a stage sends or runs, or parameters and weights contradict each other.
         WeightsError: weights are missing, or not the pinned ones.
     """
     stages = list(stages)
@@ -58,12 +59,17 @@ def require_ready(stages: Iterable[Stage], *, weights: WeightsLocator) -> None:
         kind: type[DetectorBenchError] = WeightsError
         if any("not installed" in message for message in messages):
             kind = MissingExtraError
-        elif any(stage.missing_settings() or stage.foreign_code(weights) for stage in stages):
+        elif any(
+            stage.missing_settings() or stage.foreign_code(weights) or stage.mistakes(weights) for stage in stages
+        ):
             kind = ConfigError
         raise kind("\n".join(messages))
     for stage in stages:
         for file in stage.weights():
             weights.locate(file)
+    # Of what was downloaded just now, too.
+    if contradictions := [line for stage in stages for line in stage.mistakes(weights)]:
+        raise ConfigError("\n".join(dict.fromkeys(contradictions)))
 
 
 def _packages(modules: Iterable[str], *, extra: str | None) -> list[str]:

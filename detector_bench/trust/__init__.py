@@ -4,7 +4,7 @@ Studies, checkpoints and result folders may come from strangers. None of them ca
 in a file of the user's own (`permissions`), in the words of one call (`this_process`), or are built in.
 """
 
-from detector_bench.trust.foreign_code import ForeignCode, allowed_copy, code_sha256, program_files
+from detector_bench.trust.foreign_code import ForeignCode, allowed_bytes, allowed_copy, code_sha256, program_files
 from detector_bench.trust.origins import Origin
 from detector_bench.trust.permissions import (
     TRUST_VARIABLE,
@@ -32,6 +32,7 @@ __all__ = [
     "add_host",
     "add_key",
     "allow_for_this_process",
+    "allowed_bytes",
     "allowed_copy",
     "code_sha256",
     "granted",

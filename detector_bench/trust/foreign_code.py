@@ -21,7 +21,8 @@ class ForeignCode:
 
     Attributes:
         name: of the checkpoint.
-        folder: where it lies; None: it is not on this machine.
+        folder: where it lies; None: it is not on this machine. Or the one file that is a program, such as one in
+            TorchScript.
     """
 
     name: str
@@ -62,12 +63,14 @@ def _refusal(name: str, folder: Path, sha256: str) -> str | None:
 
 
 def program_files(folder: Path) -> dict[str, bytes]:
-    """The content of all Python files in a folder and below, by their paths there.
+    """The content of all Python files in a folder and below, by their paths there; of a file, its own.
 
     Raises:
         ConfigError: there is none, or one cannot be read.
     """
     try:
+        if folder.is_file():
+            return {folder.name: folder.read_bytes()}
         paths = [path for path in sorted(folder.rglob("*.py")) if path.is_file()]
         found = {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths}
     except OSError as error:
@@ -81,6 +84,18 @@ def code_sha256(files: Mapping[str, bytes]) -> str:
     """One sha256 over program files: over the lines `SHA256  PATH` that sha256sum prints, sorted by path."""
     lines = [f"{hashlib.sha256(content).hexdigest()}  {path}\n" for path, content in sorted(files.items())]
     return hashlib.sha256("".join(lines).encode("utf-8", "surrogateescape")).hexdigest()
+
+
+def allowed_bytes(name: str, path: Path) -> bytes:
+    """The content of a file that is a program, if the user has allowed just this content.
+
+    Raises:
+        ConfigError: it is not allowed, or cannot be read.
+    """
+    files = program_files(path)
+    if (refusal := _refusal(name, path, code_sha256(files))) is not None:
+        raise ConfigError(refusal)
+    return files[path.name]
 
 
 @contextmanager

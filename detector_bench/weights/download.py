@@ -205,10 +205,15 @@ def download_checkpoint(checkpoint: Checkpoint) -> Path:
     hub = require("huggingface_hub", extra=None)
     try:
         folder = Path(_snapshot(hub, checkpoint, local_files_only=False))
-    except Exception as error:  # the hub's, the HTTP library's and the system's own sorts
-        reason = (str(error).splitlines() or [""])[0]
+    except hub.errors.RevisionNotFoundError as error:
         raise WeightsError(
-            f"checkpoint {checkpoint.path!r} at {checkpoint.revision}: {type(error).__name__}: {reason}; "
+            f"checkpoint {checkpoint.path!r}: revision {checkpoint.revision} is not on the Hugging Face hub any "
+            "more; put a copy of its folder beside the study, give another `revision`, or take its line out of "
+            "the study's lock (STUDY.lock.yaml)"
+        ) from error
+    except Exception as error:  # the hub's, the HTTP library's and the system's own sorts
+        raise WeightsError(
+            f"checkpoint {checkpoint.path!r} at {checkpoint.revision}: {_why(hub, error)}; "
             "run it again to go on where it stopped"
         ) from error
     if not checkpoint.complete_in(folder):
@@ -218,6 +223,45 @@ def download_checkpoint(checkpoint: Checkpoint) -> Path:
             f"(it has: {names})"
         )
     return folder
+
+
+def commit_on_hub(name: str) -> str:
+    """The commit that a name on the Hugging Face hub stands for now: that of its main branch.
+
+    Where the hub cannot be reached, the one that its local cache has for it.
+
+    Raises:
+        MissingExtraError: the package huggingface_hub is not installed.
+        WeightsError: no such model, or none that this machine's user may have; or the hub cannot be reached.
+    """
+    hub = require("huggingface_hub", extra=None)
+    try:
+        commit = hub.HfApi().model_info(name, revision="main", timeout=_SECONDS).sha
+    except hub.errors.HfHubHTTPError as error:
+        raise WeightsError(f"checkpoint {name!r} is not found on this machine, and: {_why(hub, error)}") from error
+    except Exception as error:  # no network, in the HTTP library's and the system's own sorts
+        kept = Path(hub.constants.HF_HUB_CACHE) / f"models--{name.replace('/', '--')}" / "refs" / "main"
+        with suppress(OSError):
+            return kept.read_text(encoding="utf-8").strip()
+        raise WeightsError(
+            f"checkpoint {name!r} is not found on this machine, and the Hugging Face hub cannot be reached "
+            f"({_why(hub, error)}): put its folder beside the study, or run it once with a network"
+        ) from error
+    if not isinstance(commit, str):
+        raise WeightsError(f"checkpoint {name!r}: the Hugging Face hub names no commit of it")
+    return commit
+
+
+def _why(hub: Any, error: Exception) -> str:
+    """In a line, why the hub gave nothing."""
+    if isinstance(error, hub.errors.GatedRepoError):
+        return "it is gated: accept its terms on the Hugging Face hub, then log in with `hf auth login`"
+    if isinstance(error, hub.errors.RepositoryNotFoundError):
+        return (
+            "there is no model of this name on the Hugging Face hub, or a private one (log in with `hf auth "
+            "login`)"
+        )
+    return f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
 
 
 def _snapshot(hub: Any, checkpoint: Checkpoint, *, local_files_only: bool) -> str:

@@ -26,6 +26,7 @@ from detector_bench.weights.catalogue import CATALOGUE, described, made_of
 from detector_bench.weights.download import cached_folder, download, download_checkpoint
 from detector_bench.weights.files import Checkpoint, WeightsFile, content_digest, sha256_of
 from detector_bench.weights.hub_cache import is_of_commit, require_commit
+from detector_bench.weights.revisions import RevisionLock
 from detector_bench.weights.side_files import DamagedNetworkError, side_files
 
 Weights = WeightsFile | Checkpoint
@@ -50,6 +51,9 @@ class WeightsLocator:
         cache: the folder for downloads.
         allow_download: whether a missing file with a URL is downloaded.
         progress: called with (bytes done, bytes in all or None) during a download.
+        revisions: the study's lock, which gives a name on the hub without a `revision` its commit; None: such a
+        name
+            is not downloaded.
     """
 
     folders: Sequence[Path] = ()
@@ -58,6 +62,7 @@ class WeightsLocator:
     cache: Path = field(default_factory=default_weights_cache)
     allow_download: bool = True
     progress: Callable[[str, int, int | None], None] | None = None
+    revisions: RevisionLock | None = None
     _verified: set[tuple[object, ...]] = field(default_factory=set, compare=False, repr=False)
     _hashed: dict[tuple[object, ...], str] = field(default_factory=dict, compare=False, repr=False)
     _referred: dict[tuple[object, ...], tuple[str, ...]] = field(default_factory=dict, compare=False, repr=False)
@@ -70,6 +75,7 @@ class WeightsLocator:
         beside: Path | None = None,
         named: Mapping[str, Path] | None = None,
         allow_download: bool = True,
+        revisions: RevisionLock | None = None,
     ) -> WeightsLocator:
         """Build a locator from `--weights-dir` and the environment variable `DETECTOR_BENCH_WEIGHTS`.
 
@@ -88,7 +94,20 @@ class WeightsLocator:
             beside=beside,
             named=named or {},
             allow_download=allow_download,
+            revisions=revisions,
         )
+
+    def _is_to_settle(self, file: Checkpoint) -> bool:
+        # Somebody who pins contents has decided already what is used.
+        free = file.revision is None and not file.sha256
+        return self.revisions is not None and file.hub_name is not None and free
+
+    def _settled(self, file: Weights, *, anew: bool = False) -> Weights:
+        """Weights with the commit that the lock has; `anew`: if need be, with the one that the hub has now."""
+        if not isinstance(file, Checkpoint) or self.revisions is None or not self._is_to_settle(file):
+            return file
+        commit = self.revisions.settle(file.path) if anew else self.revisions.known(file.path)
+        return file if commit is None else file.model_copy(update={"revision": commit})
 
     def reporting(self, progress: Callable[[str, int, int | None], None]) -> WeightsLocator:
         """The same locator, telling about downloads."""
@@ -135,7 +154,8 @@ class WeightsLocator:
             present = [found, *beside] if beside else []
             return next((each for each in present if self._hash(each) == file.sha256), found)
         complete = (place for place in self.candidates(file) if file.complete_in(place))
-        return next(complete, None) or cached_folder(file)
+        settled = self._settled(file)
+        return next(complete, None) or (cached_folder(settled) if isinstance(settled, Checkpoint) else None)
 
     def other_candidates(self, file: WeightsFile, found: Path) -> list[Path]:
         """The files beside the found one that have another of its published names."""
@@ -143,8 +163,12 @@ class WeightsLocator:
         return [place for place in places if place != found and _is_file(place)]
 
     def downloadable(self, file: Weights) -> bool:
-        """Whether a file that is not here would be downloaded, or made from a download."""
-        return self.allow_download and _described(file).downloadable
+        """Whether weights that are not here would be downloaded, or made from a download.
+
+        A name on the hub without a commit is, where a study's lock settles one.
+        """
+        settles = isinstance(file, Checkpoint) and self._is_to_settle(file)
+        return self.allow_download and (settles or _described(file).downloadable)
 
     def locate(self, file: Weights) -> Path:
         """Find weights, download them if they may be downloaded, and verify what is pinned of their sha256.
@@ -154,9 +178,11 @@ class WeightsLocator:
         """
         found = self.find(file)
         if found is None and self.downloadable(file):
-            found = self._download(file)
+            file = self._settled(file, anew=True)
+            found = self.find(file) or self._download(file)
         if found is None:
             raise WeightsError(missing_message(file))
+        file = self._settled(file)
         key = (file, *(_signature(path) for path in self.paths(file, found).values()))
         if key not in self._verified:
             self._verify(file, found)
@@ -228,7 +254,7 @@ class WeightsLocator:
         """
         pins = file.pins
         found = self.find(file)
-        if found is None and not pins and isinstance(file, Checkpoint) and file.downloadable:
+        if found is None and not pins and isinstance(file, Checkpoint) and self.downloadable(file):
             found = self.locate(file)
         if found is None:
             if pins:

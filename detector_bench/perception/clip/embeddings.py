@@ -68,10 +68,14 @@ class TextEmbeddings(NamedTuple):
     Attributes:
         vectors: (prompts, dimensions), each of length 1.
         scale: the learnt factor that turns cosines into logits; about 100 in published networks.
+        bias: what is added to logits before a sigmoid, of networks that were trained with one, such as SigLIP;
+        None:
+            the network knows no sigmoid.
     """
 
     vectors: NDArray[np.float32]
     scale: float
+    bias: float | None = None
 
 
 def unit_vectors(features: Any) -> NDArray[np.float32]:
@@ -89,7 +93,17 @@ def unit_vectors(features: Any) -> NDArray[np.float32]:
     return np.asarray(features / lengths, np.float32)
 
 
-def text_embeddings(features: Any, *, scale: float, source: str) -> TextEmbeddings:
+def mean_direction(vectors: Sequence[NDArray[np.float32]]) -> NDArray[np.float32]:
+    """The mean of unit vectors, brought to length 1 again: (dimensions,).
+
+    Raises:
+        ValueError: they cancel each other out.
+    """
+    mean = np.mean(np.asarray(vectors, np.float64), axis=0, keepdims=True)
+    return np.asarray(unit_vectors(mean)[0])
+
+
+def text_embeddings(features: Any, *, scale: float, source: str, bias: float | None = None) -> TextEmbeddings:
     """Put the text encoder's features into the common form.
 
     Raises:
@@ -101,4 +115,6 @@ def text_embeddings(features: Any, *, scale: float, source: str) -> TextEmbeddin
         raise WeightsError(f"the text encoder of {source} is damaged: {error}") from error
     if not np.isfinite(scale):
         raise WeightsError(f"the logit scale of {source} is not finite")
-    return TextEmbeddings(vectors, scale)
+    if bias is not None and not np.isfinite(bias):
+        raise WeightsError(f"the logit bias of {source} is not finite")
+    return TextEmbeddings(vectors, scale, bias)

@@ -133,9 +133,10 @@ class OpenClip(TorchSettings):
             raise WeightsError(f"open_clip cannot read the tokenizer of {self.source.name}: {error}") from error
         with torch.inference_mode():
             features = model.encode_text(tokenizer(list(prompts)))
-            # A logit bias, as SigLIP has one, is the same for all prompts and changes no softmax.
             scale = float(model.logit_scale.double().exp())
-        return text_embeddings(features.numpy(), scale=scale, source=self.source.name)
+            learnt = getattr(model, "logit_bias", None)
+            bias = None if learnt is None else float(learnt.double())
+        return text_embeddings(features.numpy(), scale=scale, source=self.source.name, bias=bias)
 
     def _name(self, weights: WeightsLocator) -> str:
         """What open_clip calls the network."""

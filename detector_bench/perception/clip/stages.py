@@ -14,10 +14,11 @@ from pydantic import BeforeValidator, Field, StringConstraints
 
 from detector_bench.errors import ConfigError
 from detector_bench.perception.boxes import Crop
-from detector_bench.perception.clip.embeddings import ImageEncoder
+from detector_bench.perception.clip.embeddings import ImageEncoder, TextEmbeddings, mean_direction
 from detector_bench.perception.clip.onnx_backend import ClipInput, OnnxClip
 from detector_bench.perception.clip.open_clip_backend import OpenClip
 from detector_bench.perception.clip.transformers_backend import TransformersClip
+from detector_bench.perception.square_views import averaged
 from detector_bench.perception.stage import Arrays, Frame, Stage, StageFunction
 from detector_bench.weights import WeightsLocator
 
@@ -28,6 +29,7 @@ __all__ = [
     "ClipSimilarities",
     "OnnxClip",
     "OpenClip",
+    "PromptTexts",
     "TransformersClip",
 ]
 
@@ -46,6 +48,12 @@ ClipEncoder = Annotated[
 ]
 """A CLIP network in a configuration: `{backend: open_clip, ...}`, `{backend: onnx, ...}`, or for transformers (the
 default backend) `{checkpoint: ...}` or the checkpoint alone."""
+
+
+_Text = Annotated[str, StringConstraints(pattern=r"\S")]
+
+PromptTexts = _Text | Annotated[tuple[_Text, ...], Field(min_length=1)]
+"""One prompt, or several that stand for one thing: an ensemble."""
 
 
 class ClipImageEmbeddings(Stage):
@@ -98,29 +106,32 @@ class _Embedding:
         self._encoder = encoder
 
     def prepare(self, frame: Frame) -> Any:
-        """The crop as the network takes it; None where there is none."""
-        crop = self._stage.crop.cut(frame)
-        return None if crop is None else self._encoder.prepare(crop)
+        """The views of the crop as the network takes them; none where there is no crop."""
+        return [self._encoder.prepare(view) for view in self._stage.crop.seen(frame)]
 
     def __call__(self, frames: Sequence[Frame]) -> list[Arrays]:
         """Embed the crops; see `Stage.load`."""
         missing = [frame for frame in frames if self._stage not in frame.prepared]
-        cut = [self._stage.crop.cut(frame) for frame in missing]
-        fresh = iter(self._encoder.prepared([crop for crop in cut if crop is not None]))
-        now = {id(frame): None if crop is None else next(fresh) for frame, crop in zip(missing, cut, strict=True)}
+        cut = [self._stage.crop.seen(frame) for frame in missing]
+        fresh = iter(self._encoder.prepared([view for views in cut for view in views]))
+        now = {id(frame): [next(fresh) for _ in views] for frame, views in zip(missing, cut, strict=True)}
         inputs = [now[id(frame)] if id(frame) in now else frame.prepared[self._stage] for frame in frames]
-        seen = [each for each in inputs if each is not None]
-        rows = iter(self._encoder.embed(seen) if seen else ())
+        found = averaged(inputs, self._encoder.embed, mean_direction)
         # A copy of the row: a view would keep the whole batch in memory.
-        return [{} if each is None else {"embedding": np.array(next(rows))} for each in inputs]
+        return [{} if each is None else {"embedding": np.array(each)} for each in found]
 
 
 class ClipSimilarities(Stage):
     """How similar CLIP finds a crop of each image to some prompts.
 
     Gives `similarities`, the cosine with each prompt, in [-1, 1], and `logits`, the cosines times the network's
-    learnt scale, whose softmax is CLIP's probability of each prompt; both (prompts,), higher is more similar. No
-    array at all for an image without a crop. Quick to compute from the embeddings, so nothing is kept on disk.
+    learnt scale, whose softmax is CLIP's probability of each prompt; both (prompts,), higher is more similar. Of a
+    network that was trained with sigmoids also `logit_bias`, one number: the sigmoid of a logit and it is the
+    probability that image and prompt belong together; it changes no softmax. No array at all for an image without
+    a crop. Quick to compute from the embeddings, so nothing is kept on disk.
+
+    An ensemble of prompts is one vector: the mean of its prompts' unit vectors, brought to length 1 again
+    (Radford et al. 2021, section 3.1.4).
     """
 
     kind: ClassVar[str] = "clip_similarities"
@@ -131,7 +142,8 @@ class ClipSimilarities(Stage):
 
     encoder: ClipEncoder = Field(default_factory=TransformersClip)
     crop: Crop = Field(default_factory=Crop)
-    prompts: tuple[Annotated[str, StringConstraints(pattern=r"\S")], ...] = Field(min_length=1)
+    prompts: tuple[PromptTexts, ...] = Field(min_length=1)
+    """Each a text, or several texts that are averaged."""
 
     @property
     def extra(self) -> str:  # type: ignore[override]
@@ -154,7 +166,8 @@ class ClipSimilarities(Stage):
 
     def load(self, weights: WeightsLocator) -> StageFunction:
         """Embed the prompts; see `Stage.load`."""
-        vectors, scale = self.encoder.embed_prompts(self.prompts, weights)
+        vectors, scale, bias = self._embedded(weights)
+        also = {} if bias is None else {"logit_bias": np.array(bias, np.float32)}
         embeddings = self.embeddings
 
         def compare(found: Arrays) -> Arrays:
@@ -167,9 +180,18 @@ class ClipSimilarities(Stage):
                     "they do not belong to one network"
                 )
             similarities = (vectors @ embedding).clip(-1, 1)
-            return {"similarities": similarities, "logits": np.float32(scale) * similarities}
+            return {"similarities": similarities, "logits": np.float32(scale) * similarities, **also}
 
         def run(frames: Sequence[Frame]) -> list[Arrays]:
             return [compare(frame[embeddings]) for frame in frames]
 
         return run
+
+    def _embedded(self, weights: WeightsLocator) -> TextEmbeddings:
+        """One vector for each prompt; a single text's stays as the encoder gives it, to the last bit."""
+        ensembles = [(each,) if isinstance(each, str) else each for each in self.prompts]
+        found = self.encoder.embed_prompts([text for texts in ensembles for text in texts], weights)
+        rows = iter(found.vectors)
+        own = [[next(rows) for _ in texts] for texts in ensembles]
+        vectors = np.stack([each[0] if len(each) == 1 else mean_direction(each) for each in own])
+        return found._replace(vectors=vectors)

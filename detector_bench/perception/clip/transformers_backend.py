@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from detector_bench.errors import ConfigError, WeightsError
 from detector_bench.installation import require
+from detector_bench.perception.clip import dual_encoders
 from detector_bench.perception.clip.embeddings import (
     ImageEncoder,
     Pixels,
@@ -38,13 +39,17 @@ _TOKENIZER_FILES = (("tokenizer.json",), ("vocab.json", "merges.txt"))
 
 
 class TransformersClip(TorchSettings):
-    """A CLIP checkpoint as transformers saves it (`CLIPModel`, processor and tokenizer in one folder).
+    """A checkpoint of CLIP as transformers saves it (`CLIPModel`, processor and tokenizer in one folder), or of
+    another pair of encoders, such as SigLIP 2 (`dual_encoders`).
 
     Images are prepared by transformers' own processor as the checkpoint sets it, in its Pillow form: for the
     published networks, the shorter side to 224 pixels (bicubic, antialiased, rounded to 8 bits), then the middle
     224 x 224. That is the rule of OpenAI's program, and of transformers when the papers were written; the
     torchvision form that transformers 5 takes by default differs by up to a few grey levels in a pixel. Prompts
     are always embedded on the CPU in float32. Each of the two towers is read from the checkpoint only when needed.
+
+    SigLIP's prompts are written in lower case and filled up to the length it was trained with (64 tokens), without
+    an attention mask.
     """
 
     extra: ClassVar[str] = "clip"
@@ -59,7 +64,7 @@ class TransformersClip(TorchSettings):
         """The checkpoint, with both towers and the tokenizer."""
         return (self.checkpoint,)
 
-    def image_encoder(self, weights: WeightsLocator) -> ImageEncoder[Pixels]:
+    def image_encoder(self, weights: WeightsLocator) -> ImageEncoder[Any]:
         """Read the image tower.
 
         Raises:
@@ -70,6 +75,11 @@ class TransformersClip(TorchSettings):
         folder = weights.locate(self.checkpoint)
         device = chosen_device(torch, self.device)
         dtype = chosen_precision(torch, self.precision, device=device)
+        settings = from_folder(transformers.AutoConfig, folder, trust_remote_code=False)
+        if settings.model_type != "clip":
+            return dual_encoders.image_encoder(
+                torch, transformers, folder, settings=settings, device=device, dtype=dtype
+            )
         model = _load_tower(transformers, "vision", folder).to(device)
         quicken_products(torch, model, device=device, dtype=dtype)
         computing = shorten_products(torch, model, dtype)
@@ -95,6 +105,11 @@ class TransformersClip(TorchSettings):
         """
         torch, transformers = (require(name, extra=self.extra) for name in self.modules)
         folder = weights.locate(self.checkpoint)
+        settings = from_folder(transformers.AutoConfig, folder, trust_remote_code=False)
+        if settings.model_type != "clip":
+            return dual_encoders.embed_prompts(
+                torch, transformers, folder, settings=settings, prompts=prompts, source=self.checkpoint.name
+            )
         model = _load_tower(transformers, "text", folder)
         tokenizer = _read_tokenizer(transformers, folder, vocabulary=model.config.vocab_size)
         limit = model.config.max_position_embeddings
@@ -112,8 +127,6 @@ class TransformersClip(TorchSettings):
 def _load_tower(transformers: Any, tower: Literal["vision", "text"], folder: Path) -> Any:
     """Read one tower; refuse a checkpoint that lacks a part of it, which transformers would fill with noise."""
     settings = from_folder(transformers.AutoConfig, folder, trust_remote_code=False)
-    if settings.model_type != "clip":
-        raise ConfigError(f"{str(folder)!r} is a checkpoint of {settings.model_type!r}, not of CLIP")
     names = {"vision": "CLIPVisionModelWithProjection", "text": "CLIPTextModelWithProjection"}
     config = getattr(settings, f"{tower}_config")
     # The part's own settings may leave the size of the common space at its default.

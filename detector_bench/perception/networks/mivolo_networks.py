@@ -12,11 +12,12 @@ from pydantic import BeforeValidator, Field, model_validator
 from detector_bench.declarations import Declaration
 from detector_bench.errors import ConfigError, MissingExtraError, WeightsError
 from detector_bench.installation import is_installed, require
+from detector_bench.perception.networks.checkpoint_code import NEEDS_CODE, require_own_code, with_program_files
 from detector_bench.perception.torch_settings import require_whole, silenced
 from detector_bench.trust import ForeignCode, allowed_copy
 from detector_bench.weights import Weights, WeightsLocator
 from detector_bench.weights.catalogue import MIVOLO_IMDB, MIVOLO_V2
-from detector_bench.weights.files import CODE, SAFE_FILES, CheckpointField, WeightsField
+from detector_bench.weights.files import CheckpointField, WeightsField
 from detector_bench.weights.torch_files import read_tensors
 
 INSTALL = (
@@ -128,20 +129,12 @@ class CheckpointNetwork(Declaration):
         """Let the program files count as content: what they say decides the results."""
         if not isinstance(values, Mapping) or "checkpoint" not in values:
             return values
-        given = values["checkpoint"]
-        found = {"path": str(given)} if isinstance(given, str | Path) else given
-        if isinstance(found, Mapping) and CODE not in found.get("files", ()):
-            found = {**found, "files": (*found.get("files", SAFE_FILES), CODE)}
-        return {**values, "checkpoint": found}
+        return {**values, "checkpoint": with_program_files(values["checkpoint"])}
 
     @model_validator(mode="after")
     def _code_is_allowed(self) -> CheckpointNetwork:
         if not self.run_checkpoint_code:
-            raise ValueError(
-                f"checkpoint {self.checkpoint.path!r} brings its own program code, and loading it runs that with "
-                "your rights: read it, then set run_checkpoint_code: true, and allow it on your machine with "
-                "`detector-bench trust code`"
-            )
+            raise ValueError(f"checkpoint {self.checkpoint.path!r} {NEEDS_CODE}")
         return self
 
     @property
@@ -174,7 +167,7 @@ class CheckpointNetwork(Declaration):
         folder = weights.locate(self.checkpoint)
         require_whole(folder)
         with allowed_copy(self.checkpoint.name, folder) as copied:
-            _check_code(copied, self.checkpoint.name)
+            require_own_code(copied, self.checkpoint.name)
             model = _from_code(transformers, copied, folder).eval().to(device, dtype)
         side = _side(model.config, self.checkpoint.name)
 
@@ -233,20 +226,6 @@ def _untrained(side: int) -> Any:
         img_size=side, stem_conv=True, stem_stride=2, patch_size=8, in_chans=6, hidden_dim=64, embed_dim=widths[0]
     )
     return model
-
-
-def _check_code(folder: Path, name: str) -> None:
-    """Refuse a checkpoint whose settings name code that does not lie beside them."""
-    try:
-        found = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-        places = [str(place) for place in found.get("auto_map", {}).values()]
-    except (OSError, ValueError, AttributeError) as error:
-        raise WeightsError(f"the config.json of checkpoint {name!r} cannot be read: {error}") from error
-    if (folder / "adapter_config.json").exists():
-        raise ConfigError(f"checkpoint {name!r} has an adapter_config.json, which would load another one's code")
-    # Before "--" stands another repository, from which transformers would take the code; a path may lead anywhere.
-    if not places or not all(part.isidentifier() for place in places for part in place.split(".")):
-        raise ConfigError(f"checkpoint {name!r} does not bring its own program code (auto_map: {places})")
 
 
 def _side(config: Any, name: str) -> int:

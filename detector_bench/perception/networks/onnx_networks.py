@@ -13,8 +13,9 @@ from pydantic import Field, model_validator
 from detector_bench.declarations import Declaration
 from detector_bench.errors import ConfigError, WeightsError, nearest_hint
 from detector_bench.installation import require
-from detector_bench.perception.boxes import Crop
+from detector_bench.perception.boxes import Crop, mean_arrays
 from detector_bench.perception.cores import threads_to_open_with
+from detector_bench.perception.square_views import averaged
 from detector_bench.perception.stage import Arrays, Frame, Stage, StageFunction
 from detector_bench.perception.torch_settings import OF_THE_FILE
 from detector_bench.weights import WeightsLocator
@@ -174,10 +175,11 @@ class OnnxOutputs(Stage):
         input_name, fixed_batch = self._check(session)
 
         def run(frames: Sequence[Frame]) -> list[Arrays]:
-            cut = [self.crop.cut(frame) for frame in frames]
-            crops = [crop for crop in cut if crop is not None]
-            rows = iter(self._outputs(session, input_name, crops, fixed_batch=fixed_batch))
-            return [{} if crop is None else next(rows) for crop in cut]
+            def compute(crops: Sequence[NDArray[np.uint8]]) -> list[Arrays]:
+                return self._outputs(session, input_name, crops, fixed_batch=fixed_batch)
+
+            seen = [self.crop.seen(frame) for frame in frames]
+            return [{} if found is None else found for found in averaged(seen, compute, mean_arrays)]
 
         return run
 
