@@ -126,7 +126,7 @@ class Told(NamedTuple):
     found: bool
     """Whether the winner is the truly better one."""
     seems: float
-    promised: float
+    expected: float
     error: float
     true: float
     """Of the winner, on fresh prompts."""
@@ -154,7 +154,7 @@ def one_study(
     singles = np.arange(DETECTORS)
     chosen, single = chooser.chosen(dealt), chooser.chosen(dealt, among=singles)
     best, best_single = chooser.on_all_prompts(), chooser.on_all_prompts(among=singles)
-    promised = chooser.estimate(chosen.judged)
+    expected = chooser.estimate(chosen.judged)
     (contest,) = chooser.contests(chosen.judged, [("single", single.judged, chooser.factor)])
     significant = contest.p_value <= 0.05
     # Two other ways to the standard error, which docs/search.md tells of.
@@ -170,11 +170,11 @@ def one_study(
         abs(contest.difference.value) > edge * of_means > 0,
         best.choice == 3 * DETECTORS + 2,
         best.value,
-        promised.value,
-        promised.error,
+        expected.value,
+        expected.error,
         float(fresh[best.choice]),
         float(fresh[chosen.choice].mean()),
-        promised.low <= fresh[best.choice] <= promised.high,
+        expected.low <= fresh[best.choice] <= expected.high,
         float(fresh[best_single.choice]),
     )
 
@@ -191,10 +191,10 @@ def row(world: World, told: Sequence[Told]) -> str:
         f"{100 * found.found.mean():.0f}" if world.kind == "better" else "",  # type: ignore[attr-defined]
         *(
             f"{np.mean(each):.4f}"
-            for each in (found.seems, found.promised, found.of_procedure, found.true, found.single)
+            for each in (found.seems, found.expected, found.of_procedure, found.true, found.single)
         ),
         f"{100 * found.holds.mean():.1f}",  # type: ignore[attr-defined]
-        f"{100 * np.mean(np.abs(np.asarray(found.promised) - found.true) <= found.error):.0f}",
+        f"{100 * np.mean(np.abs(np.asarray(found.expected) - found.true) <= found.error):.0f}",
     ]
     return "| " + " | ".join(cells) + " |"
 
@@ -207,7 +207,7 @@ HEADINGS = (
     "apart by mean errors, %",
     "better one found, %",
     "error where chosen",
-    "promised",
+    "expected",
     "fresh prompts, what parts chose",
     "fresh prompts, the winner",
     "fresh prompts, best single",

@@ -1,4 +1,4 @@
-"""On the portraits: does the promised error of a search hold on prompts that took no part in it?
+"""On the portraits: does the expected error of a search hold on prompts that took no part in it?
 
     python benchmarks/search_portraits.py [--out DIR] [--splits N]
 
@@ -28,7 +28,7 @@ from detector_bench.study_search import labelled_verdicts
 HEADINGS = (
     "chosen by",
     "where chosen",
-    "promised",
+    "expected",
     "untouched prompts",
     "standard error",
     "difference in standard errors",
@@ -74,7 +74,7 @@ def one_split(search: CompositionSearch, whole: PromptSums, half: np.ndarray) ->
     dealt = chooser.dealt()
     best, chosen = chooser.on_all_prompts(), chooser.chosen(dealt)
     single = chooser.chosen(dealt, among=np.array(search.compositions.singles()))
-    promised = chooser.estimate(chosen.judged)
+    expected = chooser.estimate(chosen.judged)
     (contest,) = chooser.contests(chosen.judged, [("single", single.judged, chooser.factor)])
     untouched = (half == 1).astype(np.float64)[np.newaxis]
     winner = whole.of(slice(best.choice, best.choice + 1))
@@ -84,16 +84,16 @@ def one_split(search: CompositionSearch, whole: PromptSums, half: np.ndarray) ->
     beats = contest.p_value <= 0.05 and contest.difference.value < 0
     kept = whole.kept_shares(untouched)[:, 0] >= search.settings.least_kept
     anything = float(np.nanmean(whole.errors(untouched)[kept, 0]))
-    # The doubt of both: of what is promised, and of what so few untouched prompts show.
-    within = abs(promised.value - elsewhere) <= np.hypot(promised.error, error)
-    return best.value, promised.value, elsewhere, error, within, beats, anything
+    # The doubt of both: of what is expected, and of what so few untouched prompts show.
+    within = abs(expected.value - elsewhere) <= np.hypot(expected.error, error)
+    return best.value, expected.value, elsewhere, error, within, beats, anything
 
 
 def row(by: str, rows: np.ndarray, *, is_squared: bool) -> str:
     """One line of the table; of mean squares the roots of their means."""
-    seems, promised, elsewhere, error, within, beats, anything = rows.T
-    difference = (promised.mean() - elsewhere.mean()) / error.mean()
-    shown = [float(shown_error(each.mean(), is_squared=is_squared)) for each in (seems, promised, elsewhere)]
+    seems, expected, elsewhere, error, within, beats, anything = rows.T
+    difference = (expected.mean() - elsewhere.mean()) / error.mean()
+    shown = [float(shown_error(each.mean(), is_squared=is_squared)) for each in (seems, expected, elsewhere)]
     cells = [
         by.replace("_", " "),
         *(f"{each:.3f}" for each in shown),

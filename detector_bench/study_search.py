@@ -76,10 +76,10 @@ class SearchResult:
         return self.findings.sentences()
 
     @property
-    def promised(self) -> ErrorEstimate:
+    def expected(self) -> ErrorEstimate:
         """The error to expect of what is so chosen, on prompts that did not choose it; a mean square where
         `findings.is_squared`."""
-        return self.findings.promised
+        return self.findings.expected
 
     @property
     def contests(self) -> tuple[SearchContest, ...]:
@@ -145,7 +145,7 @@ def search_study(
             f"search: no image has a label of {attribute!r}: what is best cannot be told; label some, or name "
             "another attribute (--attribute)"
         )
-    _leave_out_what_cannot_run(study, compositions, order)
+    _leave_out_what_cannot_run(study, compositions, out, order)
     fingerprints = _judge(study, image_set, compositions.detectors, out, order, began=began, progress=progress)
     verdicts = labelled_verdicts(image_set, out, compositions)
     search = CompositionSearch(settings, compositions, verdicts, n_clear=study.n_clear, compare_with=compared)
@@ -196,8 +196,10 @@ def _compared(study: StudyConfiguration, settings: SearchSettings, compositions:
     return settings.compare_with
 
 
-def _leave_out_what_cannot_run(study: StudyConfiguration, compositions: Compositions, order: RunOrder) -> None:
-    weights = study.locator(weights_dir=order.weights_dir)
+def _leave_out_what_cannot_run(
+    study: StudyConfiguration, compositions: Compositions, out: Path, order: RunOrder
+) -> None:
+    weights = study.locator(weights_dir=order.weights_dir, out=out)
     reasons = {
         place: "; ".join(missing)
         for place, detector in enumerate(compositions.detectors)
@@ -280,7 +282,7 @@ def _check(
         DetectorBenchError: it does not.
     """
     detector = build_detector(entry.kind, name=entry.name, parameters=entry.parameters)
-    session = session_over(study, image_set, [detector], out / CHECK, order)
+    session = session_over(study, image_set, [detector], out / CHECK, order, of=out)
     session.run_all()
     names = [detector.name]
     found = LabelledVerdicts.of(_read(image_set, out / CHECK, names, attribute), names)

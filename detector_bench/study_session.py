@@ -92,9 +92,22 @@ def session_of(study: StudyConfiguration, out: Path, order: RunOrder) -> tuple[I
 
 
 def session_over(
-    study: StudyConfiguration, image_set: ImageSet, detectors: Sequence[Detector], out: Path, order: RunOrder
+    study: StudyConfiguration,
+    image_set: ImageSet,
+    detectors: Sequence[Detector],
+    out: Path,
+    order: RunOrder,
+    *,
+    of: Path | None = None,
 ) -> RunSession:
-    """A session of any detectors over the study's image set, run as the study runs its own."""
+    """A session of any detectors over the study's image set, run as the study runs its own.
+
+    Args:
+        study, image_set, detectors: what is judged by whom.
+        out: the result folder.
+        order: what the run is asked for.
+        of: the result folder whose paid answers and pinned revisions count; None: `out`.
+    """
     settings = RunSettings(
         batch_size=study.batch_size,
         max_pixels=study.max_pixels,
@@ -103,9 +116,9 @@ def session_over(
         workers=order.processes,
         threads=order.threads,
         images_may_change=order.changed_inputs or last_evaluation(out) is None,
-        paid_folder=out / FOLDER,
+        paid_folder=(of or out) / FOLDER,
         session=order.session or new_session(),
         budget=order.budget,
     )
-    weights = study.locator(weights_dir=order.weights_dir, out=out)
+    weights = study.locator(weights_dir=order.weights_dir, out=of or out)
     return RunSession(image_set, detectors, out / "predictions", weights=weights, settings=settings)

@@ -19,11 +19,12 @@ from detector_bench.evaluation import read_predictions
 from detector_bench.metrics import METRICS, Scopes
 from detector_bench.sealed import read_sealed
 from detector_bench.search.choosing import Chooser, scatter
-from detector_bench.search.compositions import Compositions
+from detector_bench.search.compositions import Compositions, threshold_place
 from detector_bench.search.ensembles import stacking_coefficients
 from detector_bench.search.prompt_sums import PromptSums
 from detector_bench.search.ranks import open_ranks
 from detector_bench.search.search import CompositionSearch
+from detector_bench.search.settings import SearchSettings
 from detector_bench.study import Study
 from detector_bench.study_file import DetectorEntry
 from detector_bench.study_search import SearchResult, labelled_verdicts, search_settings
@@ -240,8 +241,30 @@ def test_the_sentences_follow_the_numbers(found: SearchResult) -> None:
     assert ("The search beats the best single detector" in text) is found.beats_single
     assert ("Nothing beats the best single detector" in text) is not found.beats_single
     assert f"p = {contest.p_value:.3f}" in text
-    assert f"{findings.promised.value:.3f} [" in text
-    assert findings.optimism == pytest.approx(findings.promised.value - findings.winner_where_chosen)
+    assert f"{findings.expected.value:.3f} [" in text
+    assert findings.optimism == pytest.approx(findings.expected.value - findings.winner_where_chosen)
+
+
+@pytest.mark.parametrize(
+    ("kind", "place"),
+    [
+        ("clip", (("min_score",), {})),
+        ("clip_prob", (("min_score",), {})),
+        ("clip_enhance", (("classifier", "min_score"), {"kind": "clip"})),
+        ("clip_uncertain", None),
+        ("fairface", None),
+    ],
+)
+def test_thresholds_go_where_a_detector_has_one(kind: str, place: Any) -> None:
+    built = build_detector(kind)
+    assert threshold_place(built.implementation, "gender") == place
+    if place is None:
+        return
+    entry = DetectorEntry(name=kind, kind=kind)
+    compositions = Compositions.of(SearchSettings(thresholds=(0.7,)), [entry], attribute="gender")
+    found = compositions.entry(compositions.listed[compositions.named(f"{kind}+0.7")])
+    steps = build_detector(kind, parameters=found.parameters).implementation
+    assert (steps.classifier if kind == "clip_enhance" else steps).min_score == 0.7
 
 
 def test_without_a_section_the_studys_own_detectors_filters_and_thresholds_compete(tmp_path: Path) -> None:

@@ -99,7 +99,7 @@ def _draw_halves(axes: Axes, found: SearchFindings) -> None:
 
 def _draw_worth(axes: Axes, found: SearchFindings) -> None:
     rows: list[tuple[str, float, Any]] = [
-        ("The search", found.winner_where_chosen, found.promised),
+        ("The search", found.winner_where_chosen, found.expected),
         *(
             (
                 f"{_capital(each.name)}",

@@ -47,7 +47,7 @@ class SearchFindings:
     """The best on all prompts."""
     winner_where_chosen: float
     """Its error on all prompts, which chose it."""
-    promised: ErrorEstimate
+    expected: ErrorEstimate
     """The error of what is so chosen, on prompts that did not choose it."""
     single: str
     """The study's own detector that is best on all prompts."""
@@ -84,7 +84,7 @@ class SearchFindings:
     @property
     def optimism(self) -> float:
         """How much better the winner looks where it was chosen than what is so chosen is elsewhere."""
-        return self.shown(self.promised.value) - self.shown(self.winner_where_chosen)
+        return self.shown(self.expected.value) - self.shown(self.winner_where_chosen)
 
     def sentences(self) -> list[str]:
         """What the search found, for people."""
@@ -121,7 +121,7 @@ class SearchFindings:
 
     def _what_it_is_worth(self) -> str:
         return (
-            f"Of what is so chosen expect {self.in_words(self.promised)} on prompts that did not choose it "
+            f"Of what is so chosen expect {self.in_words(self.expected)} on prompts that did not choose it "
             f"({self.level:.0%} interval, for other prompts of the same categories)."
         )
 
@@ -130,7 +130,7 @@ class SearchFindings:
             return ["Here it does not look better where it was chosen than elsewhere."]
         text = f"Where it was chosen it looks better by {self.optimism:.3f}: that much is selection."
         seems = self.shown(self.single_where_chosen) - self.shown(self.winner_where_chosen)
-        left = self.shown(self.contests[0].other.value) - self.shown(self.promised.value)
+        left = self.shown(self.contests[0].other.value) - self.shown(self.expected.value)
         if not seems > 0:  # or undefined, where no single detector keeps enough
             return [text]
         share = "all of it was" if left <= 0 else f"{max(0.0, 1 - left / seems):.0%} of it was"
@@ -143,7 +143,7 @@ class SearchFindings:
         what = "difference of the mean squares" if self.is_squared else "difference"
         difference = contest.difference
         numbers = (
-            f"{self.shown(self.promised.value):.3f} against {self.shown(contest.other.value):.3f} on prompts that "
+            f"{self.shown(self.expected.value):.3f} against {self.shown(contest.other.value):.3f} on prompts that "
             f"did not choose; {what} {difference.value:+.4f} [{difference.low:+.4f}, {difference.high:+.4f}], "
             f"p = {contest.p_value:.3f}"
         )
@@ -155,7 +155,7 @@ class SearchFindings:
     def _advice(self) -> str:
         if self.beats_single:
             return (
-                f"Take {self.winner}, and report {self.shown(self.promised.value):.3f} as its error, not "
+                f"Take {self.winner}, and report {self.shown(self.expected.value):.3f} as its error, not "
                 f"{self.shown(self.winner_where_chosen):.3f}."
             )
         return f"Nothing beats {BEST_SINGLE}: stay with {self.single}, until labels of more prompts say otherwise."
@@ -176,7 +176,7 @@ class SearchFindings:
             "attribute": self.attribute,
             "winner": self.winner,
             "error_where_chosen": _number(self.shown(self.winner_where_chosen)),
-            "promised_error": plain(self.promised),
+            "expected_error": plain(self.expected),
             "optimism": _number(self.optimism),
             "best_single_detector": self.single,
             "best_single_error_where_chosen": _number(self.shown(self.single_where_chosen)),

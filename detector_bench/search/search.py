@@ -150,7 +150,7 @@ class CompositionSearch:
             rows=self._rows(chosen, dealt),
             winner=self.names[best.choice],
             winner_where_chosen=best.value,
-            promised=chooser.estimate(chosen.judged),
+            expected=chooser.estimate(chosen.judged),
             single=self.names[single.choice],
             single_where_chosen=single.value,
             contests=tuple(chooser.contests(chosen.judged, others)),
