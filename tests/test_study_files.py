@@ -179,7 +179,7 @@ MISTAKES: dict[str, tuple[str, list[str]]] = {
         onnx_study(reading=", activaton: softmax"),
         [
             "mine.yaml: detector 'net': outputs.gender.classes.activaton: unknown key 'activaton': "
-            "did you mean 'activation'?"
+            "did you mean 'activation' or 'calibration' or 'abstain'?"
         ],
     ),
     "several detectors are wrong": (

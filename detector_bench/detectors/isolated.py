@@ -11,7 +11,7 @@ from pydantic import Field, JsonValue, ValidationError, model_validator
 from detector_bench.declarations import Declaration
 from detector_bench.detectors.base import Card, Prediction, detector, require_classes
 from detector_bench.detectors.filters import Filter, first_reason
-from detector_bench.detectors.isolated_reading import LabelReading, ScriptReading, read_output
+from detector_bench.detectors.isolated_reading import SaidLabelReading, ScriptReading, read_output
 from detector_bench.errors import ConfigError
 from detector_bench.isolated.adapters import ADAPTERS
 from detector_bench.perception.boxes import Crop
@@ -125,7 +125,7 @@ def _judged(
         raise ValueError(str(error)) from error
     if found.reason is not None:
         return Prediction.filtered(frame, attribute, found.reason, score=found.score, raw=found.raw)
-    if isinstance(reading, LabelReading):
+    if isinstance(reading, SaidLabelReading):
         require_classes(attribute, [found.label])
     return Prediction.clear(frame, attribute, found.label, score=found.score, value=found.value, raw=found.raw)
 

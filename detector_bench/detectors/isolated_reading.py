@@ -54,7 +54,7 @@ class YearsReading(Declaration):
         return self.groups
 
 
-class LabelReading(Declaration):
+class SaidLabelReading(Declaration):
     """A label in words, alone or with its score: `"man"`, or `{"label": "man", "score": 0.9}`.
 
     The label `uncertain` filters the image, and so does a score below `min_score`.
@@ -103,7 +103,7 @@ class LabelReading(Declaration):
 
 
 ScriptReading = Annotated[
-    ClassReading | BinaryReading | AgeReading | BinsReading | YearsReading | LabelReading,
+    ClassReading | BinaryReading | AgeReading | BinsReading | YearsReading | SaidLabelReading,
     Field(discriminator="read"),
 ]
 
@@ -114,7 +114,7 @@ def read_output(reading: ScriptReading, outputs: Arrays) -> NetworkVerdict:
     Raises:
         ValueError, ConfigError: the output is missing, or is not what the reading expects.
     """
-    if isinstance(reading, LabelReading):
+    if isinstance(reading, SaidLabelReading):
         return reading.read_from(outputs)
     numbers = _output(outputs, reading.output, wanted=reading.output)
     if not np.isfinite(numbers).all():
