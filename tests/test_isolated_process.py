@@ -46,9 +46,10 @@ def process() -> Iterator[Making]:
 def is_there(number: int) -> bool:
     try:
         state = Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split()[0]
+        threads = len(os.listdir(f"/proc/{number}/task"))
     except OSError:
         return False
-    return state != "Z"
+    return state != "Z" or threads > 1  # the first thread may be gone before the others
 
 
 def gone(number: int) -> bool:
