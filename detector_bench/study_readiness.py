@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from detector_bench.dataset import ImageSet
 from detector_bench.detectors.base import Detector, build_detector
@@ -15,6 +15,8 @@ from detector_bench.runner.run import RunSession
 from detector_bench.study_configuration import StudyConfiguration
 from detector_bench.study_file import DetectorEntry
 from detector_bench.weights import WeightsLocator
+
+Study = TypeVar("Study", bound=StudyConfiguration)
 
 
 class Readiness(NamedTuple):
@@ -29,23 +31,33 @@ class Readiness(NamedTuple):
     lacking: Mapping[str, tuple[str, ...]]
 
 
-def readiness(study: StudyConfiguration, out: Path, *, weights_dir: Path | None = None) -> Readiness:
+def readiness(
+    study: StudyConfiguration, out: Path, *, weights_dir: Path | None = None, fetch: bool = True
+) -> Readiness:
     """Find out which detectors of a study a run into `out` could use.
 
-    Weights that may be downloaded are. A detector whose verdicts are all stored in `out` lacks nothing.
+    A detector whose verdicts are all stored in `out` lacks nothing.
+
+    Args:
+        study: its images are read first, since without them nothing is worth fetching.
+        out: the result folder.
+        weights_dir: a folder with weights files.
+        fetch: download what may be downloaded, and count as lacking what cannot be; False takes it for there.
 
     Raises:
-        DetectorBenchError: the image set cannot be read.
+        DetectorBenchError: the image set cannot be read, or does not fit the study.
     """
+    images = study.load_image_set()
+    study.check_image_set(images)
     weights = study.locator(weights_dir=weights_dir, out=out)
+    here = study.locator(
+        weights_dir=weights_dir, out=out, allow_download=False
+    )  # stored verdicts are worth no download
     ready, missing = [], {}
-    images: ImageSet | None = None
     for entry in study.detectors:
-        detector, lines = _lines(entry, weights)
-        if lines and detector is not None:
-            images = images or study.load_image_set()
-            if _has_judged_all(detector, images, out, weights=weights):
-                lines = []
+        detector, lines = _lines(entry, weights, fetch=fetch)
+        if lines and detector is not None and _has_judged_all(detector, images, out, weights=here):
+            lines = []
         if lines:
             missing[entry.name] = tuple(lines)
         else:
@@ -53,12 +65,30 @@ def readiness(study: StudyConfiguration, out: Path, *, weights_dir: Path | None 
     return Readiness(tuple(ready), missing)
 
 
-def _lines(entry: DetectorEntry, weights: WeightsLocator) -> tuple[Detector | None, list[str]]:
+def without_lacking(study: Study, found: Readiness) -> tuple[Study, tuple[str, ...]]:
+    """The study of the detectors that are ready, without attributes that only others judge.
+
+    Returns:
+        The study, and its attributes that nobody is left to judge.
+    """
+    smaller = study.with_detectors(only=found.ready)
+    judged = {
+        attribute
+        for each in smaller.detectors
+        for attribute in build_detector(each.kind, name=each.name, parameters=each.parameters).attributes
+    }
+    unjudged = tuple(each for each in study.attributes if each not in judged)
+    if len(unjudged) in (0, len(study.attributes)):  # of all of them, building the study tells
+        return smaller, ()
+    return smaller.with_attributes(judged.intersection(study.attributes)), unjudged
+
+
+def _lines(entry: DetectorEntry, weights: WeightsLocator, *, fetch: bool) -> tuple[Detector | None, list[str]]:
     detector = None
     try:
         detector = build_detector(entry.kind, name=entry.name, parameters=entry.parameters)
         lines = lacking(detector, weights=weights)
-        if not lines:
+        if fetch and not lines:
             require_ready(with_inputs(detector.stages), weights=weights)
     except DetectorBenchError as error:
         lines = str(error).splitlines()

@@ -296,6 +296,8 @@ def test_nothing_is_written_over(tmp_path: Path) -> None:
         "test_mine.py' is there already": lambda: write_new("mine", tmp_path),
         "'1st' is no name for a detector": lambda: write_new("1st", tmp_path),
         "there is a detector 'clip' already": lambda: write_new("clip", tmp_path, taken=["clip"]),
+        "in the place of the module 'numpy'": lambda: write_new("Numpy", tmp_path),
+        "in the place of the module 'json'": lambda: write_new("ours", tmp_path / "json.py"),
     }
     for message, refused in refusals.items():
         with pytest.raises(ConfigError, match=message):

@@ -15,6 +15,7 @@ from small_parts import write_image_set
 
 import detector_bench as db
 from detector_bench.errors import WeightsError
+from detector_bench.weights import WeightsLocator
 from detector_bench.weights.files import sha256_of
 
 Command = Callable[..., tuple[int, str, str]]
@@ -92,6 +93,42 @@ def test_one_whose_verdicts_are_all_stored_lacks_nothing(study: Path, command: C
     network.unlink()
     assert db.Study.from_yaml(study).readiness(out).ready == ("test-colour", "network")
     assert dict(db.Study.from_yaml(study).readiness(out.parent / "new").lacking).keys() == {"network"}
+
+
+def test_an_attribute_that_nobody_left_judges_goes_with_its_detector(study: Path, command: Command) -> None:
+    text = (
+        study.read_text()
+        .replace("outputs: {gender:", "outputs: {race:")
+        .replace("[male, female]", "[white, black]")
+    )
+    study.write_text(text.replace("detectors:", "attributes: [gender, race]\ndetectors:"))
+    out = study.parent / "out"
+    status, _, errors = command("run", study, "--out", out, "--no-cache")
+    assert status == 1
+    assert errors.count("the attribute race is left out: no detector is left that judges it") == 2
+    assert set(pd.read_csv(out / "metrics.csv").attribute) == {"gender"}
+
+
+@pytest.mark.parametrize(
+    ("images", "attributes", "mistake"),
+    [
+        ("absent", "[gender]", "there is no folder"),
+        ("images", "[gender, age]", "no detector of this study judges"),
+    ],
+)
+def test_nothing_is_fetched_for_a_mistake_that_is_no_detectors(
+    study: Path, command: Command, monkeypatch: pytest.MonkeyPatch, images: str, attributes: str, mistake: str
+) -> None:
+    pinned = f"{{path: network.onnx, sha256: {'a' * 64}, url: 'http://127.0.0.1:9/network.onnx'}}"
+    text = study.read_text().replace("network: network.onnx", f"network: {pinned}")
+    study.write_text(text.replace("detectors:", f"attributes: {attributes}\ndetectors:"))
+    fetched: list[object] = []
+    monkeypatch.setattr(WeightsLocator, "_download", lambda _, file: fetched.append(file))
+    status, _, errors = command("run", study, "--out", study.parent / "out", "--image-set", study.parent / images)
+    assert status == 1
+    assert mistake in errors
+    assert len(errors.splitlines()) == 1
+    assert fetched == []
 
 
 @pytest.mark.slow

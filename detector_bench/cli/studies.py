@@ -290,20 +290,33 @@ def _run_and_print(study: Study, out: Path, *, shard: str | None = None, **setti
 def _run_what_is_ready(study: Study, out: Path, **settings: Any) -> tuple[Results, Mapping[str, Sequence[str]]]:
     """Run the study; if some of its detectors cannot judge here, without these, and say of each why."""
     from detector_bench.cli.progress import RunProgressDisplay
+    from detector_bench.study_readiness import without_lacking
 
+    weights_dir = settings.get("weights_dir")
     try:
         with RunProgressDisplay(errors) as display:
             return study.run(out, progress=display, **settings), {}
-    except (ConfigError, MissingExtraError, WeightsError):
+    except (ConfigError, MissingExtraError, WeightsError) as error:
         # On Ray other machines judge than the one that asks.
         if settings.get("engine", "processes") != "processes":
             raise
-        found = study.readiness(out, weights_dir=settings.get("weights_dir"))
+        # A mistake that is no detector's ends the run before anything is fetched for it.
+        if (
+            isinstance(error, ConfigError)
+            and not study.readiness(out, weights_dir=weights_dir, fetch=False).lacking
+        ):
+            raise
+        found = study.readiness(out, weights_dir=weights_dir)
         if not found.ready or not found.lacking:
             raise
-    output.warn(_as_left_out(found.lacking))
+    smaller, unjudged = without_lacking(study, found)
+    left_out = {
+        **found.lacking,
+        **{f"the attribute {each}": ("no detector is left that judges it",) for each in unjudged},
+    }
+    output.warn(_as_left_out(left_out))
     with RunProgressDisplay(errors) as display:
-        return study.with_detectors(only=found.ready).run(out, progress=display, **settings), found.lacking
+        return smaller.run(out, progress=display, **settings), left_out
 
 
 def _as_left_out(lacking: Mapping[str, Sequence[str]]) -> str:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Collection
+from importlib.metadata import packages_distributions
 from pathlib import Path
 from string import Template
 
@@ -29,7 +31,7 @@ def write_new(
         The plugin and its test.
 
     Raises:
-        ConfigError: a name that cannot be one or is taken, or a file that is there already.
+        ConfigError: a name that cannot be one or is taken, or a file that is there already or would hide a module.
         DetectorBenchError: the folder cannot be written.
     """
     if re.fullmatch(_NAME, name) is None:
@@ -42,6 +44,11 @@ def write_new(
     module = "_".join(word for word in words if word).lower()
     out = Path() if out is None else out
     file = out if out.suffix == ".py" and not out.is_dir() else out / f"{module}.py"
+    if _is_importable(file.stem):
+        raise ConfigError(
+            f"{file.name} would be imported in the place of the module {file.stem!r} by every Python that starts "
+            "beside it, and by pytest: name another file with --out"
+        )
     test = file.with_name(f"test_{file.name}")
     for each in (file, test):
         if each.exists():
@@ -63,3 +70,8 @@ def write_new(
         text = Template((_TEMPLATES / f"{template}.py.txt").read_text(encoding="utf-8"))
         write_text(path, text.substitute(values))
     return file, test
+
+
+def _is_importable(module: str) -> bool:
+    """Whether Python or an installed package has a module of this name, wherever one stands."""
+    return module in sys.stdlib_module_names or module in packages_distributions()
