@@ -205,8 +205,9 @@ def download_checkpoint(checkpoint: Checkpoint) -> Path:
     hub = require("huggingface_hub", extra=None)
     try:
         # This asks once; without a network a download asks for half a minute, with a line for each retry.
+        ask = hub.HfApi().model_info
         with suppress(hub.errors.HfHubHTTPError):  # it answers; what it does not have, the download says best
-            hub.HfApi().model_info(checkpoint.hub_name, revision=checkpoint.revision, timeout=_SECONDS)
+            ask(checkpoint.hub_name, revision=checkpoint.revision, timeout=_SECONDS)
         folder = Path(_snapshot(hub, checkpoint, local_files_only=False))
     except hub.errors.RevisionNotFoundError as error:
         raise WeightsError(
