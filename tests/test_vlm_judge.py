@@ -38,7 +38,7 @@ from detector_bench.detectors import build_detector
 from detector_bench.detectors.vlm_judge import default_question
 from detector_bench.errors import ConfigError, DetectorBenchError, RunInterruptedError
 from detector_bench.perception.answers.chat_answers import ChatAnswers, token_use
-from detector_bench.perception.stage import fingerprint
+from detector_bench.perception.identity import fingerprint
 from detector_bench.runner.readiness import lacking
 from detector_bench.runner.stage_cache import StageCache
 from detector_bench.weights import WeightsLocator

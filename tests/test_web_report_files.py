@@ -346,7 +346,7 @@ def test_boxes_come_from_stored_results_only(tmp_path: Path) -> None:
     pytest.importorskip("cv2")
     from detector_bench.detectors.base import build_detector
     from detector_bench.perception.boxes import boxes
-    from detector_bench.perception.stage import fingerprint
+    from detector_bench.perception.identity import fingerprint
     from detector_bench.runner.stage_cache import StageCache
     from detector_bench.study import Study
 

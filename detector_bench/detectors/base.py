@@ -11,7 +11,8 @@ from typing import Any, Protocol, TypeVar, cast
 from pydantic import BaseModel, ValidationError
 
 from detector_bench.errors import ConfigError, config_error_from, nearest_hint
-from detector_bench.perception.stage import Batch, Frame, Stage, canonical
+from detector_bench.perception.identity import canonical
+from detector_bench.perception.stage import Batch, Frame, Stage
 from detector_bench.plugins import source_fingerprint
 from detector_bench.registry import Registry
 from detector_bench.vocabulary import ATTRIBUTES, Status
