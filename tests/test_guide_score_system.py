@@ -55,6 +55,8 @@ from detector_bench.figures import known_figures
 from detector_bench.metrics import metric_info
 from detector_bench.study import Study
 
+pytestmark = pytest.mark.slow
+
 study = Study.from_yaml("study.yaml")
 print(study.scores[1].variant, known_figures()["gender_gap"], metric_info("gender_gap_deviation").better, sep="; ")
 """

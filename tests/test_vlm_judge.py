@@ -311,6 +311,7 @@ detectors:
 
 
 @pytest.mark.parametrize("end", ["well", "crash"])
+@pytest.mark.slow
 def test_key_gets_nowhere(server: ChatServer, tmp_path: Path, end: str) -> None:
     write_image_set(tmp_path / "set", 8)
     (tmp_path / "study.yaml").write_text(STUDY.format(base_url=server.base_url))

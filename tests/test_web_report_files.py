@@ -297,6 +297,7 @@ def test_a_report_only_reads_what_the_evaluation_wrote(
         assert (written / name).read_bytes() == (report / name).read_bytes(), name
 
 
+@pytest.mark.slow
 def test_plans_of_further_labels_are_read_for_the_tolerance_of_the_study(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
