@@ -18,7 +18,7 @@ from running import noise, plain
 import detector_bench as db
 from detector_bench.conformance.comparison import Pixels, Session
 from detector_bench.detector_kit import described_detector
-from detector_bench.detector_kit.annotated_picture import annotated, write_annotated
+from detector_bench.detector_kit.annotated_picture import annotated, broken_lines, write_annotated
 from detector_bench.detector_kit.new_files import write_new
 from detector_bench.detector_kit.probes import CheckLine, CheckOutcome, Probes
 from detector_bench.detector_kit.trial import TryOut
@@ -110,6 +110,10 @@ def test_a_picture_that_cannot_be_read_is_an_error_row(tmp_path: Path) -> None:
             assert verdict.reason is not None
             assert str(tmp_path) not in verdict.reason
             assert annotated(trial).size[0] > 400
+
+
+def test_no_size_is_broken_between_two_lines() -> None:
+    assert broken_lines("onnx_outputs sees 28 x 37", 21) == ["onnx_outputs sees", "28 x 37"]
 
 
 def test_the_picture_shows_boxes_in_their_places_and_what_the_network_saw(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Iterator, Sequence
 from functools import cache
@@ -239,8 +240,14 @@ def _wrapped(
 ) -> Iterator[_Line]:
     # On average a letter is half as wide as high.
     columns = int((_PANEL - indent) / (size * 0.54))
-    for number, line in enumerate(textwrap.wrap(text, columns) or [""]):
+    for number, line in enumerate(broken_lines(text, columns) or [""]):
         yield _Line(line, size, colour, indent, above=above if number == 0 else 0)
+
+
+def broken_lines(text: str, columns: int) -> list[str]:
+    """A text in lines of so many letters; a size such as `28 x 37` stays in one of them."""
+    kept = re.sub(r"(?<=\d) x (?=\d)", "\u00a0x\u00a0", text)
+    return [line.replace("\u00a0", " ") for line in textwrap.wrap(kept, columns)]
 
 
 def _write(draw: ImageDraw.ImageDraw, line: _Line, *, left: int, top: int) -> None:
@@ -262,5 +269,5 @@ def _draw_insets(
         inset = inset.resize([max(round(side * factor), 1) for side in inset.size], Image.Resampling.BICUBIC)
         sheet.paste(inset, (x, y))
         draw.rectangle((x, y, x + inset.width - 1, y + inset.height - 1), outline=_FAINT)
-        for row, text in enumerate(textwrap.wrap(each.caption, int(_INSET / (_SMALL * 0.5)))[:2]):
+        for row, text in enumerate(broken_lines(each.caption, int(_INSET / (_SMALL * 0.5)))[:2]):
             draw.text((x, y + (_INSET + row * _SMALL) * _SCALE), text, font=_font(_SMALL - 1), fill=_FAINT)
