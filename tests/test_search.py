@@ -287,6 +287,74 @@ def test_what_cannot_be_built_is_listed_and_the_others_go_on(tmp_path: Path) -> 
     assert "poor" not in set(result.table["composition"])
 
 
+def changed(file: Path, **content: Any) -> Study:
+    described = yaml.safe_load(file.read_text(encoding="utf-8"))
+    described["detectors"] += content.pop("more", [])
+    file.write_text(yaml.safe_dump(described | content), encoding="utf-8")
+    return Study.from_yaml(file)
+
+
+def test_a_compared_detector_that_cannot_run_is_listed_or_refused_before_anything_runs(tmp_path: Path) -> None:
+    more = [{"name": "steps", "kind": "clip_enhance"}]
+    study = changed(write_search_study(tmp_path, thresholds=[], repeats=2, least_kept=0), more=more)
+    result = study.search(tmp_path / "out", weights_dir=tmp_path, cache_dir=tmp_path / "cache")
+    assert "steps" in dict(result.findings.not_built)
+    assert [each.name for each in result.contests] == ["the best single detector"]
+    with pytest.raises(ConfigError, match=r"compare_with: steps cannot run: .*not found"):
+        study.search(tmp_path / "asked", settings=SearchSettings(compare_with=("steps",)), weights_dir=tmp_path)
+    assert not (tmp_path / "asked").exists()
+
+
+def test_no_two_compositions_have_one_name(tmp_path: Path) -> None:
+    parts = {"crops": {"as_it_is": None, "0.6": {"boxes": "test_bright_faces"}}, "thresholds": [0.6]}
+    study = Study.from_yaml(write_search_study(tmp_path, **parts))
+    compositions = Compositions.of(search_settings(study), study.detectors, attribute="gender")
+    names = [each.name for each in compositions.listed]
+    assert len(names) == len(set(names)) == 9
+    assert "sure+0.6" in {each.name for each in compositions.not_built}
+    settings = SearchSettings(ensembles=({"kind": "majority"},))  # type: ignore[arg-type]
+    entry = study.detectors[0].model_copy(update={"name": "majority-of-3"})
+    with pytest.raises(ConfigError, match="a composition is called 'majority-of-3', as an ensemble is"):
+        Compositions.of(settings, [entry], attribute="gender")
+
+
+def test_images_on_which_detectors_failed_are_told(tmp_path: Path) -> None:
+    file = write_search_study(tmp_path, thresholds=[], repeats=2, least_kept=0, ensembles=[{"kind": "weighted"}])
+    for number in range(0, 80, 8):
+        (tmp_path / "set" / "images" / f"i{number:03d}.png").write_bytes(b"no picture")
+    result = Study.from_yaml(file).search(tmp_path / "out", cache_dir=tmp_path / "cache")
+    assert result.table["without_verdict"].tolist() == [10] * 4
+    assert f"{result.findings.winner} failed on 10 of 80 labelled images" in result.sentences[1]
+    assert "without_verdict" in (tmp_path / "out" / "search.csv").read_text(encoding="utf-8")
+
+
+def test_prompts_that_do_not_differ_give_no_interval_and_the_number_of_images_is_told(tmp_path: Path) -> None:
+    file = write_search_study(tmp_path, thresholds=[], repeats=2, least_kept=0)
+    labels = pd.read_csv(tmp_path / "set" / "labels.csv").assign(label="male")
+    labels.to_csv(tmp_path / "set" / "labels.csv", index=False)
+    study = changed(file)
+    study = study.model_copy(update={"detectors": study.detectors[2:]})  # it names nobody but men
+    result = study.search(tmp_path / "out", cache_dir=tmp_path / "cache")
+    text = " ".join(result.sentences)
+    assert np.isnan([result.expected.low, result.expected.high]).all()
+    assert "0.000 (no interval can be told: no two prompts differ)" in text
+    assert "(here 10 of a T2I model on average)" in text
+    record = read_sealed(tmp_path / "out" / "search.json")
+    assert record["expected_error"] == {"value": 0.0, "low": None, "high": None}
+
+
+@pytest.mark.slow
+def test_a_calibration_that_was_fitted_on_these_prompts_is_told(tmp_path: Path) -> None:
+    file = write_search_study(tmp_path, thresholds=[], repeats=2, least_kept=0)
+    Study.from_yaml(file).run(tmp_path / "run").calibrate("poor", file=tmp_path / "poor.json")
+    described = yaml.safe_load(file.read_text(encoding="utf-8"))
+    described["detectors"][2]["outputs"]["gender"]["calibration"] = "poor.json"
+    result = changed(file, **described).search(tmp_path / "out", cache_dir=tmp_path / "cache")
+    (note,) = result.findings.notes
+    assert note.startswith("poor: 8 of 8 prompts are among those that its calibration")
+    assert note in (tmp_path / "out" / "search.md").read_text(encoding="utf-8")
+
+
 @pytest.mark.parametrize(
     ("section", "says"),
     [
@@ -315,8 +383,9 @@ def test_bad_settings_are_one_line(tmp_path: Path, section: dict[str, Any], says
 
 def test_few_prompts_no_labels_and_a_folder_of_a_run_are_refused(tmp_path: Path) -> None:
     study = Study.from_yaml(write_search_study(tmp_path / "one", number_of_prompts=1, repeats=2))
-    with pytest.raises(ConfigError, match="1 prompt has images with a label of 'gender'"):
+    with pytest.raises(ConfigError, match="1 prompt has images that humans give a class of 'gender'"):
         study.search(tmp_path / "out", cache_dir=tmp_path / "cache")
+    assert not (tmp_path / "out").exists()  # it is known before any detector runs
     labels = tmp_path / "one" / "set" / "labels.csv"
     labels.write_text(labels.read_text().splitlines()[0] + "\n")
     with pytest.raises(ConfigError, match="no image has a label of 'gender'"):

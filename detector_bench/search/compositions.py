@@ -109,6 +109,13 @@ class Compositions:
                     known, entry, entry.name, dict(zip(("filters", "crop", "prompts"), named, strict=True))
                 )
         found._list(settings, {place for place in own.values() if place is not None})
+        taken = {each.name.casefold() for each in found.listed}
+        for ensemble in settings.ensembles:
+            if ensemble.name.casefold() in taken:
+                raise ConfigError(
+                    f"search: a composition is called {ensemble.name!r}, as an ensemble is: call the detector or "
+                    "the part otherwise"
+                )
         if not found.listed:
             reasons = "; ".join(f"{each.name}: {each.reason}" for each in found.not_built[:3])
             raise ConfigError(f"search: not one composition for {attribute!r} can be built: {reasons}")
@@ -194,14 +201,19 @@ class Compositions:
         for place, judged in enumerate(self.judged):
             name = judged.entry.name
             self.listed.append(Composition(name, place, judged.own_threshold, place in own))
+        taken = {each.name.casefold() for each in self.listed}
         for place, judged in enumerate(self.judged):
             for threshold in settings.thresholds if judged.threshold_at is not None else ():
                 name = f"{judged.entry.name}{_JOINED_BY}{threshold:g}"
                 if threshold == judged.own_threshold:
                     continue
+                if name.casefold() in taken:
+                    self._reject(name, "a part makes another composition of this name: call the part otherwise")
+                    continue
                 if len(name) > 80:
                     self._reject(name, "its name has more than 80 characters: give parts shorter names")
                     continue
+                taken.add(name.casefold())
                 self.listed.append(Composition(name, place, threshold, single=False))
 
 

@@ -78,6 +78,11 @@ class LabelledVerdicts:
         """How many prompts have labelled images."""
         return len(self.prompt_ids)
 
+    @property
+    def clear_prompts(self) -> int:
+        """How many prompts have images that humans give a class."""
+        return len(np.unique(self.prompt[self.truth < self.classes]))
+
     def at(self, detector: int, threshold: float | None) -> Codes:
         """A detector's verdicts, `[image]`; what it keeps with a lower score than the threshold is filtered."""
         verdicts: Codes = self.verdicts[detector]
