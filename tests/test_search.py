@@ -20,11 +20,11 @@ from detector_bench.metrics import METRICS, Scopes
 from detector_bench.sealed import read_sealed
 from detector_bench.search.choosing import Chooser, scatter
 from detector_bench.search.compositions import Compositions, threshold_place
-from detector_bench.search.ensembles import stacking_coefficients
+from detector_bench.search.ensembles import Ensembles, stacking_coefficients
 from detector_bench.search.prompt_sums import PromptSums
 from detector_bench.search.ranks import open_ranks
 from detector_bench.search.search import CompositionSearch
-from detector_bench.search.settings import SearchSettings
+from detector_bench.search.settings import SearchedEnsemble, SearchSettings
 from detector_bench.study import Study
 from detector_bench.study_file import DetectorEntry
 from detector_bench.study_search import SearchResult, labelled_verdicts, search_settings
@@ -147,6 +147,20 @@ def test_votes_and_stacking() -> None:
     truth = np.array([1, 2, 0, 0], dtype=np.int8)  # the third member is right, always
     learnt = stacking_coefficients(inputs.repeat(50, axis=0), truth.repeat(50), 2, 1.0)
     assert by_stacking(inputs, learnt)[0].tolist() == truth.tolist()
+
+
+def test_members_of_ensembles_compete_themselves() -> None:
+    learns = Ensembles(
+        asked=(),
+        verdicts=None,  # type: ignore[arg-type]  # members are named before anybody's verdicts are read
+        detector=np.arange(4),
+        threshold=np.full(4, np.nan),
+        classifier=np.array([0, 0, 1, 2]),
+        weights={"accuracy": 1.0},
+        n_clear="detector",
+    )
+    losses = np.array([0.3, 0.2, 0.1, 1.2e9])  # the last keeps too few images
+    assert learns.members(SearchedEnsemble(kind="majority"), losses) == (2, 1)
 
 
 def test_stacking_coefficients_are_those_of_a_reference() -> None:
