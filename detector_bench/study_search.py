@@ -263,7 +263,9 @@ def labelled_verdicts(image_set: ImageSet, out: Path, compositions: Compositions
         DataError: predictions that are damaged, or about other images.
     """
     names = [detector.name for detector in compositions.detectors]
-    return LabelledVerdicts.of(_read(image_set, out, names, compositions.attribute), names)
+    fails = [getattr(each.implementation, "fails_without_score", False) for each in compositions.detectors]
+    found = _read(image_set, out, names, compositions.attribute)
+    return LabelledVerdicts.of(found, names, fails_without_score=fails)
 
 
 def _read(image_set: ImageSet, out: Path, names: Sequence[str], attribute: str) -> ImageVerdicts:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from detector_bench.search.prompt_sums import PromptSums
 from detector_bench.search.ranks import open_ranks
 from detector_bench.search.search import CompositionSearch
 from detector_bench.search.settings import SearchedEnsemble, SearchSettings
+from detector_bench.search.verdicts import LabelledVerdicts
 from detector_bench.study import Study
 from detector_bench.study_file import DetectorEntry
 from detector_bench.study_search import SearchResult, labelled_verdicts, search_settings
@@ -279,6 +281,63 @@ def test_thresholds_go_where_a_detector_has_one(kind: str, place: Any) -> None:
     found = compositions.entry(compositions.listed[compositions.named(f"{kind}+0.7")])
     steps = build_detector(kind, parameters=found.parameters).implementation
     assert (steps.classifier if kind == "clip_enhance" else steps).min_score == 0.7
+
+
+MAPPED = {"classes": {"woman": "female", "man": "male"}}
+JUDGE = {"kind": "openai", "base_url": "http://127.0.0.1:1/v1", "model": "m"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "parameters", "found"),
+    [
+        ("image_classifier", {"model": "org/name", **MAPPED}, {"min_score": 0.7}),
+        (
+            "image_classifier",
+            {"model": "org/name", "outputs": {"gender": {**MAPPED, "min_score": 0.9}}},
+            {"outputs": {"gender": {**MAPPED, "min_score": 0.7}}},
+        ),
+        (
+            "isolated",
+            {"adapter": "deepface"},
+            None,
+        ),  # its readings are the adapter's
+        ("vlm_judge", {"model": JUDGE}, None),  # without log-probabilities there are no scores
+        ("vlm_judge", {"model": {**JUDGE, "top_logprobs": 5}}, {"min_score": 0.7}),
+    ],
+)
+def test_thresholds_are_laid_where_the_detector_can_be_built_with_them(
+    kind: str, parameters: dict[str, Any], found: dict[str, Any] | None
+) -> None:
+    entry = DetectorEntry(name="mine", kind=kind, parameters=parameters)
+    compositions = Compositions.of(SearchSettings(thresholds=(0.7,)), [entry], attribute="gender")
+    if found is None:
+        assert [each.name for each in compositions.listed] == ["mine"]
+        assert compositions.not_built[0].name == "mine with other thresholds"
+        return
+    laid = compositions.entry(compositions.listed[compositions.named("mine+0.7")])
+    assert laid.parameters == {**parameters, **found}
+    build_detector(kind, parameters=laid.parameters)
+    own = compositions.listed[compositions.named("mine")].threshold
+    assert own == (0.9 if "outputs" in parameters else 0.0)
+
+
+def test_a_judge_without_a_score_fails_at_a_threshold() -> None:
+    verdicts = LabelledVerdicts(
+        verdicts=np.array([[0, 1, 0, 2]], dtype=np.int8),
+        scores=np.array([[0.6, 0.9, np.nan, np.nan]]),
+        truth=np.zeros(4, dtype=np.int8),
+        prompt=np.arange(4),
+        t2i_model=np.zeros(4, dtype=np.intp),
+        category_of_prompt=np.zeros(4, dtype=np.intp),
+        prompt_ids=("a", "b", "c", "d"),
+        t2i_models=("A",),
+        classes=2,
+    )
+    assert verdicts.at(0, 0.8).tolist() == [2, 1, 0, 2]
+    judge = replace(verdicts, fails_without_score=(True,))
+    assert judge.at(0, 0.8).tolist() == [2, 1, 3, 2]
+    assert judge.at(0, 0.0).tolist() == [0, 1, 0, 2]
+    assert build_detector("vlm_judge", parameters={"model": JUDGE}).implementation.fails_without_score
 
 
 def test_without_a_section_the_studys_own_detectors_filters_and_thresholds_compete(tmp_path: Path) -> None:

@@ -177,8 +177,11 @@ class Compositions:
         place = threshold_place(built.implementation, self.attribute)
         threshold = None if place is None else _number_at(built.implementation, place[0])
         if place is not None:
-            combined = combined.model_copy(update={"parameters": merge(parameters, _laid_at(place, 0.0))})
-            built = build_detector(entry.kind, name=name, parameters=combined.parameters)
+            try:
+                combined, built = _without_threshold(combined, place)
+            except (ConfigError, ValidationError, TypeError) as error:
+                self._reject(f"{name} with other thresholds", _reason(error, name))
+                place = threshold = None
         same = json.dumps([entry.kind, built.settings, threshold], sort_keys=True, default=str)
         if same in known:
             self.equal += bool(parts) and name != self.judged[known[same]].entry.name
@@ -237,16 +240,32 @@ def threshold_place(implementation: Any, attribute: str) -> tuple[tuple[str, ...
     if not isinstance(implementation, BaseModel):
         return None
     fields = type(implementation).model_fields
-    if "min_score" in fields:
-        kind = getattr(implementation, "kind", None)
-        return ("min_score",), {"kind": kind} if isinstance(kind, str) else {}
+    # First what is said of the attribute by itself: where there is that, nothing is said of all together.
     outputs = getattr(implementation, "outputs", None)
     if isinstance(outputs, Mapping) and hasattr(outputs.get(attribute), "min_score"):
         return ("outputs", attribute, "min_score"), {}
+    if "min_score" in fields:
+        kind = getattr(implementation, "kind", None)
+        return ("min_score",), {"kind": kind} if isinstance(kind, str) else {}
     if "classifier" in fields:
         below = threshold_place(implementation.classifier, attribute)  # type: ignore[attr-defined]
         return None if below is None else (("classifier", *below[0]), below[1])
     return None
+
+
+def _without_threshold(
+    entry: DetectorEntry, place: tuple[tuple[str, ...], dict[str, Any]]
+) -> tuple[DetectorEntry, Detector]:
+    """A detector that filters nothing for its score.
+
+    Raises:
+        ConfigError, ValidationError, TypeError: it cannot be built with another threshold than its own.
+    """
+    for threshold in (1.0, 0.0):
+        parameters = merge(entry.parameters, _laid_at(place, threshold))
+        laid = entry.model_copy(update={"parameters": parameters})
+        built = build_detector(entry.kind, name=entry.name, parameters=parameters)
+    return laid, built
 
 
 def _number_at(implementation: Any, path: Sequence[str]) -> float:

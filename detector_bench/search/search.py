@@ -203,8 +203,7 @@ class CompositionSearch:
                 "rank_high": last,
                 "kept_share": sums.kept_shares(everyone)[:, 0],
                 "without_verdict": [
-                    int((self.verdicts.verdicts[each.judged] > self.verdicts.classes).sum())
-                    for each in self.compositions.listed
+                    int((self._said(each) > self.verdicts.classes).sum()) for each in self.compositions.listed
                 ],
                 "competes": competing(self._losses[:, 0]),
             }
