@@ -399,6 +399,11 @@ def test_images_on_which_detectors_failed_are_told(tmp_path: Path) -> None:
     assert result.table["without_verdict"].tolist() == [10] * 4
     assert f"{result.findings.winner} failed on 10 of 80 labelled images" in result.sentences[1]
     assert "without_verdict" in (tmp_path / "out" / "search.csv").read_text(encoding="utf-8")
+    assert "Left, without ensembles: " in (tmp_path / "out" / "search_figure.txt").read_text(encoding="utf-8")
+    for picture in (tmp_path / "set" / "images").iterdir():
+        picture.write_bytes(b"no picture")
+    with pytest.raises(ConfigError, match="all detectors failed on all labelled images"):
+        Study.from_yaml(file).search(tmp_path / "failed", cache_dir=tmp_path / "cache")
 
 
 def test_prompts_that_do_not_differ_give_no_interval_and_the_number_of_images_is_told(tmp_path: Path) -> None:

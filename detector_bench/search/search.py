@@ -122,6 +122,10 @@ class CompositionSearch:
             ConfigError: no composition has an error on all prompts, or none on prompts that did not choose it.
         """
         chooser, singles = self.chooser, np.array(self.compositions.singles(), dtype=np.intp)
+        if (self.verdicts.verdicts > self.verdicts.classes).all():
+            raise ConfigError(
+                "search: all detectors failed on all labelled images; the predictions say why (column `reason`)"
+            )
         dealt = chooser.dealt()
         best = chooser.on_all_prompts(learns=self.ensembles)
         if best.choice < 0 or np.isnan(best.value):
