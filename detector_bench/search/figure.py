@@ -165,8 +165,8 @@ def _caption(found: SearchFindings) -> str:
         f"A search among {counted(len(found.rows), 'composition')}, chosen by {error_in_words(found.settings)}; "
         f"{counted(found.images, 'labelled image')} of {counted(found.prompts, 'prompt')}.",
         f"Left{', without ensembles' if found.settings.ensembles else ''}: the error of each composition that "
-        f"competes on two halves of the prompts (one split), and of the best on one half ({counted(len(found.halves_chosen[0]), 'split')}): above the line it did worse where "
-        "it was not chosen.",
+        f"competes on two halves of the prompts (one split), and of the best on one half "
+        f"({counted(len(found.halves_chosen[0]), 'split')}): above the line it did worse where it was not chosen.",
         f"Right: errors where chosen (on all prompts), and on prompts that did not choose ({repeats:,} repeats of "
         f"{parts} parts), with {found.level:.0%} intervals for other prompts of the same categories.",
         attribute=found.attribute,
