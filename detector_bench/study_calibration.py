@@ -26,7 +26,7 @@ from detector_bench.study_calibration_notes import fitted_prompt, identities_of,
 from detector_bench.study_questions import ResultTables
 from detector_bench.tables import Table
 from detector_bench.tables.calibration_tables import calibration_table, promise_table
-from detector_bench.vocabulary.score_maps import Method
+from detector_bench.vocabulary.score_maps import SURE, Method
 
 _COLUMNS = ("reason", "score")
 
@@ -175,10 +175,17 @@ def _left_out(scored: ScoredImages, detector: str, attribute: str) -> Iterator[s
         "which humans call no class": scored.unclear,
         "which it filtered": scored.filtered,
         "kept without a score": scored.without_score,
+        "without a verdict": scored.failed,
     }
     told = ", ".join(f"{count:,} {words}" for words, count in sorts.items() if count)
     if told:
         yield f"{detector}, {attribute}: left out of the fit are images {told}."
+    if scored.at_the_ends:
+        yield (
+            f"{detector}, {attribute}: {scored.at_the_ends:,} of {len(scored.verdicts):,} scores are 0 or 1, and "
+            f"count as {SURE:g} away from it: log loss and temperature depend on it, the Brier score does "
+            "not."
+        )
     if scored.uncertain:
         yield (
             f"{detector}, {attribute}: {scored.uncertain:,} images of a class were filtered as uncertain, and "

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import yaml
 from pydantic import ValidationError
@@ -39,13 +40,15 @@ from detector_bench.search.compositions import Compositions
 from detector_bench.search.figure import write_figure
 from detector_bench.search.files import write_search
 from detector_bench.search.findings import SearchFindings
-from detector_bench.search.search import CompositionSearch
+from detector_bench.search.search import CompositionSearch, check_can_be_judged
 from detector_bench.search.settings import SearchSettings
 from detector_bench.search.verdicts import LabelledVerdicts
+from detector_bench.study_calibration_notes import calibration_notes
 from detector_bench.study_configuration import StudyConfiguration
 from detector_bench.study_file import DetectorEntry, with_texts_replaced
 from detector_bench.study_run import write_record
 from detector_bench.study_session import RunOrder, session_over
+from detector_bench.vocabulary import ATTRIBUTES
 
 CHECK = "check"
 """The folder in which the winner is judged once more, as its YAML says."""
@@ -137,7 +140,7 @@ def search_study(
         raise ConfigError(f"{str(out)!r} is the result folder of a run: give the search a folder of its own")
     attribute = _attribute(study, settings)
     compositions = Compositions.of(settings, study.detectors, attribute=attribute)
-    compared = _compared(study, settings, compositions)
+    _check_names(settings, compositions)
     image_set = study.load_image_set()
     study.check_image_set(image_set)
     if attribute not in image_set.attributes:
@@ -146,10 +149,15 @@ def search_study(
             "another attribute (--attribute)"
         )
     _leave_out_what_cannot_run(study, compositions, out, order)
+    compared = _compared(study, settings, compositions)
+    check_can_be_judged(settings, compositions, clear_prompts=_clear_prompts(image_set, attribute))
     fingerprints = _judge(study, image_set, compositions.detectors, out, order, began=began, progress=progress)
     verdicts = labelled_verdicts(image_set, out, compositions)
     search = CompositionSearch(settings, compositions, verdicts, n_clear=study.n_clear, compare_with=compared)
-    found = search.findings(not_built=[(each.name, each.reason) for each in compositions.not_built])
+    found = search.findings(
+        not_built=[(each.name, each.reason) for each in compositions.not_built],
+        notes=_notes(study, compositions, image_set, out),
+    )
     entry, said = _winner(search, found)
     checked = _check(study, image_set, entry, said=said, out=out, order=order, attribute=attribute)
     write_search(
@@ -174,8 +182,6 @@ def _figure(found: SearchFindings, out: Path) -> list[str]:
 
 
 def _attribute(study: StudyConfiguration, settings: SearchSettings) -> str:
-    from detector_bench.vocabulary import ATTRIBUTES
-
     attribute = settings.attribute or study.attributes[0]
     if attribute not in ATTRIBUTES:
         raise ConfigError(f"search: unknown attribute {attribute!r}: {nearest_hint(attribute, ATTRIBUTES)}")
@@ -187,13 +193,36 @@ def _compared(study: StudyConfiguration, settings: SearchSettings, compositions:
     if settings.compare_with is None:
         kinds = {entry.name for entry in study.detectors if entry.kind == COMPARED_KIND}
         return tuple(name for name in singles if name in kinds)
+    reasons = {each.name: each.reason for each in compositions.not_built}
     for name in settings.compare_with:
         if name not in singles:
+            raise ConfigError(f"search: compare_with: {name} cannot run: {reasons.get(name, 'it is no detector')}")
+    return settings.compare_with
+
+
+def _check_names(settings: SearchSettings, compositions: Compositions) -> None:
+    known = [compositions.listed[place].name for place in compositions.singles()]
+    for name in settings.compare_with or ():
+        if name not in known:
             raise ConfigError(
                 f"search: compare_with: no detector {name!r} of this study judges {compositions.attribute!r}: "
-                f"{nearest_hint(name, singles)}"
+                f"{nearest_hint(name, known)}"
             )
-    return settings.compare_with
+
+
+def _clear_prompts(image_set: ImageSet, attribute: str) -> int:
+    """How many prompts have images that humans give a class."""
+    index, kind = ImageIndex.of(image_set), ATTRIBUTES[attribute]
+    truth = image_set.label_codes(kind)
+    clear = (truth >= 0) & (truth < len(kind.classes)) & index.counted
+    return len(np.unique(index.cells[clear] % len(index.prompt_ids)))
+
+
+def _notes(study: StudyConfiguration, compositions: Compositions, image_set: ImageSet, out: Path) -> list[str]:
+    """What has to be said of calibrated classifiers: one fitted on these prompts has seen their labels."""
+    first = {each.classifier: each.entry for each in reversed(compositions.judged)}
+    judged = study.model_copy(update={"detectors": tuple(first[name] for name in sorted(first))})
+    return [f"{note}." for note in calibration_notes(judged, out / "predictions", image_set.prompts)]
 
 
 def _leave_out_what_cannot_run(
@@ -234,7 +263,9 @@ def labelled_verdicts(image_set: ImageSet, out: Path, compositions: Compositions
         DataError: predictions that are damaged, or about other images.
     """
     names = [detector.name for detector in compositions.detectors]
-    return LabelledVerdicts.of(_read(image_set, out, names, compositions.attribute), names)
+    fails = [getattr(each.implementation, "fails_without_score", False) for each in compositions.detectors]
+    found = _read(image_set, out, names, compositions.attribute)
+    return LabelledVerdicts.of(found, names, fails_without_score=fails)
 
 
 def _read(image_set: ImageSet, out: Path, names: Sequence[str], attribute: str) -> ImageVerdicts:

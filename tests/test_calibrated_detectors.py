@@ -310,6 +310,15 @@ def test_what_says_nothing_about_scores_is_counted(fitted: Path, tmp_path: Path)
     assert any(f"{120 - kept} images of a class were filtered as uncertain" in note for note in found.notes)
 
 
+def test_failures_and_scores_of_0_or_1_are_counted(fitted: Path, tmp_path: Path) -> None:
+    images = write_images(tmp_path / "images", prompts=2, seed=3)
+    (images / "images" / "i004.png").write_bytes(b"no picture")
+    found = run(tmp_path, images, certain=described(network(tmp_path, gain=9))).calibrate("certain")
+    assert any("left out of the fit are images 1 without a verdict" in note for note in found.notes)
+    assert any("11 of 11 scores are 0 or 1, and count as 1e-07 away from it" in note for note in found.notes)
+    assert not any("0 or 1" in note for note in Results.open(fitted / "out").calibrate("sharp").notes)
+
+
 def test_a_temperature_of_more_than_two_classes_is_refused(fitted: Path, tmp_path: Path) -> None:
     ages = write_images(tmp_path / "images", prompts=2, seed=3)
     rows = pd.read_csv(ages / "labels.csv", keep_default_na=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +21,12 @@ from detector_bench.metrics import METRICS, Scopes
 from detector_bench.sealed import read_sealed
 from detector_bench.search.choosing import Chooser, scatter
 from detector_bench.search.compositions import Compositions, threshold_place
-from detector_bench.search.ensembles import stacking_coefficients
+from detector_bench.search.ensembles import Ensembles, stacking_coefficients
 from detector_bench.search.prompt_sums import PromptSums
 from detector_bench.search.ranks import open_ranks
 from detector_bench.search.search import CompositionSearch
-from detector_bench.search.settings import SearchSettings
+from detector_bench.search.settings import SearchedEnsemble, SearchSettings
+from detector_bench.search.verdicts import LabelledVerdicts
 from detector_bench.study import Study
 from detector_bench.study_file import DetectorEntry
 from detector_bench.study_search import SearchResult, labelled_verdicts, search_settings
@@ -149,6 +151,20 @@ def test_votes_and_stacking() -> None:
     assert by_stacking(inputs, learnt)[0].tolist() == truth.tolist()
 
 
+def test_members_of_ensembles_compete_themselves() -> None:
+    learns = Ensembles(
+        asked=(),
+        verdicts=None,  # type: ignore[arg-type]  # members are named before anybody's verdicts are read
+        detector=np.arange(4),
+        threshold=np.full(4, np.nan),
+        classifier=np.array([0, 0, 1, 2]),
+        weights={"accuracy": 1.0},
+        n_clear="detector",
+    )
+    losses = np.array([0.3, 0.2, 0.1, 1.2e9])  # the last keeps too few images
+    assert learns.members(SearchedEnsemble(kind="majority"), losses) == (2, 1)
+
+
 def test_stacking_coefficients_are_those_of_a_reference() -> None:
     sklearn = pytest.importorskip("sklearn.linear_model")
     random = np.random.default_rng(0)
@@ -267,6 +283,63 @@ def test_thresholds_go_where_a_detector_has_one(kind: str, place: Any) -> None:
     assert (steps.classifier if kind == "clip_enhance" else steps).min_score == 0.7
 
 
+MAPPED = {"classes": {"woman": "female", "man": "male"}}
+JUDGE = {"kind": "openai", "base_url": "http://127.0.0.1:1/v1", "model": "m"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "parameters", "found"),
+    [
+        ("image_classifier", {"model": "org/name", **MAPPED}, {"min_score": 0.7}),
+        (
+            "image_classifier",
+            {"model": "org/name", "outputs": {"gender": {**MAPPED, "min_score": 0.9}}},
+            {"outputs": {"gender": {**MAPPED, "min_score": 0.7}}},
+        ),
+        (
+            "isolated",
+            {"adapter": "deepface"},
+            None,
+        ),  # its readings are the adapter's
+        ("vlm_judge", {"model": JUDGE}, None),  # without log-probabilities there are no scores
+        ("vlm_judge", {"model": {**JUDGE, "top_logprobs": 5}}, {"min_score": 0.7}),
+    ],
+)
+def test_thresholds_are_laid_where_the_detector_can_be_built_with_them(
+    kind: str, parameters: dict[str, Any], found: dict[str, Any] | None
+) -> None:
+    entry = DetectorEntry(name="mine", kind=kind, parameters=parameters)
+    compositions = Compositions.of(SearchSettings(thresholds=(0.7,)), [entry], attribute="gender")
+    if found is None:
+        assert [each.name for each in compositions.listed] == ["mine"]
+        assert compositions.not_built[0].name == "mine with other thresholds"
+        return
+    laid = compositions.entry(compositions.listed[compositions.named("mine+0.7")])
+    assert laid.parameters == {**parameters, **found}
+    build_detector(kind, parameters=laid.parameters)
+    own = compositions.listed[compositions.named("mine")].threshold
+    assert own == (0.9 if "outputs" in parameters else 0.0)
+
+
+def test_a_judge_without_a_score_fails_at_a_threshold() -> None:
+    verdicts = LabelledVerdicts(
+        verdicts=np.array([[0, 1, 0, 2]], dtype=np.int8),
+        scores=np.array([[0.6, 0.9, np.nan, np.nan]]),
+        truth=np.zeros(4, dtype=np.int8),
+        prompt=np.arange(4),
+        t2i_model=np.zeros(4, dtype=np.intp),
+        category_of_prompt=np.zeros(4, dtype=np.intp),
+        prompt_ids=("a", "b", "c", "d"),
+        t2i_models=("A",),
+        classes=2,
+    )
+    assert verdicts.at(0, 0.8).tolist() == [2, 1, 0, 2]
+    judge = replace(verdicts, fails_without_score=(True,))
+    assert judge.at(0, 0.8).tolist() == [2, 1, 3, 2]
+    assert judge.at(0, 0.0).tolist() == [0, 1, 0, 2]
+    assert build_detector("vlm_judge", parameters={"model": JUDGE}).implementation.fails_without_score
+
+
 def test_without_a_section_the_studys_own_detectors_filters_and_thresholds_compete(tmp_path: Path) -> None:
     study = Study.from_yaml(write_search_study(tmp_path))
     compositions = Compositions.of(search_settings(study), study.detectors, attribute="gender")
@@ -285,6 +358,79 @@ def test_what_cannot_be_built_is_listed_and_the_others_go_on(tmp_path: Path) -> 
     result = study.search(tmp_path / "again", cache_dir=tmp_path / "cache")
     assert "poor.onnx" in dict(result.findings.not_built)["poor"]
     assert "poor" not in set(result.table["composition"])
+
+
+def changed(file: Path, **content: Any) -> Study:
+    described = yaml.safe_load(file.read_text(encoding="utf-8"))
+    described["detectors"] += content.pop("more", [])
+    file.write_text(yaml.safe_dump(described | content), encoding="utf-8")
+    return Study.from_yaml(file)
+
+
+def test_a_compared_detector_that_cannot_run_is_listed_or_refused_before_anything_runs(tmp_path: Path) -> None:
+    more = [{"name": "steps", "kind": "clip_enhance"}]
+    study = changed(write_search_study(tmp_path, thresholds=[], repeats=2, least_kept=0), more=more)
+    result = study.search(tmp_path / "out", weights_dir=tmp_path, cache_dir=tmp_path / "cache")
+    assert "steps" in dict(result.findings.not_built)
+    assert [each.name for each in result.contests] == ["the best single detector"]
+    with pytest.raises(ConfigError, match=r"compare_with: steps cannot run: .*not found"):
+        study.search(tmp_path / "asked", settings=SearchSettings(compare_with=("steps",)), weights_dir=tmp_path)
+    assert not (tmp_path / "asked").exists()
+
+
+def test_no_two_compositions_have_one_name(tmp_path: Path) -> None:
+    parts = {"crops": {"as_it_is": None, "0.6": {"boxes": "test_bright_faces"}}, "thresholds": [0.6]}
+    study = Study.from_yaml(write_search_study(tmp_path, **parts))
+    compositions = Compositions.of(search_settings(study), study.detectors, attribute="gender")
+    names = [each.name for each in compositions.listed]
+    assert len(names) == len(set(names)) == 9
+    assert "sure+0.6" in {each.name for each in compositions.not_built}
+    settings = SearchSettings(ensembles=({"kind": "majority"},))  # type: ignore[arg-type]
+    entry = study.detectors[0].model_copy(update={"name": "majority-of-3"})
+    with pytest.raises(ConfigError, match="a composition is called 'majority-of-3', as an ensemble is"):
+        Compositions.of(settings, [entry], attribute="gender")
+
+
+def test_images_on_which_detectors_failed_are_told(tmp_path: Path) -> None:
+    file = write_search_study(tmp_path, thresholds=[], repeats=2, least_kept=0, ensembles=[{"kind": "weighted"}])
+    for number in range(0, 80, 8):
+        (tmp_path / "set" / "images" / f"i{number:03d}.png").write_bytes(b"no picture")
+    result = Study.from_yaml(file).search(tmp_path / "out", cache_dir=tmp_path / "cache")
+    assert result.table["without_verdict"].tolist() == [10] * 4
+    assert f"{result.findings.winner} failed on 10 of 80 labelled images" in result.sentences[1]
+    assert "without_verdict" in (tmp_path / "out" / "search.csv").read_text(encoding="utf-8")
+    assert "Left, without ensembles: " in (tmp_path / "out" / "search_figure.txt").read_text(encoding="utf-8")
+    for picture in (tmp_path / "set" / "images").iterdir():
+        picture.write_bytes(b"no picture")
+    with pytest.raises(ConfigError, match="all detectors failed on all labelled images"):
+        Study.from_yaml(file).search(tmp_path / "failed", cache_dir=tmp_path / "cache")
+
+
+def test_prompts_that_do_not_differ_give_no_interval_and_the_number_of_images_is_told(tmp_path: Path) -> None:
+    file = write_search_study(tmp_path, thresholds=[], repeats=2, least_kept=0)
+    labels = pd.read_csv(tmp_path / "set" / "labels.csv").assign(label="male")
+    labels.to_csv(tmp_path / "set" / "labels.csv", index=False)
+    study = changed(file)
+    study = study.model_copy(update={"detectors": study.detectors[2:]})  # it names nobody but men
+    result = study.search(tmp_path / "out", cache_dir=tmp_path / "cache")
+    text = " ".join(result.sentences)
+    assert np.isnan([result.expected.low, result.expected.high]).all()
+    assert "0.000 (no interval can be told: no two prompts differ)" in text
+    assert "(here 10 of a T2I model on average)" in text
+    record = read_sealed(tmp_path / "out" / "search.json")
+    assert record["expected_error"] == {"value": 0.0, "low": None, "high": None}
+
+
+@pytest.mark.slow
+def test_a_calibration_that_was_fitted_on_these_prompts_is_told(tmp_path: Path) -> None:
+    file = write_search_study(tmp_path, thresholds=[], repeats=2, least_kept=0)
+    Study.from_yaml(file).run(tmp_path / "run").calibrate("poor", file=tmp_path / "poor.json")
+    described = yaml.safe_load(file.read_text(encoding="utf-8"))
+    described["detectors"][2]["outputs"]["gender"]["calibration"] = "poor.json"
+    result = changed(file, **described).search(tmp_path / "out", cache_dir=tmp_path / "cache")
+    (note,) = result.findings.notes
+    assert note.startswith("poor: 8 of 8 prompts are among those that its calibration")
+    assert note in (tmp_path / "out" / "search.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(
@@ -315,8 +461,9 @@ def test_bad_settings_are_one_line(tmp_path: Path, section: dict[str, Any], says
 
 def test_few_prompts_no_labels_and_a_folder_of_a_run_are_refused(tmp_path: Path) -> None:
     study = Study.from_yaml(write_search_study(tmp_path / "one", number_of_prompts=1, repeats=2))
-    with pytest.raises(ConfigError, match="1 prompt has images with a label of 'gender'"):
+    with pytest.raises(ConfigError, match="1 prompt has images that humans give a class of 'gender'"):
         study.search(tmp_path / "out", cache_dir=tmp_path / "cache")
+    assert not (tmp_path / "out").exists()  # it is known before any detector runs
     labels = tmp_path / "one" / "set" / "labels.csv"
     labels.write_text(labels.read_text().splitlines()[0] + "\n")
     with pytest.raises(ConfigError, match="no image has a label of 'gender'"):

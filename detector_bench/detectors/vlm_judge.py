@@ -144,6 +144,8 @@ class VlmJudge(Declaration):
     """Each question in a request of its own, all `together` in one, or `in_turn` in one conversation."""
     person: Person = Field(default="most_prominent", json_schema_extra=ADDED_LATER)
     """Of an answer about two people ("the left person is ... and the right person is ..."), whose part counts."""
+    fails_without_score: ClassVar[bool] = True
+    """Once there is a threshold."""
     min_score: float = Field(default=0.0, ge=0, le=1, json_schema_extra=ADDED_LATER)
     """A label with a lower score is `uncertain`: the image is filtered. A label without one is an error then."""
 
@@ -311,6 +313,8 @@ class Blip2(Generation):
     """The whole prompt; BLIP-2 answers best to the form "Question: ... Answer:"."""
     answers: AnswerSet = GENDER_ANSWERS
     """Which words of an answer mean which gender."""
+    fails_without_score: ClassVar[bool] = True
+    """Once there is a threshold."""
     min_score: float = Field(default=0.0, ge=0, le=1, json_schema_extra=ADDED_LATER)
     """A label with a lower score is `uncertain`: the image is filtered; needs `top_logprobs`."""
 

@@ -12,6 +12,7 @@ from detector_bench.errors import ConfigError
 from detector_bench.estimation.calibration import JudgedScores
 from detector_bench.evaluation.image_index import ImageIndex, LabelledImages
 from detector_bench.evaluation.image_verdicts import ImageVerdicts
+from detector_bench.vocabulary.score_maps import SURE
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,6 +26,8 @@ class ScoredImages:
         uncertain: images of a class that the detector filtered as `uncertain`; the class is not stored.
         filtered: images of a class that it filtered for another reason.
         without_score: images of a class that it kept without a score.
+        failed: images of a class without a verdict, as it failed on them.
+        at_the_ends: images of the fit whose score is 0 or 1, or as close to them as a score map keeps away from.
     """
 
     verdicts: JudgedScores
@@ -33,6 +36,8 @@ class ScoredImages:
     uncertain: int
     filtered: int
     without_score: int
+    failed: int
+    at_the_ends: int
 
     @classmethod
     def of(cls, image_set: LabelledImages, table: pa.Table, *, detector: str, attribute: str) -> Self:
@@ -73,4 +78,6 @@ class ScoredImages:
             uncertain=int((of_class & unsure).sum()),
             filtered=int((of_class & filtered & ~unsure).sum()),
             without_score=int((of_class & kept & np.isnan(scores)).sum()),
+            failed=int((of_class & ~kept & ~filtered).sum()),
+            at_the_ends=int((np.abs(scores[used] - 0.5) >= 0.5 - SURE).sum()),
         )

@@ -57,6 +57,7 @@ class ErrorEstimate(NamedTuple):
     error: float
     """Standard error."""
     low: float
+    """NaN, as is `high`, where all prompts have the same error: they say nothing of how others would differ."""
     high: float
 
 
@@ -176,8 +177,10 @@ class Chooser:
             judged: `[repeat, prompt]`.
             factor: of the variance; None: that of choices that share prompts.
         """
-        value = float(np.nanmean(judged.errors(np.ones((1, self.sums.prompts)))))
-        return self._with_interval(value, judged.influences(), factor=factor, level=self.level)
+        value = _mean(judged.errors(np.ones((1, self.sums.prompts))))
+        found = self._with_interval(value, judged.influences(), factor=factor, level=self.level)
+        # Prompts that do not differ say nothing of how others would.
+        return found if found.error > _NOTHING else found._replace(low=np.nan, high=np.nan)
 
     def of_compositions(self) -> tuple[FloatArray, FloatArray]:
         """Lower and upper limit of the error of each composition by itself, `[composition]`: nobody chose it."""
@@ -197,7 +200,7 @@ class Chooser:
         level = 1 - (1 - self.level) / max(1, len(others))
         found = []
         for name, other, factor in others:
-            value = float(np.nanmean(search.errors(everyone) - other.errors(everyone)))
+            value = _mean(search.errors(everyone) - other.errors(everyone))
             influences = search.influences() - other.influences()
             difference = self._with_interval(value, influences, factor=None, level=level)
             p_value = 1.0
@@ -214,14 +217,20 @@ class Chooser:
     ) -> ErrorEstimate:
         variance, freedom = scatter(influences, self.category_of_prompt)
         factor = self.factor if factor is None else factor
-        error = float(np.sqrt(factor * np.nanmean(variance)))
+        error = float(np.sqrt(factor * _mean(variance)))
         half = float(_student(level, freedom)) * error
         return ErrorEstimate(value, error, value - half, value + half)
 
 
 def competing(losses: FloatArray) -> NDArray[np.bool_]:
     """Which losses of `Chooser.losses` belong to what competes."""
-    return losses < _OUT_OF_COMPETITION
+    return np.asarray(losses < _OUT_OF_COMPETITION)
+
+
+def _mean(values: FloatArray) -> float:
+    """Of those that there are; NaN of none."""
+    there = values[~np.isnan(values)]
+    return float(there.mean()) if len(there) else np.nan
 
 
 class BestOnPrompts(NamedTuple):

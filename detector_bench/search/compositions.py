@@ -109,6 +109,13 @@ class Compositions:
                     known, entry, entry.name, dict(zip(("filters", "crop", "prompts"), named, strict=True))
                 )
         found._list(settings, {place for place in own.values() if place is not None})
+        taken = {each.name.casefold() for each in found.listed}
+        for ensemble in settings.ensembles:
+            if ensemble.name.casefold() in taken:
+                raise ConfigError(
+                    f"search: a composition is called {ensemble.name!r}, as an ensemble is: call the detector or "
+                    "the part otherwise"
+                )
         if not found.listed:
             reasons = "; ".join(f"{each.name}: {each.reason}" for each in found.not_built[:3])
             raise ConfigError(f"search: not one composition for {attribute!r} can be built: {reasons}")
@@ -170,8 +177,11 @@ class Compositions:
         place = threshold_place(built.implementation, self.attribute)
         threshold = None if place is None else _number_at(built.implementation, place[0])
         if place is not None:
-            combined = combined.model_copy(update={"parameters": merge(parameters, _laid_at(place, 0.0))})
-            built = build_detector(entry.kind, name=name, parameters=combined.parameters)
+            try:
+                combined, built = _without_threshold(combined, place)
+            except (ConfigError, ValidationError, TypeError) as error:
+                self._reject(f"{name} with other thresholds", _reason(error, name))
+                place = threshold = None
         same = json.dumps([entry.kind, built.settings, threshold], sort_keys=True, default=str)
         if same in known:
             self.equal += bool(parts) and name != self.judged[known[same]].entry.name
@@ -194,14 +204,19 @@ class Compositions:
         for place, judged in enumerate(self.judged):
             name = judged.entry.name
             self.listed.append(Composition(name, place, judged.own_threshold, place in own))
+        taken = {each.name.casefold() for each in self.listed}
         for place, judged in enumerate(self.judged):
             for threshold in settings.thresholds if judged.threshold_at is not None else ():
                 name = f"{judged.entry.name}{_JOINED_BY}{threshold:g}"
                 if threshold == judged.own_threshold:
                     continue
+                if name.casefold() in taken:
+                    self._reject(name, "a part makes another composition of this name: call the part otherwise")
+                    continue
                 if len(name) > 80:
                     self._reject(name, "its name has more than 80 characters: give parts shorter names")
                     continue
+                taken.add(name.casefold())
                 self.listed.append(Composition(name, place, threshold, single=False))
 
 
@@ -225,16 +240,32 @@ def threshold_place(implementation: Any, attribute: str) -> tuple[tuple[str, ...
     if not isinstance(implementation, BaseModel):
         return None
     fields = type(implementation).model_fields
-    if "min_score" in fields:
-        kind = getattr(implementation, "kind", None)
-        return ("min_score",), {"kind": kind} if isinstance(kind, str) else {}
+    # First what is said of the attribute by itself: where there is that, nothing is said of all together.
     outputs = getattr(implementation, "outputs", None)
     if isinstance(outputs, Mapping) and hasattr(outputs.get(attribute), "min_score"):
         return ("outputs", attribute, "min_score"), {}
+    if "min_score" in fields:
+        kind = getattr(implementation, "kind", None)
+        return ("min_score",), {"kind": kind} if isinstance(kind, str) else {}
     if "classifier" in fields:
         below = threshold_place(implementation.classifier, attribute)  # type: ignore[attr-defined]
         return None if below is None else (("classifier", *below[0]), below[1])
     return None
+
+
+def _without_threshold(
+    entry: DetectorEntry, place: tuple[tuple[str, ...], dict[str, Any]]
+) -> tuple[DetectorEntry, Detector]:
+    """A detector that filters nothing for its score.
+
+    Raises:
+        ConfigError, ValidationError, TypeError: it cannot be built with another threshold than its own.
+    """
+    for threshold in (1.0, 0.0):
+        parameters = merge(entry.parameters, _laid_at(place, threshold))
+        laid = entry.model_copy(update={"parameters": parameters})
+        built = build_detector(entry.kind, name=entry.name, parameters=parameters)
+    return laid, built
 
 
 def _number_at(implementation: Any, path: Sequence[str]) -> float:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from detector_bench.detectors.combining import by_stacking, by_votes, stacking_inputs
 from detector_bench.metrics import FloatArray, NClear
 from detector_bench.metrics.joint_verdicts import Codes
+from detector_bench.search.choosing import competing
 from detector_bench.search.prompt_sums import PromptSums
 from detector_bench.search.settings import SearchedEnsemble, SearchedError
 from detector_bench.search.verdicts import LabelledVerdicts
@@ -66,6 +67,11 @@ class Ensembles:
         found = np.stack([self._verdicts(asked, chosen_on, losses) for asked in self.asked])
         return PromptSums.of_counts(self.verdicts.counts(found), self.weights, n_clear=self.n_clear)
 
+    def without_verdict(self, chosen_on: FloatArray, losses: FloatArray) -> list[int]:
+        """On how many labelled images each ensemble has no verdict, as a member failed; see `learnt`."""
+        said = [self._verdicts(asked, chosen_on, losses) for asked in self.asked]
+        return [int((each > self.verdicts.classes).sum()) for each in said]
+
     def learn(self, asked: SearchedEnsemble, images: Images, members: tuple[int, ...]) -> LearntEnsemble:
         """Learn on some of the images."""
         if asked.kind == "majority":
@@ -101,7 +107,7 @@ class Ensembles:
         for each in np.unique(self.classifier):
             own = np.flatnonzero(self.classifier == each)
             best.append(int(own[losses[own].argmin()]))
-        best = [each for each in sorted(best, key=lambda each: (losses[each], each)) if np.isfinite(losses[each])]
+        best = [each for each in sorted(best, key=lambda each: (losses[each], each)) if competing(losses[each])]
         return tuple(best[: asked.members])
 
     def on_all_images(self, asked: SearchedEnsemble, losses: FloatArray) -> LearntEnsemble:

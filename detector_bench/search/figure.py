@@ -66,7 +66,8 @@ def _draw_halves(axes: Axes, found: SearchFindings) -> None:
     everything = np.concatenate([one, other, there, elsewhere])
     everything = everything[np.isfinite(everything)]
     # A few hopeless compositions must not squeeze all others into a corner.
-    top = float(max(np.quantile(everything, 0.98), elsewhere.max(initial=0))) * 1.06 or 1.0
+    hopeful = np.concatenate([np.quantile(everything, [0.98]), elsewhere[np.isfinite(elsewhere)]])
+    top = float(hopeful.max()) * 1.06 or 1.0
     frame(axes)
     axes.plot([0, top], [0, top], color=GREY, linewidth=0.6, zorder=1)
     axes.plot(
@@ -163,9 +164,9 @@ def _caption(found: SearchFindings) -> str:
     return caption(
         f"A search among {counted(len(found.rows), 'composition')}, chosen by {error_in_words(found.settings)}; "
         f"{counted(found.images, 'labelled image')} of {counted(found.prompts, 'prompt')}.",
-        "Left: the error of each composition that competes on two halves of the prompts (one split), and of the "
-        f"best on one half ({counted(len(found.halves_chosen[0]), 'split')}): above the line it did worse where "
-        "it was not chosen.",
+        f"Left{', without ensembles' if found.settings.ensembles else ''}: the error of each composition that "
+        f"competes on two halves of the prompts (one split), and of the best on one half "
+        f"({counted(len(found.halves_chosen[0]), 'split')}): above the line it did worse where it was not chosen.",
         f"Right: errors where chosen (on all prompts), and on prompts that did not choose ({repeats:,} repeats of "
         f"{parts} parts), with {found.level:.0%} intervals for other prompts of the same categories.",
         attribute=found.attribute,

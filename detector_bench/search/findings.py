@@ -17,11 +17,12 @@ BEST_SINGLE = "the best single detector"
 
 SEARCH_COLUMNS = (
     *("composition", "classifier", "filters", "crop", "prompts", "threshold", "kind"),
-    *("error", "ci_low", "ci_high", "rank_low", "rank_high", "kept_share", "competes"),
+    *("error", "ci_low", "ci_high", "rank_low", "rank_high", "kept_share", "without_verdict", "competes"),
     *("times_chosen", "error_where_chosen", "error_on_other_prompts"),
 )
 """One row per composition, the best first. `kind`: single (a detector of the study as it stands there),
-composition or ensemble. `error`: on all prompts, which chose it, if anything did; `ci_low` and `ci_high`: of it,
+composition or ensemble. `without_verdict`: labelled images on which it failed.
+`error`: on all prompts, which chose it, if anything did; `ci_low` and `ci_high`: of it,
 for other prompts of the same categories, as if nobody had chosen. `rank_low` and `rank_high`: the ranks that are
 open, for all compositions at once. `times_chosen`: the share of the choices that fell on it; `error_where_chosen`
 and `error_on_other_prompts`: its mean error on the prompts that chose it, and on those that did not. An ensemble's
@@ -64,6 +65,8 @@ class SearchFindings:
     t2i_models: int
     not_built: tuple[tuple[str, str], ...]
     """Names and reasons."""
+    notes: tuple[str, ...]
+    """What else has to be said of the verdicts, a sentence each."""
     is_squared: bool
     """Errors are mean squares, shown as their roots."""
 
@@ -90,8 +93,11 @@ class SearchFindings:
         """What the search found, for people."""
         return [
             self._what_competed(),
+            *self._what_failed(),
+            *self.notes,
             self._what_won(),
             self._what_it_is_worth(),
+            *self._what_chance_adds(),
             *self._what_was_selection(),
             *(self._contest(each) for each in self.contests),
             self._advice(),
@@ -111,6 +117,27 @@ class SearchFindings:
             text += f"; {_counted(len(self.not_built), 'combination')} could not be built or run"
         return text + "."
 
+    def _what_failed(self) -> list[str]:
+        failed = self.rows["without_verdict"]
+        if not failed.any():
+            return []
+        of_winner = int(failed[self.rows["composition"] == self.winner].iloc[0])
+        text = (
+            f"{self.winner} failed on {of_winner:,} of {_counted(self.images, 'labelled image')}, and "
+            f"{int((failed > 0).sum()):,} of {_counted(len(failed), 'composition')} on some, up to "
+            f"{int(failed.max()):,}. No error counts images without a verdict"
+        )
+        return [text + (", so that not all are judged on the same." if failed.min() < failed.max() else ".")]
+
+    def _what_chance_adds(self) -> list[str]:
+        if "prompt_bias_score_difference" not in self.settings.weights:
+            return []
+        images = self.images / (self.prompts * self.t2i_models)
+        return [
+            "A prompt bias score difference holds what chance adds, the more the fewer images a prompt has (here "
+            f"{images:.3g} of a T2I model on average): compare it within this study alone."
+        ]
+
     def _what_won(self) -> str:
         chosen = float(self.rows.loc[self.rows["composition"] == self.winner, "times_chosen"].iloc[0])
         return (
@@ -120,13 +147,14 @@ class SearchFindings:
         )
 
     def _what_it_is_worth(self) -> str:
-        return (
-            f"Of what is so chosen expect {self.in_words(self.expected)} on prompts that did not choose it "
-            f"({self.level:.0%} interval, for other prompts of the same categories)."
+        return f"Of what is so chosen expect {self.in_words(self.expected)} on prompts that did not choose it" + (
+            "."
+            if np.isnan(self.expected.low)
+            else f" ({self.level:.0%} interval, for other prompts of the same categories)."
         )
 
     def _what_was_selection(self) -> list[str]:
-        if self.optimism <= 0:
+        if round(self.optimism, 3) <= 0:
             return ["Here it does not look better where it was chosen than elsewhere."]
         text = f"Where it was chosen it looks better by {self.optimism:.3f}: that much is selection."
         seems = self.shown(self.single_where_chosen) - self.shown(self.winner_where_chosen)
@@ -140,6 +168,9 @@ class SearchFindings:
         ]
 
     def _contest(self, contest: SearchContest) -> str:
+        name = f"{BEST_SINGLE} of the study" if contest.name == BEST_SINGLE else contest.name
+        if np.isnan(contest.difference.value):
+            return f"The search cannot be compared with {name}, which has no error on these prompts."
         what = "difference of the mean squares" if self.is_squared else "difference"
         difference = contest.difference
         numbers = (
@@ -147,7 +178,6 @@ class SearchFindings:
             f"did not choose; {what} {difference.value:+.4f} [{difference.low:+.4f}, {difference.high:+.4f}], "
             f"p = {contest.p_value:.3f}"
         )
-        name = f"{BEST_SINGLE} of the study" if contest.name == BEST_SINGLE else contest.name
         if contest.p_value > 1 - self.level:
             return f"Nothing shows that the search beats {name}, or is worse: {numbers}."
         return f"The search {'beats' if difference.value < 0 else 'is worse than'} {name}: {numbers}."
@@ -162,6 +192,8 @@ class SearchFindings:
 
     def in_words(self, estimate: ErrorEstimate) -> str:
         """An error with its interval."""
+        if np.isnan(estimate.low):
+            return f"{self.shown(estimate.value):.3f} (no interval can be told: no two prompts differ)"
         low, high = self.shown(estimate.low), self.shown(estimate.high)
         return f"{self.shown(estimate.value):.3f} [{low:.3f}, {high:.3f}]"
 
@@ -196,6 +228,7 @@ class SearchFindings:
             "labelled_images": self.images,
             "t2i_models": self.t2i_models,
             "compositions": len(self.rows),
+            "notes": list(self.notes),
             "not_built": [{"name": name, "reason": reason} for name, reason in self.not_built],
             "sentences": self.sentences(),
         }

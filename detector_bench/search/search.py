@@ -48,20 +48,7 @@ class CompositionSearch:
 
     def __post_init__(self) -> None:
         """Check that there is something to choose on and something to judge on."""
-        prompts = self.verdicts.prompts
-        if prompts < FEWEST_PROMPTS:
-            few = "1 prompt has" if prompts == 1 else f"{prompts} prompts have"
-            raise ConfigError(
-                f"search: {few} images with a label of {self.compositions.attribute!r}, where two to choose on "
-                "and two to judge on are needed: what is chosen on a prompt cannot be judged there"
-            )
-        if self.settings.ensembles and len({each.classifier for each in self.compositions.judged}) < 2:
-            raise ConfigError("search: ensembles need two classifiers or more, and there is one")
-        if not self.compositions.singles():
-            raise ConfigError(
-                f"search: no detector of the study itself judges {self.compositions.attribute!r} here, so the "
-                "search can be compared with nothing"
-            )
+        check_can_be_judged(self.settings, self.compositions, clear_prompts=self.verdicts.clear_prompts)
 
     @cached_property
     def sums(self) -> PromptSums:
@@ -124,13 +111,21 @@ class CompositionSearch:
     def _losses(self) -> FloatArray:
         return self.chooser.losses(self.sums, np.ones((1, self.verdicts.prompts)))
 
-    def findings(self, *, not_built: Sequence[tuple[str, str]] = ()) -> SearchFindings:
+    def findings(self, *, not_built: Sequence[tuple[str, str]] = (), notes: Sequence[str] = ()) -> SearchFindings:
         """Choose, judge elsewhere, compare.
 
+        Args:
+            not_built: names of what could not be built or run, with reasons.
+            notes: what else has to be said of the verdicts, a sentence each.
+
         Raises:
-            ConfigError: no composition has an error on all prompts.
+            ConfigError: no composition has an error on all prompts, or none on prompts that did not choose it.
         """
         chooser, singles = self.chooser, np.array(self.compositions.singles(), dtype=np.intp)
+        if (self.verdicts.verdicts > self.verdicts.classes).all():
+            raise ConfigError(
+                "search: all detectors failed on all labelled images; the predictions say why (column `reason`)"
+            )
         dealt = chooser.dealt()
         best = chooser.on_all_prompts(learns=self.ensembles)
         if best.choice < 0 or np.isnan(best.value):
@@ -139,6 +134,12 @@ class CompositionSearch:
                 "clear (least_kept), or none has an error at all"
             )
         chosen = chooser.chosen(dealt, learns=self.ensembles)
+        expected = chooser.estimate(chosen.judged)
+        if np.isnan(expected.value):
+            raise ConfigError(
+                "search: what was chosen has no error on prompts that did not choose it: too few of them have "
+                "images that humans give a class and detectors keep"
+            )
         single = chooser.on_all_prompts(among=singles)
         others = [(BEST_SINGLE, chooser.chosen(dealt, among=singles).judged, chooser.factor)]
         for name in self.compare_with:
@@ -150,7 +151,7 @@ class CompositionSearch:
             rows=self._rows(chosen, dealt),
             winner=self.names[best.choice],
             winner_where_chosen=best.value,
-            expected=chooser.estimate(chosen.judged),
+            expected=expected,
             single=self.names[single.choice],
             single_where_chosen=single.value,
             contests=tuple(chooser.contests(chosen.judged, others)),
@@ -160,6 +161,7 @@ class CompositionSearch:
             images=len(self.verdicts.truth),
             t2i_models=len(self.verdicts.t2i_models),
             not_built=tuple(not_built),
+            notes=tuple(notes),
             is_squared=self.sums.is_squared,
         )
 
@@ -204,13 +206,17 @@ class CompositionSearch:
                 "rank_low": first,
                 "rank_high": last,
                 "kept_share": sums.kept_shares(everyone)[:, 0],
+                "without_verdict": [
+                    int((self._said(each) > self.verdicts.classes).sum()) for each in self.compositions.listed
+                ],
                 "competes": competing(self._losses[:, 0]),
             }
         )
         if self.ensembles is not None:
             learnt = self.ensembles.learnt(everyone[0], self._losses[:, 0])
             errors = np.concatenate([errors, learnt.errors(everyone)[:, 0]])
-            rows = pd.concat([rows, self._ensemble_rows(learnt)], ignore_index=True)
+            failed = self.ensembles.without_verdict(everyone[0], self._losses[:, 0])
+            rows = pd.concat([rows, self._ensemble_rows(learnt, failed)], ignore_index=True)
         rows = pd.concat([rows, self._when_chosen(chosen, dealt)], axis=1)
         # By the error itself: mean squares below 0 are all shown as 0.
         order = np.lexsort((np.nan_to_num(errors, nan=np.inf), ~rows["competes"].to_numpy(dtype=bool)))
@@ -229,7 +235,7 @@ class CompositionSearch:
             "kind": ["single" if each.single else "composition" for each in self.compositions.listed],
         }
 
-    def _ensemble_rows(self, learnt: PromptSums) -> pd.DataFrame:
+    def _ensemble_rows(self, learnt: PromptSums, without_verdict: Sequence[int]) -> pd.DataFrame:
         everyone = np.ones((1, learnt.prompts))
         return pd.DataFrame(
             {
@@ -237,6 +243,7 @@ class CompositionSearch:
                 "kind": "ensemble",
                 "error": shown_error(learnt.errors(everyone)[:, 0], is_squared=learnt.is_squared),
                 "kept_share": learnt.kept_shares(everyone)[:, 0],
+                "without_verdict": without_verdict,
                 "competes": competing(self.chooser.losses(learnt, everyone)[:, 0]),
             }
         )
@@ -266,4 +273,30 @@ class CompositionSearch:
         shown = [shown_error(each, is_squared=self.sums.is_squared) for each in (there, elsewhere)]
         return pd.DataFrame(
             {"times_chosen": share, "error_where_chosen": shown[0], "error_on_other_prompts": shown[1]}
+        )
+
+
+def check_can_be_judged(settings: SearchSettings, compositions: Compositions, *, clear_prompts: int) -> None:
+    """Check what a search needs; possible before any detector runs.
+
+    Args:
+        settings: of the search.
+        compositions: that can run.
+        clear_prompts: how many prompts have images that humans give a class.
+
+    Raises:
+        ConfigError: too few prompts with labels, ensembles of a single classifier, or nothing to compare with.
+    """
+    if clear_prompts < FEWEST_PROMPTS:
+        few = "1 prompt has" if clear_prompts == 1 else f"{clear_prompts} prompts have"
+        raise ConfigError(
+            f"search: {few} images that humans give a class of {compositions.attribute!r}, where two to choose on "
+            "and two to judge on are needed: what is chosen on a prompt cannot be judged there"
+        )
+    if settings.ensembles and len({each.classifier for each in compositions.judged}) < 2:
+        raise ConfigError("search: ensembles need two classifiers or more, and there is one")
+    if not compositions.singles():
+        raise ConfigError(
+            f"search: no detector of the study itself judges {compositions.attribute!r} here, so the "
+            "search can be compared with nothing"
         )

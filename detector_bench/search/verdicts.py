@@ -33,14 +33,19 @@ class LabelledVerdicts:
     prompt_ids: tuple[str, ...]
     t2i_models: tuple[str, ...]
     classes: int
+    fails_without_score: tuple[bool, ...] = ()
+    """By detector, whether an image without a score is an error to it once there is a threshold; (): of none."""
 
     @classmethod
-    def of(cls, found: ImageVerdicts, detectors: Sequence[str]) -> Self:
+    def of(
+        cls, found: ImageVerdicts, detectors: Sequence[str], *, fails_without_score: Sequence[bool] = ()
+    ) -> Self:
         """Take the labelled images, and the prompts that have some.
 
         Args:
             found: verdicts and labels.
             detectors: whose, in this order.
+            fails_without_score: see the attribute.
         """
         images = np.flatnonzero(found.labelled)
         order = [found.detectors.index(name) for name in detectors]
@@ -57,6 +62,7 @@ class LabelledVerdicts:
             prompt_ids=tuple(found.index.prompt_ids[each] for each in asked),
             t2i_models=found.index.t2i_models,
             classes=len(found.attribute.classes),
+            fails_without_score=tuple(fails_without_score),
         )
 
     def on_prompts(self, prompts: NDArray[np.intp]) -> Self:
@@ -78,6 +84,11 @@ class LabelledVerdicts:
         """How many prompts have labelled images."""
         return len(self.prompt_ids)
 
+    @property
+    def clear_prompts(self) -> int:
+        """How many prompts have images that humans give a class."""
+        return len(np.unique(self.prompt[self.truth < self.classes]))
+
     def at(self, detector: int, threshold: float | None) -> Codes:
         """A detector's verdicts, `[image]`; what it keeps with a lower score than the threshold is filtered."""
         verdicts: Codes = self.verdicts[detector]
@@ -86,6 +97,8 @@ class LabelledVerdicts:
         # A detector compares what it stores; without a score it has nothing to compare.
         unsure = (verdicts < self.classes) & (self.scores[detector] < threshold)
         found: Codes = np.where(unsure, np.int8(self.classes), verdicts)
+        if threshold > 0 and any(self.fails_without_score) and self.fails_without_score[detector]:
+            found[(verdicts < self.classes) & np.isnan(self.scores[detector])] = self.classes + 1
         return found
 
     def counts(self, verdicts: Codes) -> CountArray:

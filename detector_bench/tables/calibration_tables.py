@@ -47,7 +47,8 @@ def calibration_table(rows: pd.DataFrame, *, attribute: str, level: float) -> Ta
         rows=tuple(_losses_row(name, rows[rows["metric"] == name]) for name in _METRICS),
         notes=(
             "In sample: by the map that all these images fitted. Out of sample: each image by a map that images "
-            "of other prompts fitted. Change: out of sample less uncalibrated.",
+            "of other prompts fitted. Change: out of sample less uncalibrated. The expected calibration error of "
+            "resampled prompts is larger by chance, so that its interval may lie above it.",
         ),
     )
 
