@@ -174,6 +174,10 @@ def test_nothing_runs_that_the_user_has_not_allowed(tmp_path: Path, command: Com
     assert "the script 'brightness.py'" in script_line
     assert script_line.endswith(f"then: detector-bench trust code {path}")
     assert python_line.endswith(f"detector-bench trust python {other}")
+    # A folder of a study may be called so that the line, copied, would do something else.
+    (tmp_path / "a; b").symlink_to(tmp_path / "other")
+    odd = build_detector("isolated", parameters={**settings(path), "python": str(tmp_path / "a; b")})
+    assert f"trust python '{tmp_path / 'a; b' / 'bin' / 'python'}'" in "".join(lacking(odd, weights=NOWHERE))
     with pytest.raises(ConfigError, match="not allowed on this machine"):
         detector.stages[0].load(NOWHERE)
     for what in (["code", path], ["python", tmp_path / "other"]):

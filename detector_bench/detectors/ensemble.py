@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, field_validator, model_validator
 
 from detector_bench.detectors.base import Card, Detector, Prediction, build_detector, detector
 from detector_bench.detectors.combining import by_stacking, by_votes, stacking_inputs
@@ -44,9 +44,9 @@ class Ensemble(BaseModel):
     members: tuple[dict[str, Any], ...] = Field(min_length=2, max_length=50)
     """Detectors: the registered name as `kind`, and parameters."""
     decide: Literal["votes", "stacking"] = "votes"
-    weights: tuple[float, ...] | None = None
+    weights: tuple[FiniteFloat, ...] | None = None
     """Of `votes`, what each member's vote counts for; null: all alike."""
-    coefficients: tuple[tuple[float, ...], ...] | None = None
+    coefficients: tuple[tuple[FiniteFloat, ...], ...] | None = None
     """Of `stacking`, a row for each class and one for filtered; see `combining.stacking_inputs`."""
 
     @field_validator("members")

@@ -40,8 +40,8 @@ def settings_of(folder: Path, name: str) -> dict[str, Any]:
 def require_own_code(folder: Path, name: str) -> None:
     """Refuse a checkpoint whose settings name code that does not lie beside them.
 
-    Those of its processor and its parts count as well: transformers takes the code of each from where they say, and
-    no settings belong to what the user of the machine has allowed.
+    Those of its processor and its parts count as well: transformers takes the code of each from where they say,
+    and no settings belong to what the user of the machine has allowed.
 
     Raises:
         WeightsError: its settings cannot be read.
