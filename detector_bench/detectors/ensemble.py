@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, field_validator,
 from detector_bench.detectors.base import Card, Detector, Prediction, build_detector, detector
 from detector_bench.detectors.combining import by_stacking, by_votes, stacking_inputs
 from detector_bench.errors import ConfigError, nearest_hint
-from detector_bench.perception.stage import Batch, Frame, Stage
+from detector_bench.perception.stage import DESCRIPTIVE, Batch, Frame, Stage
 from detector_bench.vocabulary import ATTRIBUTES, Status
 
 NO_MAJORITY = "no_majority"
@@ -41,8 +41,9 @@ class Ensemble(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     attribute: str = "gender"
-    members: tuple[dict[str, Any], ...] = Field(min_length=2, max_length=50)
-    """Detectors: the registered name as `kind`, and parameters."""
+    members: tuple[dict[str, Any], ...] = Field(min_length=2, max_length=50, json_schema_extra=DESCRIPTIVE)
+    """Detectors: the registered name as `kind`, and parameters. What of them decides verdicts counts as that of the
+    voters; here stands also where and how they work, such as the place of another Python."""
     decide: Literal["votes", "stacking"] = "votes"
     weights: tuple[FiniteFloat, ...] | None = None
     """Of `votes`, what each member's vote counts for; null: all alike."""
