@@ -9,7 +9,17 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Self, get_args
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ModelWrapValidatorHandler,
+    PrivateAttr,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
 from detector_bench.atomic_files import write_text
 from detector_bench.dataset import ImageSet
@@ -43,6 +53,10 @@ from detector_bench.weights.revisions import RevisionLock, lock_beside, write_lo
 
 _LONGEST_TEXT = 2_000
 """Characters of a study's name or question, which pages and figures show."""
+
+
+_PLACE = "place"
+"""In the context of a validation: where the study comes from."""
 
 
 class StudyConfiguration(BaseModel):
@@ -155,6 +169,16 @@ class StudyConfiguration(BaseModel):
                 raise ValueError(f"{shown!r} is the display name of two detectors or T2I models")
         return names
 
+    @model_validator(mode="wrap")
+    @classmethod
+    def _mistakes_in_words(
+        cls, data: Any, handler: ModelWrapValidatorHandler[Self], info: ValidationInfo
+    ) -> StudyConfiguration:
+        try:
+            return handler(data)
+        except ValidationError as error:
+            raise config_error_from(error, place=(info.context or {}).get(_PLACE, "Study"), model=cls) from error
+
     @classmethod
     def from_yaml(cls, path: Path | str, *, image_set: Path | str | None = None) -> Self:
         """Read a study file.
@@ -185,10 +209,7 @@ class StudyConfiguration(BaseModel):
         if isinstance(folder := content.get("image_set"), str | Path):
             # A result folder has a copy, for when the image set is gone.
             attributes_of(Path(folder), path.parent)
-        try:
-            study = cls.model_validate(content)
-        except ValidationError as error:
-            raise config_error_from(error, place=str(path), model=cls) from error
+        study = cls.model_validate(content, context={_PLACE: str(path)})
         beside = tuple(
             system.with_files(lambda file: place_of(path.parent, file.as_posix(), local.score_files))
             for system in study.scores

@@ -21,7 +21,8 @@ from detector_bench.perception.answers.prices import (
     CallPrice,
     TokenPrices,
 )
-from detector_bench.perception.stage import Arrays, Stage, fingerprint, with_inputs
+from detector_bench.perception.identity import fingerprint
+from detector_bench.perception.stage import Arrays, Stage, with_inputs
 from detector_bench.plugins import plugin_files
 from detector_bench.results.run_record import read_run_record
 from detector_bench.runner.run import RunSession

@@ -19,7 +19,7 @@ from detector_bench.dataset.image_sources import LocalImage
 from detector_bench.dataset.published_text import without_folders
 from detector_bench.detectors.base import build_detector
 from detector_bench.errors import DetectorBenchError
-from detector_bench.perception.stage import NOT_TOLD
+from detector_bench.perception.identity import NOT_TOLD
 from detector_bench.results.proof import ImagesCompared, JudgedFiles
 from detector_bench.runner.image_reading import hash_files
 from detector_bench.runner.prediction_store import written_maker

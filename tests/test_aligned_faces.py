@@ -27,6 +27,7 @@ def faces(shared: Path) -> list[Pixels]:
     return [first, np.ascontiguousarray(second[:, 60:430]), third]
 
 
+@pytest.mark.slow
 def test_a_chip_is_dlibs(faces: list[Pixels]) -> None:
     predictor = dlib.shape_predictor(str(ANYWHERE.locate(FACE_LANDMARKS_5)))
     stage = AlignedFaces(faces=DlibHogFaces(), longest_side=None)

@@ -33,6 +33,7 @@ def study(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("labels", [0, 6, 12])
+@pytest.mark.slow
 def test_one_command_says_what_is_known_and_what_to_do_next(study: Path, command: Command, labels: int) -> None:
     keep_labels(study.parent, labels)
     out = study.parent / "out"
@@ -64,6 +65,7 @@ def test_an_audit_goes_on_where_it_was_and_prints_rows(study: Path, command: Com
     assert tables == {"audit", "next_steps", "report"}
 
 
+@pytest.mark.slow
 def test_python_gives_the_same_sentences(study: Path) -> None:
     keep_labels(study.parent, 6)
     found = Study.from_yaml(study).audit(study.parent / "out", use_cache=False)

@@ -436,6 +436,7 @@ def test_with_all_images_labelled_there_is_nothing_to_plan(known: Known, tmp_pat
     assert "Next:" not in planned.output
 
 
+@pytest.mark.slow
 def test_a_study_with_other_classes_validates_nothing(tmp_path: Path, run: Run) -> None:
     folders, own = [], "head_of_bad_input"
     for name, classes in (("here", ("cap", "bare")), ("there", ("cap", "helmet", "bare"))):

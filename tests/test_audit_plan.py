@@ -19,6 +19,8 @@ from detector_bench.evaluation.audit_plan import HALF_WIDTH
 from detector_bench.metrics import Scopes
 from detector_bench.study import Results, Study
 
+pytestmark = pytest.mark.slow
+
 PROMPTS, IMAGES = 40, 60
 
 

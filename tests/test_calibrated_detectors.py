@@ -21,7 +21,7 @@ from detector_bench.cli.app import app
 from detector_bench.detectors import Detector, build_detector
 from detector_bench.errors import ConfigError, DetectorBenchError, WeightsError
 from detector_bench.perception.calibration import CalibrationFile, ScoreCalibration
-from detector_bench.perception.stage import fingerprint
+from detector_bench.perception.identity import fingerprint
 from detector_bench.sealed import read_sealed, seal_of, write_sealed
 from detector_bench.study import Results, Study
 from detector_bench.vocabulary.columns import IMAGE_COLUMNS, LABEL_COLUMNS, PROMPT_COLUMNS

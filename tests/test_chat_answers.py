@@ -18,7 +18,8 @@ from running import frames_of, noise, plain
 from detector_bench.errors import ConfigError, DetectorBenchError
 from detector_bench.perception.answers.chat_answers import ChatAnswers, TokenPrices, TokenUse, token_use
 from detector_bench.perception.answers.generated_answers import answer_of
-from detector_bench.perception.stage import StageFailure, fingerprint
+from detector_bench.perception.identity import fingerprint
+from detector_bench.perception.stage import StageFailure
 from detector_bench.trust import Origin, add_key
 from detector_bench.weights import WeightsFile, WeightsLocator
 from detector_bench.weights.download import download

@@ -85,3 +85,14 @@ def test_the_papers_study_says_what_there_is_to_fetch(tmp_path: Path, monkeypatc
     enhance = shown("clip_enhance", "--study", study).stdout
     assert "yolov8x.pt (AGPL-3.0)" in enhance
     assert "source: https://github.com/ultralytics/assets/releases" in enhance
+
+
+def test_a_card_shows_that_a_label_has_no_class(tmp_path: Path) -> None:
+    (tmp_path / "model").mkdir()
+    study = tmp_path / "study.yaml"
+    study.write_text(
+        "image_set: images\n"
+        "detectors:\n"
+        "  - {name: mine, kind: image_classifier, model: model, outputs: {gender: {classes: {child: null}}}}\n"
+    )
+    assert "classes:{child:null}" in unwrapped(shown("mine", "--study", study).stdout)

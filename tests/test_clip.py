@@ -30,7 +30,8 @@ from detector_bench.detectors import Detector, Prediction, build_detector
 from detector_bench.errors import ConfigError
 from detector_bench.perception.boxes import boxes
 from detector_bench.perception.clip.stages import ClipImageEmbeddings, ClipSimilarities, TransformersClip
-from detector_bench.perception.stage import STAGES, Arrays, Frame, Stage, StageFunction, fingerprint
+from detector_bench.perception.identity import fingerprint
+from detector_bench.perception.stage import STAGES, Arrays, Frame, Stage, StageFunction
 from detector_bench.weights import CATALOGUE, WeightsLocator
 from detector_bench.weights.catalogue import CLIP_VIT_LARGE_PATCH14
 

@@ -172,6 +172,7 @@ def many(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_processes_find_what_threads_find_in_the_same_order(many: Path) -> None:
     seen: list[int] = []
     found = check(many, workers=2, in_processes=True, progress=lambda done, _: seen.append(done))
@@ -181,6 +182,7 @@ def test_processes_find_what_threads_find_in_the_same_order(many: Path) -> None:
 
 
 @pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="asks Linux for a process's children")
+@pytest.mark.slow
 def test_ctrl_c_while_processes_look_at_images_is_one_word(many: Path) -> None:
     command = [sys.executable, "-m", "detector_bench", "check", str(many)]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)

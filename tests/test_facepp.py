@@ -31,7 +31,8 @@ from running import found_by, judged, noise, plain
 from detector_bench.detectors import build_detector
 from detector_bench.errors import ConfigError
 from detector_bench.perception.answers.facepp_answers import MOST_BYTES, FaceppAnswers, read_faces
-from detector_bench.perception.stage import StageFailure, fingerprint
+from detector_bench.perception.identity import fingerprint
+from detector_bench.perception.stage import StageFailure
 from detector_bench.transfers import LONGEST_RETRY_AFTER, retry_after
 from detector_bench.weights import WeightsLocator
 

@@ -24,8 +24,9 @@ from detector_bench.perception.faces.aligned_faces import AlignedFaces
 from detector_bench.perception.faces.dlib_cnn_stages import DlibCnnOnnxFaces
 from detector_bench.perception.faces.dlib_faces import DlibHogFaces
 from detector_bench.perception.faces.dlib_resizing import sides_for
+from detector_bench.perception.identity import fingerprint
 from detector_bench.perception.networks.fairface_outputs import FairfaceOutputs, prepare
-from detector_bench.perception.stage import Batch, Frame, StageFunction, fingerprint
+from detector_bench.perception.stage import Batch, Frame, StageFunction
 from detector_bench.weights import WeightsLocator
 from detector_bench.weights.catalogue import DLIB_CNN_FACES, FACE_LANDMARKS_5
 from detector_bench.weights.files import WeightsFile

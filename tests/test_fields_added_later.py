@@ -6,7 +6,8 @@ from typing import Any, ClassVar
 
 from pydantic import Field
 
-from detector_bench.perception.stage import ADDED_LATER, Stage, StageFunction, canonical
+from detector_bench.perception.identity import canonical
+from detector_bench.perception.stage import ADDED_LATER, Stage, StageFunction
 from detector_bench.weights import WeightsLocator
 
 

@@ -130,6 +130,7 @@ def test_a_dry_run_leaves_no_trace(folder: Path, command: Call) -> None:
     assert "60 images take 2 workers with 1 core" in printed or "2 cores" in printed
 
 
+@pytest.mark.slow
 def test_only_what_is_left_is_measured_and_the_folder_stays_as_it_is(folder: Path) -> None:
     study = Study.from_yaml(folder / "study.yaml")
     write_tables(folder / "images", range(40))

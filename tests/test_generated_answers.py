@@ -22,7 +22,8 @@ from detector_bench.errors import ConfigError, WeightsError
 from detector_bench.perception.answers import generated_answers
 from detector_bench.perception.answers.generated_answers import GeneratedAnswers, answer_of
 from detector_bench.perception.answers.token_choices import places_in
-from detector_bench.perception.stage import Batch, Frame, fingerprint, text_array, text_in
+from detector_bench.perception.identity import fingerprint
+from detector_bench.perception.stage import Batch, Frame, text_array, text_in
 from detector_bench.vocabulary import ATTRIBUTES
 from detector_bench.weights import WeightsLocator
 from detector_bench.weights.catalogue import BLIP2_OPT_2_7B, CATALOGUE

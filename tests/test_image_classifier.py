@@ -346,7 +346,7 @@ def _sizes_stay(folder: Path) -> None:
         (_label_twice, r"the label 'woman' stands twice among its labels, at 0 and 1"),
         (_gap, r"id2label in its config.json is .* \(accepted: a label for each of the numbers 0, 1, 2"),
         (_damaged, r"checkpoint 'vit': transformers cannot read it: "),
-        (_headless, r"no whole image classifier: its weights lack 'classifier.bias'"),
+        (_headless, r"no whole image classifier: it lacks 'classifier.bias'"),
         (_no_processor, r"checkpoint 'vit': transformers cannot read it: "),
         (_sizes_stay, r"its settings make inputs of other sizes of other images"),
     ],

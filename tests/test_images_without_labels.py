@@ -184,6 +184,7 @@ def test_score_systems_compare_on_labelled_images_and_let_detectors_speak_about_
     assert not of_all.metrics["variant"].str.contains(DETECTOR_ONLY).any()
 
 
+@pytest.mark.slow
 def test_from_a_folder_of_images_to_numbers_by_labels_that_come_later(command: Command, tmp_path: Path) -> None:
     made = write_image_set(tmp_path / "made", COUNT)
     labels = pd.read_csv(made / "labels.csv")

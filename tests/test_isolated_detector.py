@@ -21,8 +21,9 @@ from small_parts import write_image_set
 from detector_bench.detectors import Prediction, build_detector
 from detector_bench.errors import ConfigError
 from detector_bench.isolated.adapters import ADAPTERS
+from detector_bench.perception.identity import fingerprint
 from detector_bench.perception.networks.isolated_outputs import IsolatedFunction, IsolatedOutputs
-from detector_bench.perception.stage import StageFailure, fingerprint
+from detector_bench.perception.stage import StageFailure
 from detector_bench.runner.batch_calls import each_or_failure, stage_failure
 from detector_bench.runner.readiness import lacking
 from detector_bench.runner.stored_predictions import read_predictions

@@ -47,7 +47,7 @@ def process() -> Iterator[Making]:
 def is_there(number: int) -> bool:
     try:
         state = Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split()[0]
-        threads = len(os.listdir(f"/proc/{number}/task"))
+        threads = len(list(Path(f"/proc/{number}/task").iterdir()))
     except OSError:
         return False
     return state != "Z" or threads > 1  # the first thread may be gone before the others

@@ -23,7 +23,8 @@ from detector_bench.detectors.vlm_judge import default_question
 from detector_bench.errors import ConfigError
 from detector_bench.perception.answers.chat_answers import ChatAnswers
 from detector_bench.perception.answers.paid_ledger import PaidLedger
-from detector_bench.perception.stage import fingerprint, parse_stage
+from detector_bench.perception.identity import fingerprint
+from detector_bench.perception.stage import parse_stage
 from detector_bench.vocabulary.attribute_files import attributes_of
 from detector_bench.weights import WeightsLocator
 

@@ -295,6 +295,7 @@ def test_a_picture_scaled_down(folder: Path) -> None:
             assert client.get(f"/images/wide?width={wrong}").status_code == 422
 
 
+@pytest.mark.slow
 def test_ids_with_odd_characters_are_found(folder: Path) -> None:
     names = {"a/b c.png": "odd.png", "ü?#&%2f.png": "odder.png"}
     for file in names.values():
@@ -322,6 +323,7 @@ def test_a_port_in_use_is_one_clear_line() -> None:
             listen("127.0.0.1", 80)
 
 
+@pytest.mark.slow
 def test_a_real_server_from_start_to_ctrl_c(folder: Path) -> None:
     with label_server(folder, "ann", "ben") as server:
         assert list(server.links) == ["ann", "ben", "agreement"]

@@ -74,6 +74,7 @@ def test_three_processes_make_and_fill_a_store_at_once(tmp_path: Path) -> None:
         assert labels["label"].value_counts().to_dict() == {"male": IMAGES, "female": IMAGES}
 
 
+@pytest.mark.slow
 def test_a_killed_process_loses_no_promise_and_its_client_doubles_nothing(tmp_path: Path) -> None:
     path = tmp_path / "s.sqlite"
     image_set = write_image_set(tmp_path, numbered(IMAGES))

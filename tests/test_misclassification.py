@@ -135,6 +135,7 @@ def test_labels_of_unequal_chance_count_inversely_in_the_matrix() -> None:
 # Intervals
 
 
+@pytest.mark.slow
 def test_intervals_hold_the_truth_of_the_images_where_errors_are_equal() -> None:
     draws, held = 300, {"label_share_0": 0, "mean_prompt_bias_score": 0}
     for seed in range(draws):

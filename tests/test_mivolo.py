@@ -27,9 +27,10 @@ from yolo_networks import random_yolo
 from detector_bench.detectors import build_detector
 from detector_bench.detectors.mivolo import Mivolo
 from detector_bench.errors import ConfigError, MissingExtraError, WeightsError
+from detector_bench.perception.identity import fingerprint
 from detector_bench.perception.networks.mivolo_networks import CheckpointNetwork, PackageNetwork
 from detector_bench.perception.networks.mivolo_outputs import MivoloOutputs
-from detector_bench.perception.stage import Arrays, Batch, Frame, fingerprint
+from detector_bench.perception.stage import Arrays, Batch, Frame
 from detector_bench.perception.yolo import YoloFaces, YoloPersons
 from detector_bench.runner.readiness import lacking
 from detector_bench.trust import AllowedCode, add_code, code_sha256, program_files

@@ -101,6 +101,7 @@ def test_a_budget_ends_a_run_with_one_line(server: ChatServer, tmp_path: Path) -
     assert sorted(server.paid.values()) == [1] * 12
 
 
+@pytest.mark.slow
 def test_a_budget_without_prices_is_refused(server: ChatServer, tmp_path: Path) -> None:
     study(tmp_path, server, 1, more=', allow_http: true, base_url: "http://judge.invalid/v1"')
     text = (tmp_path / "study.yaml").read_text().replace(f'base_url: "{server.base_url}", ', "")

@@ -15,6 +15,7 @@ from detector_bench.errors import ConfigError, WeightsError
 from detector_bench.perception.boxes import Crop, boxes
 from detector_bench.perception.faces.dlib_faces import DlibCnnFaces, DlibHogFaces
 from detector_bench.perception.faces.small_networks import YuNetFaces
+from detector_bench.perception.identity import canonical, fingerprint
 from detector_bench.perception.networks.age_and_gender_networks import AgeAndGenderNetworks
 from detector_bench.perception.networks.onnx_networks import OnnxInput, OnnxOutputs
 from detector_bench.perception.stage import (
@@ -25,8 +26,6 @@ from detector_bench.perception.stage import (
     StageFailure,
     StageField,
     StageFunction,
-    canonical,
-    fingerprint,
     with_inputs,
 )
 from detector_bench.perception.yolo import YoloPersons

@@ -17,7 +17,8 @@ from small_parts import ColourDetector, MeanColour, small_run, write_image_set
 
 from detector_bench.detectors import DETECTORS, build_detector
 from detector_bench.perception.faces.dlib_faces import DlibHogFaces
-from detector_bench.perception.stage import STAGES, Frame, canonical, fingerprint
+from detector_bench.perception.identity import canonical, fingerprint
+from detector_bench.perception.stage import STAGES, Frame
 from detector_bench.plugins import load_plugins, plugin_files, source_fingerprint
 from detector_bench.weights import WeightsLocator
 

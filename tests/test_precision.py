@@ -22,8 +22,9 @@ from detector_bench.detectors import Detector, build_detector
 from detector_bench.errors import ConfigError, MissingExtraError
 from detector_bench.perception import torch_settings
 from detector_bench.perception.clip.stages import ClipImageEmbeddings
+from detector_bench.perception.identity import fingerprint
 from detector_bench.perception.networks.fairface_outputs import FairfaceOutputs
-from detector_bench.perception.stage import STAGES, Stage, fingerprint, with_inputs
+from detector_bench.perception.stage import STAGES, Stage, with_inputs
 from detector_bench.perception.torch_settings import TorchSettings, chosen_device, chosen_precision
 from detector_bench.perception.yolo import YoloPersons
 from detector_bench.runner.prediction_store import FINGERPRINT_KEY

@@ -200,6 +200,7 @@ def test_a_shard_of_another_cut_or_version_is_refused_in_a_line(
     assert other.run_shard(out.parent / "out", "3/3")
 
 
+@pytest.mark.slow
 def test_a_shard_is_judged_by_one_process_at_a_time(image_set: Path, out: Path) -> None:
     small_run(image_set, out, "test-colour", shards=3)
     ledger, taken = ShardLedger(out), Shard(count=3, number=2)

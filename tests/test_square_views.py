@@ -15,9 +15,10 @@ from detector_bench.detectors import build_detector
 from detector_bench.errors import ConfigError
 from detector_bench.perception.boxes import Crop, boxes, mean_arrays
 from detector_bench.perception.faces.dlib_faces import DlibHogFaces
+from detector_bench.perception.identity import canonical
 from detector_bench.perception.networks.onnx_networks import OnnxInput, OnnxOutputs
 from detector_bench.perception.square_views import LARGEST_SIDE, averaged, shaped
-from detector_bench.perception.stage import Frame, canonical
+from detector_bench.perception.stage import Frame
 from detector_bench.weights import WeightsLocator
 
 ANYWHERE = WeightsLocator(cache=Path("nowhere"))

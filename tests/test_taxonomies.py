@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from detector_bench.cli.taxonomies import taxonomies as taxonomies_command
 from detector_bench.errors import ConfigError
-from detector_bench.perception.stage import canonical
+from detector_bench.perception.identity import canonical
 from detector_bench.vocabulary import ATTRIBUTES
 from detector_bench.vocabulary.taxonomies import (
     MAPPINGS,

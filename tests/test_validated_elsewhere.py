@@ -22,6 +22,8 @@ from detector_bench.metrics import Scopes
 from detector_bench.study import Results, Study
 from detector_bench.vocabulary.columns import VALIDATED_ELSEWHERE
 
+pytestmark = pytest.mark.slow
+
 # Two detectors: rows are male, female, low-quality; columns male, female, filtered, no verdict.
 ERRORS = np.array(
     [

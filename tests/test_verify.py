@@ -237,6 +237,7 @@ def test_other_labels_leave_the_numbers_open(folder: Path) -> None:
     assert (found.outcome, found.problems) == (Outcome.OPEN, ("the image set",))
 
 
+@pytest.mark.slow
 def test_figures_and_report_are_about_these_results(folder: Path, command: Command) -> None:
     out = folder / "out"
     figure = ("--only", "filter_plane", "--format", "png", "--width", "single")

@@ -38,7 +38,7 @@ from detector_bench.detectors import build_detector
 from detector_bench.detectors.vlm_judge import default_question
 from detector_bench.errors import ConfigError, DetectorBenchError, RunInterruptedError
 from detector_bench.perception.answers.chat_answers import ChatAnswers, token_use
-from detector_bench.perception.stage import fingerprint
+from detector_bench.perception.identity import fingerprint
 from detector_bench.runner.readiness import lacking
 from detector_bench.runner.stage_cache import StageCache
 from detector_bench.weights import WeightsLocator
@@ -311,6 +311,7 @@ detectors:
 
 
 @pytest.mark.parametrize("end", ["well", "crash"])
+@pytest.mark.slow
 def test_key_gets_nowhere(server: ChatServer, tmp_path: Path, end: str) -> None:
     write_image_set(tmp_path / "set", 8)
     (tmp_path / "study.yaml").write_text(STUDY.format(base_url=server.base_url))

@@ -345,7 +345,7 @@ def test_a_broken_picture_says_why(tmp_path: Path, open_page: Open) -> None:
 def test_stored_boxes_are_drawn_and_can_be_switched_off(tmp_path: Path, open_page: Open) -> None:
     from detector_bench.detectors.base import build_detector
     from detector_bench.perception.boxes import boxes
-    from detector_bench.perception.stage import fingerprint
+    from detector_bench.perception.identity import fingerprint
     from detector_bench.runner.stage_cache import StageCache
     from detector_bench.study import Study
 

@@ -297,6 +297,7 @@ def test_a_report_only_reads_what_the_evaluation_wrote(
         assert (written / name).read_bytes() == (report / name).read_bytes(), name
 
 
+@pytest.mark.slow
 def test_plans_of_further_labels_are_read_for_the_tolerance_of_the_study(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -346,7 +347,7 @@ def test_boxes_come_from_stored_results_only(tmp_path: Path) -> None:
     pytest.importorskip("cv2")
     from detector_bench.detectors.base import build_detector
     from detector_bench.perception.boxes import boxes
-    from detector_bench.perception.stage import fingerprint
+    from detector_bench.perception.identity import fingerprint
     from detector_bench.runner.stage_cache import StageCache
     from detector_bench.study import Study
 

@@ -18,7 +18,7 @@ from pydantic import ValidationError
 from safetensors.numpy import save
 
 from detector_bench.errors import WeightsError
-from detector_bench.perception.stage import canonical
+from detector_bench.perception.identity import canonical
 from detector_bench.study_proof import unlike_parts
 from detector_bench.weights import Checkpoint, WeightsLocator
 

@@ -132,15 +132,15 @@ def _weights_entry(file: Weights, locator: WeightsLocator) -> str:
 
 
 def _in_short(value: Any) -> Any:
-    """Parameters without what is not set, and weights by their path alone."""
+    """Parameters with weights by their path alone."""
     if isinstance(value, Mapping):
-        if {"path", "sha256", "licence"} <= value.keys():
+        if {"path", "licence", "source"} <= value.keys():
             return value["path"]
-        return {key: _in_short(item) for key, item in value.items() if item is not None}
+        return {key: _in_short(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [_in_short(item) for item in value]
     # A class that is no pydantic model may take parameters that YAML does not know.
-    return value if isinstance(value, str | int | float) else str(value)
+    return value if value is None or isinstance(value, str | int | float) else str(value)
 
 
 def _as_yaml(value: Any) -> str:

@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from detector_bench.detectors.base import Detector, Prediction
-from detector_bench.perception.stage import Arrays, Frame, StageFailure, fingerprint, with_inputs
+from detector_bench.perception.identity import fingerprint
+from detector_bench.perception.stage import Arrays, Frame, StageFailure, with_inputs
 from detector_bench.runner.execution import StageExecution, judge
 from detector_bench.runner.stage_cache import StageCache
 from detector_bench.weights import WeightsLocator

@@ -19,7 +19,8 @@ from detector_bench.dataset.image_folder import ImageFolder, LeavesFolderError
 from detector_bench.dataset.image_tree import IMAGE_SUFFIXES
 from detector_bench.detectors.base import Detector, Prediction
 from detector_bench.errors import ConfigError, RunInterruptedError
-from detector_bench.perception.stage import fingerprint, with_inputs
+from detector_bench.perception.identity import fingerprint
+from detector_bench.perception.stage import with_inputs
 from detector_bench.quickstart import RECIPES, SamplePictures
 from detector_bench.runner.image_reading import hash_files
 from detector_bench.runner.run import run_detectors

@@ -13,13 +13,13 @@ from numpy.typing import NDArray
 
 from detector_bench.dataset.decoding import ImageError, decode_image, read_image_file
 from detector_bench.detectors.base import Detector, Prediction
+from detector_bench.perception.identity import fingerprint
 from detector_bench.perception.stage import (
     Arrays,
     Frame,
     Stage,
     StageFailure,
     StageResult,
-    fingerprint,
     text_in,
     with_inputs,
 )

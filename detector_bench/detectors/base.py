@@ -11,7 +11,8 @@ from typing import Any, Protocol, TypeVar, cast
 from pydantic import BaseModel, ValidationError
 
 from detector_bench.errors import ConfigError, config_error_from, nearest_hint
-from detector_bench.perception.stage import Batch, Frame, Stage, canonical
+from detector_bench.perception.identity import canonical
+from detector_bench.perception.stage import Batch, Frame, Stage
 from detector_bench.plugins import source_fingerprint
 from detector_bench.registry import Registry
 from detector_bench.vocabulary import ATTRIBUTES, Status
@@ -261,10 +262,11 @@ class Detector:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """All parameters with their values, defaults included, as plain data."""
+        """All parameters with their values, defaults included, as plain data; without those that are not set."""
         if isinstance(self.implementation, BaseModel):
-            return self.implementation.model_dump(mode="json", exclude_defaults=False)
-        return dict(self.parameters)
+            # Of a parameter that is a table, such as what labels mean, "null" is a value and stays.
+            return self.implementation.model_dump(mode="json", exclude_none=True)
+        return {name: value for name, value in self.parameters.items() if value is not None}
 
     def predict(self, batch: Batch) -> list[Prediction]:
         """Judge a batch; one prediction for each image and attribute.

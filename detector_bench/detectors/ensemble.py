@@ -42,8 +42,8 @@ class Ensemble(BaseModel):
 
     attribute: str = "gender"
     members: tuple[dict[str, Any], ...] = Field(min_length=2, max_length=50, json_schema_extra=DESCRIPTIVE)
-    """Detectors: the registered name as `kind`, and parameters. What of them decides verdicts counts as that of the
-    voters; here stands also where and how they work, such as the place of another Python."""
+    """Detectors: the registered name as `kind`, and parameters. What of them decides verdicts counts as that of
+    the voters; here stands also where and how they work, such as the place of another Python."""
     decide: Literal["votes", "stacking"] = "votes"
     weights: tuple[FiniteFloat, ...] | None = None
     """Of `votes`, what each member's vote counts for; null: all alike."""

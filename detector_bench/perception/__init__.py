@@ -6,6 +6,7 @@ Public is what a stage of one's own is written with; the built-in stages are rea
 from __future__ import annotations
 
 from detector_bench.perception.boxes import Crop
+from detector_bench.perception.identity import fingerprint
 from detector_bench.perception.stage import (
     Batch,
     Frame,
@@ -13,7 +14,6 @@ from detector_bench.perception.stage import (
     StageFailure,
     StageField,
     StageFunction,
-    fingerprint,
 )
 from detector_bench.perception.torch_settings import TorchSettings
 

@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 
 from detector_bench.detectors.base import Detector, Prediction
 from detector_bench.errors import MissingExtraError, WeightsError
-from detector_bench.perception.stage import Stage, fingerprint, with_inputs
+from detector_bench.perception.identity import fingerprint
+from detector_bench.perception.stage import Stage, with_inputs
 from detector_bench.runner.execution import StageExecution, errors_for, judge
 from detector_bench.runner.image_reading import ImageFile, LoadedImage, LoadingRules
 from detector_bench.runner.readiness import require_ready

@@ -11,7 +11,8 @@ import numpy as np
 
 from detector_bench.detectors.base import Detector, build_detector
 from detector_bench.errors import DetectorBenchError
-from detector_bench.perception.stage import Arrays, Frame, Stage, fingerprint, with_inputs
+from detector_bench.perception.identity import fingerprint
+from detector_bench.perception.stage import Arrays, Frame, Stage, with_inputs
 from detector_bench.runner.stage_cache import StageCache
 from detector_bench.site.image_columns import (
     annotators_disagree,

@@ -70,7 +70,8 @@ YOLOV8N_PERSONS = WeightsFile(
     path="yolov8n_int8.onnx",
     sha256="284ab9b5fc38daaa749031f2d1eb64873d92d9141cbc2c61ccb6a83bddb1c795",
     licence="AGPL-3.0",
-    source="https://github.com/ultralytics/ultralytics (YOLOv8n, COCO, exported to ONNX, int8)",
+    source="https://github.com/ultralytics/ultralytics (YOLOv8n, COCO, exported to ONNX, int8; at no public "
+    "address: with `network: yolov8n.pt` it is fetched)",
 )
 
 YOLOV8N_COCO = WeightsFile(

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from PIL import Image
 from pydantic import BeforeValidator, Field, model_validator
 
-from detector_bench.errors import ConfigError, WeightsError
+from detector_bench.errors import ConfigError
 from detector_bench.installation import require
 from detector_bench.perception.answers.generated_tokens import TokenWatch, places_of
 from detector_bench.perception.answers.token_choices import Place, TopLogprobs, places_arrays
@@ -33,9 +33,8 @@ from detector_bench.perception.torch_settings import (
     chosen_device,
     chosen_precision,
     exact_convolutions,
-    from_folder,
-    silenced,
 )
+from detector_bench.perception.transformers_checkpoints import from_folder, whole_network
 from detector_bench.weights import WeightsLocator
 from detector_bench.weights.files import CheckpointField
 
@@ -163,19 +162,15 @@ class _Network:
         transformers = require("transformers", extra=extra)
         self._torch = require("torch", extra=extra)
         self._device, self._dtype, self._name = device, dtype, folder.name
-        with silenced(transformers):
-            model, found = from_folder(
-                transformers.AutoModelForImageTextToText,
-                folder,
-                dtype=dtype,
-                use_safetensors=True,
-                trust_remote_code=False,
-                output_loading_info=True,
-            )
-        if found["missing_keys"]:
-            first = sorted(found["missing_keys"])[0]
-            raise WeightsError(f"{str(folder)!r} is no complete {type(model).__name__}: it lacks {first!r}")
-        self._model = model.to(device).eval()
+        model = whole_network(
+            transformers,
+            transformers.AutoModelForImageTextToText,
+            folder,
+            what="vision-language model",
+            dtype=dtype,
+            trust_remote_code=False,
+        )
+        self._model = model.to(device)
         self._processor = from_folder(transformers.AutoProcessor, folder, trust_remote_code=False, backend="pil")
         tokenizer = getattr(self._processor, "tokenizer", None)
         if tokenizer is None:

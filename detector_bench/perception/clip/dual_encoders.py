@@ -20,12 +20,11 @@ from detector_bench.perception.clip.embeddings import (
 )
 from detector_bench.perception.torch_settings import (
     exact_convolutions,
-    from_folder,
     on_device,
     quicken_products,
     shorten_products,
-    silenced,
 )
+from detector_bench.perception.transformers_checkpoints import from_folder, whole_network
 
 Inputs = Mapping[str, NDArray[Any]]
 """What a processor makes of one image, by the name of the network's parameter."""
@@ -94,29 +93,15 @@ def _read(transformers: Any, folder: Path, settings: Any, *, drop: str) -> Any:
             f"{str(folder)!r} is a checkpoint of {settings.model_type!r}, not of CLIP or another pair of an image "
             "and a text encoder"
         )
-    with silenced(transformers):
-        model, found = from_folder(
-            kind,
-            folder,
-            config=settings,
-            dtype="float32",
-            use_safetensors=True,
-            ignore_mismatched_sizes=True,  # else the error's message would point to the silenced report
-            output_loading_info=True,
-        )
-    for key, problem in (("missing_keys", "it lacks"), ("mismatched_keys", "of another shape is")):
-        if found[key]:
-            raise WeightsError(
-                f"{str(folder)!r} is no whole checkpoint of {settings.model_type}: {problem} "
-                f"{str(sorted(found[key])[0])!r}"
-            )
+    what = f"checkpoint of {settings.model_type}"
+    model = whole_network(transformers, kind, folder, what=what, config=settings, dtype="float32")
     if not hasattr(model, "logit_scale") and not hasattr(model, "temperature"):
         raise ConfigError(
             f"{str(folder)!r} is a checkpoint of {settings.model_type!r}, which compares no images with texts"
         )
     if hasattr(model, drop):
         setattr(model, drop, None)
-    return model.eval()
+    return model
 
 
 def _tokens(

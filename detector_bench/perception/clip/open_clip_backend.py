@@ -30,9 +30,9 @@ from detector_bench.perception.torch_settings import (
     exact_convolutions,
     on_device,
     quicken_products,
-    require_whole,
     shorten_products,
 )
+from detector_bench.perception.transformers_checkpoints import require_whole
 from detector_bench.weights import Weights, WeightsLocator
 from detector_bench.weights.files import CheckpointField, WeightsField
 

@@ -25,12 +25,11 @@ from detector_bench.perception.torch_settings import (
     chosen_device,
     chosen_precision,
     exact_convolutions,
-    from_folder,
     on_device,
     quicken_products,
     shorten_products,
-    silenced,
 )
+from detector_bench.perception.transformers_checkpoints import from_folder, whole_network
 from detector_bench.weights import Checkpoint, Weights, WeightsLocator
 from detector_bench.weights.catalogue import CLIP_VIT_LARGE_PATCH14
 from detector_bench.weights.files import CheckpointField
@@ -131,22 +130,8 @@ def _load_tower(transformers: Any, tower: Literal["vision", "text"], folder: Pat
     config = getattr(settings, f"{tower}_config")
     # The part's own settings may leave the size of the common space at its default.
     config.projection_dim = settings.projection_dim
-    with silenced(transformers):
-        model, found = from_folder(
-            getattr(transformers, names[tower]),
-            folder,
-            config=config,
-            dtype="float32",
-            use_safetensors=True,
-            ignore_mismatched_sizes=True,  # else the error's message would point to the silenced report
-            output_loading_info=True,
-        )
-    for key, problem in (("missing_keys", "it lacks"), ("mismatched_keys", "of another shape is")):
-        if found[key]:
-            raise WeightsError(
-                f"{str(folder)!r} is no whole checkpoint of CLIP: {problem} {sorted(found[key])[0]!r}"
-            )
-    return model.eval()
+    kind = getattr(transformers, names[tower])
+    return whole_network(transformers, kind, folder, what="checkpoint of CLIP", config=config, dtype="float32")
 
 
 def _read_tokenizer(transformers: Any, folder: Path, *, vocabulary: int) -> Any:

@@ -13,7 +13,7 @@ from detector_bench.declarations import Declaration
 from detector_bench.errors import ConfigError, MissingExtraError, WeightsError
 from detector_bench.installation import is_installed, require
 from detector_bench.perception.networks.checkpoint_code import NEEDS_CODE, require_own_code, with_program_files
-from detector_bench.perception.torch_settings import require_whole, silenced
+from detector_bench.perception.transformers_checkpoints import require_whole, silenced
 from detector_bench.trust import ForeignCode, allowed_copy
 from detector_bench.weights import Weights, WeightsLocator
 from detector_bench.weights.catalogue import MIVOLO_IMDB, MIVOLO_V2

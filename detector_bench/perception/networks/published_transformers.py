@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -35,13 +36,11 @@ from detector_bench.perception.torch_settings import (
     chosen_device,
     chosen_precision,
     exact_convolutions,
-    from_folder,
     on_device,
     quicken_products,
-    require_whole,
     shorten_products,
-    silenced,
 )
+from detector_bench.perception.transformers_checkpoints import from_folder, require_whole, whole_network
 from detector_bench.trust import ForeignCode, allowed_copy
 from detector_bench.weights import Weights, WeightsLocator
 from detector_bench.weights.files import CheckpointField
@@ -179,29 +178,21 @@ class TransformersClassifier(TorchSettings):
 
 def _network(transformers: Any, folder: Path, name: str, *, code: bool) -> Any:
     """Read the network; refuse a checkpoint that lacks a part of it, which transformers would fill with noise."""
-    config = _opened(transformers.AutoConfig, folder, name, trust_remote_code=code)
-    with silenced(transformers):
-        model, found = _opened(
-            getattr(transformers, _TASK),
-            folder,
-            name,
-            config=config,
-            dtype="float32",
-            use_safetensors=True,
-            trust_remote_code=code,
-            ignore_mismatched_sizes=True,  # else the error's message would point to the silenced report
-            output_loading_info=True,
-        )
-    for key, problem in (("missing_keys", "its weights lack"), ("mismatched_keys", "of another shape is")):
-        if found[key]:
-            raise WeightsError(
-                f"checkpoint {name!r} is no whole image classifier: {problem} {str(sorted(found[key])[0])!r}"
-            )
-    return model.eval()
+    config = _opened(transformers.AutoConfig, folder, name=name, trust_remote_code=code)
+    return whole_network(
+        transformers,
+        getattr(transformers, _TASK),
+        folder,
+        what="image classifier",
+        read=partial(_opened, name=name),
+        config=config,
+        dtype="float32",
+        trust_remote_code=code,
+    )
 
 
 def _preparation(transformers: Any, folder: Path, name: str, *, code: bool) -> Any:
-    processor = _opened(transformers.AutoImageProcessor, folder, name, backend="pil", trust_remote_code=code)
+    processor = _opened(transformers.AutoImageProcessor, folder, name=name, backend="pil", trust_remote_code=code)
 
     def prepare(image: Pixels) -> Prepared:
         require_resizable(image)
@@ -211,7 +202,7 @@ def _preparation(transformers: Any, folder: Path, name: str, *, code: bool) -> A
     return prepare
 
 
-def _opened(cls: Any, folder: Path, name: str, **settings: Any) -> Any:
+def _opened(cls: Any, folder: Path, *, name: str, **settings: Any) -> Any:
     """`from_folder`, with one line for whatever goes wrong; of code that was allowed also what it lacks."""
     try:
         return from_folder(cls, folder, **settings)
