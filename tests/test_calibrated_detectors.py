@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from detector_bench.detectors import Detector, build_detector
 from detector_bench.errors import ConfigError, DetectorBenchError, WeightsError
 from detector_bench.perception.calibration import CalibrationFile, ScoreCalibration
 from detector_bench.perception.identity import fingerprint
-from detector_bench.sealed import read_sealed, write_sealed
+from detector_bench.sealed import read_sealed, seal_of, write_sealed
 from detector_bench.study import Results, Study
 from detector_bench.vocabulary.columns import IMAGE_COLUMNS, LABEL_COLUMNS, PROMPT_COLUMNS
 from detector_bench.vocabulary.score_maps import Temperature
@@ -246,9 +247,28 @@ def tampered(content: dict[str, Any]) -> str:
     return json.dumps(content)
 
 
+def sealed(*keys: str, value: Any) -> Any:
+    """What a stranger can seal as well as the command."""
+
+    def change(content: dict[str, Any]) -> str:
+        part = content
+        for key in keys[:-1]:
+            part = part[key]
+        part[keys[-1]] = value
+        return json.dumps({**content, "seal": seal_of(content)})
+
+    return change
+
+
+NO_SHARES = {"method": "isotonic", "scores": [0.1, math.nan, 0.3], "shares": [0.1, math.nan, 0.3]}
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
+        (sealed("attributes", "gender", "score_map", "temperature", value=math.inf), "temperature: "),
+        (sealed("attributes", "gender", "score_map", value=NO_SHARES), "isotonic.scores.1: "),
+        (sealed("attributes", "gender", "confidence", value=math.nan), "confidence: "),
         (tampered, "its seal does not fit"),
         (lambda _: "{}", "is no calibration file as `detector-bench calibrate` writes it: fitted_on"),
         (lambda _: "[1]", "it is no JSON object"),

@@ -387,6 +387,39 @@ def test_code_of_a_checkpoint_runs_only_if_it_is_asked_for_and_allowed(
     allow(folder)
     own, plain_one = (judged(each, odd_images(), weights=ANYWHERE) for each in (made, classifier(vit)))
     assert [each.score for each in own] == [each.score for each in plain_one]
+    # Settings are not what was allowed: none of them may lead to other code than that.
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "processor.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\n")
+    place = f"{elsewhere}--processor.Processor"
+    changed(folder, "preprocessor_config.json", parts=[{"auto_map": {"AutoImageProcessor": [place, None]}}])
+    with pytest.raises(ConfigError, match="does not bring its own program code"):
+        judged(classifier(named), odd_images()[:2], weights=ANYWHERE)
+    changed(folder, "preprocessor_config.json", parts=[], auto_map={"AutoImageProcessor": place})
+    with pytest.raises(ConfigError, match="does not bring its own program code"):
+        judged(classifier(named), odd_images()[:2], weights=ANYWHERE)
+    assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize("form", ["someone/program", {"": "someone/program:main"}])
+def test_settings_that_name_a_program_on_the_hub_are_refused(form: Any, vit: Path, tmp_path: Path) -> None:
+    """With the package kernels, transformers would fetch it and run it."""
+    import shutil
+
+    folder = Path(shutil.copytree(vit, tmp_path / "vit"))
+    changed(folder, "config.json", attn_implementation=form)
+    with pytest.raises(WeightsError, match="computed by the program 'someone/program"):
+        judged(classifier(folder), odd_images()[:1], weights=ANYWHERE)
+    changed(folder, "config.json", attn_implementation="eager")
+    assert judged(classifier(folder), odd_images()[:1], weights=ANYWHERE)
+
+
+def test_settings_for_timm_name_no_other_file(tmp_path: Path) -> None:
+    pytest.importorskip("timm")
+    folder = save_timm(tmp_path / "network")
+    changed(folder, "config.json", model_args={"checkpoint_path": str(tmp_path / "theirs.pth")})
+    with pytest.raises(ConfigError, match="model_args has 'checkpoint_path'"):
+        judged(classifier({"library": "timm", "checkpoint": str(folder)}), odd_images()[:1], weights=ANYWHERE)
 
 
 @pytest.mark.parametrize(

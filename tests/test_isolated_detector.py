@@ -175,6 +175,10 @@ def test_nothing_runs_that_the_user_has_not_allowed(tmp_path: Path, command: Com
     assert "the script 'brightness.py'" in script_line
     assert script_line.endswith(f"then: detector-bench trust code {path}")
     assert python_line.endswith(f"detector-bench trust python {other}")
+    # A folder of a study may be called so that the line, copied, would do something else.
+    (tmp_path / "a; b").symlink_to(tmp_path / "other")
+    odd = build_detector("isolated", parameters={**settings(path), "python": str(tmp_path / "a; b")})
+    assert f"trust python '{tmp_path / 'a; b' / 'bin' / 'python'}'" in "".join(lacking(odd, weights=NOWHERE))
     with pytest.raises(ConfigError, match="not allowed on this machine"):
         detector.stages[0].load(NOWHERE)
     for what in (["code", path], ["python", tmp_path / "other"]):
@@ -384,3 +388,24 @@ def children() -> Iterator[int]:
             continue
         if parent == os.getpid() and any(word.endswith(b"isolated/child.py") for word in words):
             yield int(path.name)
+
+
+def test_an_ensemble_does_not_count_where_a_members_python_lies(tmp_path: Path) -> None:
+    """Else its predictions name this machine, and nobody else can verify them."""
+
+    def ensemble(**more: Any) -> dict[str, Any]:
+        member = {"kind": "isolated", **settings(script(tmp_path), **more)}
+        made = build_detector("ensemble", parameters={"members": [member, member]})
+        return made.identity(weights=NOWHERE)
+
+    found = ensemble(python=sys.executable)
+    assert sys.executable not in json.dumps(found)
+    assert ensemble(python="/elsewhere", batch=3, timeout=7.0) == found
+    assert ensemble(parameters={"bound": 0.9}) != found
+
+
+@pytest.mark.parametrize("wrong", [{"weights": [float("nan"), 1.0]}, {"weights": [float("inf"), 1.0]}])
+def test_what_votes_count_for_are_numbers(tmp_path: Path, wrong: dict[str, Any]) -> None:
+    member = {"kind": "isolated", **settings(script(tmp_path))}
+    with pytest.raises(ConfigError, match="finite number"):
+        build_detector("ensemble", parameters={"members": [member, member], **wrong})

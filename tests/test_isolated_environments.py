@@ -159,7 +159,9 @@ def test_requirements_are_read_as_pip_reads_them() -> None:
         ["numpy<2", "torch[x]==2.1", "keras==2.*", "mivolo @ git+https://x.example", "-i https://y", "a == 1 ; b"]
     )
     assert pins == {"numpy": None, "torch": "2.1", "keras": None, "mivolo": None, "a": "1"}
-    for line in ("-r other.txt", "--requirement=other.txt", "-e .", "./local", "/abs", "x @ file:///y", ""):
+    of_this_machine = ("-r other.txt", "--requirement=other.txt", "-e .", "./local", "/abs", "x @ file:///y", "")
+    shorter = ("-rother.txt", "--req other.txt", "-e.", "local/package", "x@file:///y", "x @ ./y", "-f/abs")
+    for line in (*of_this_machine, *shorter, "numpy\x1b[2J"):
         with pytest.raises(ValueError, match=r"requirement"):
             check_requirements([line])
 

@@ -16,6 +16,7 @@ import pytest
 from isolated_parts import BRIGHTNESS
 from running import noise, plain
 
+from detector_bench.isolated.messages import GarbledError, read_message, results_of
 from detector_bench.isolated.process import (
     IsolatedProcess,
     IsolatedProcessError,
@@ -264,3 +265,64 @@ def test_it_ends_with_its_parent(state: str, how: signal.Signals) -> None:
         assert is_there(child)
         parent.send_signal(how)
         assert gone(child)
+
+
+def test_an_answer_to_an_earlier_question_is_nobody_elses(process: Making) -> None:
+    """A script that forks answers twice: what comes second would be taken for the next image's, and so on."""
+    source = """
+import os, time
+def load(parameters):
+    def judge(images):
+        found = [{"mean": float(image.mean())} for image in images]
+        if images[0].mean() == 10 and os.fork():
+            time.sleep(0.3)
+        return found
+    return judge
+"""
+    one = process(source)
+    for value in (10, 20, 30):
+        ((found),) = one.judge([plain(value, value, value)])
+        assert found["mean"] == value
+    assert one.starts == 1
+
+
+def test_a_process_that_is_gone_is_waited_for_by_nobody(process: Making) -> None:
+    """What it left behind, out of reach, holds its pipes open: also to write to them would take for ever."""
+    source = """
+import os, time
+def load(parameters):
+    def judge(images):
+        if not os.fork():
+            os.setsid()
+            time.sleep(20)
+            os._exit(0)
+        os._exit(3)
+    return judge
+"""
+    one = process(source, timeout=60.0)
+    began = time.monotonic()
+    with pytest.raises(IsolatedProcessError, match="ended with status 3"):
+        one.judge([noise(1, 40)])
+    late = """
+import os, signal, time
+def load(parameters):
+    if not os.fork():
+        os.setsid()
+        time.sleep(20)
+        os._exit(0)
+    signal.setitimer(signal.ITIMER_REAL, 0.3)
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    return lambda images: time.sleep(20)
+"""
+    with pytest.raises(IsolatedProcessError, match="ended by signal SIGALRM"):
+        process(late, timeout=60.0).judge([np.zeros((4000, 4000, 3), np.uint8)] * 2)
+    assert time.monotonic() - began < 15
+
+
+@pytest.mark.parametrize("said", ["[" * 200_000, '[[["a", "<f8", [1' + "0" * 30 + "]]]]"])
+def test_what_no_program_would_answer_is_told_as_such(said: str) -> None:
+    import io
+
+    text = f'{{"bytes": 0, "number": 1, "results": {said}}}\n'.replace("[" * 200_000 + "}", "[" * 200_000)
+    with pytest.raises(GarbledError):
+        results_of(read_message(io.BytesIO(text.encode())), images=1)  # type: ignore[arg-type]

@@ -170,6 +170,13 @@ def test_thoughts_are_left_out_and_marks_of_tokenizers_read() -> None:
     assert [each.text for each in place] == [" woman", "female"]
 
 
+@pytest.mark.parametrize(("given", "read"), [(10**400, math.nan), (-(10**400), -9999.0), (math.nan, math.nan)])
+def test_a_log_probability_that_no_float_holds_costs_no_answer(given: float, read: float) -> None:
+    """The answer is paid for by then."""
+    ((found,),) = places_told({"content": [{"token": "A", "logprob": given}]}, most=5)
+    assert found == TokenChoice("A", pytest.approx(read, nan_ok=True))
+
+
 def test_tokens_that_spell_the_key_are_not_kept(server: ChatServer) -> None:
     spelt = logprobs(*[[(KEY[start : start + 5], 0.9), ("x", 0.1)] for start in range(0, len(KEY), 5)])
     server.script = [answers("male", **spelt), answers("male", **logprobs([("male", 0.5), (KEY, 0.5)]))]

@@ -506,6 +506,20 @@ def test_the_command_prints_and_writes(
     assert len(told["rows"]) == 6
 
 
+def test_the_winner_does_not_take_the_place_of_the_study(tmp_path: Path) -> None:
+    file = write_search_study(tmp_path)
+    before = file.read_bytes()
+    from typer.testing import CliRunner
+
+    from detector_bench.cli.app import app
+
+    line = ["search", str(file), "--out", str(tmp_path / "out"), "--write-winner", str(file)]
+    found = CliRunner().invoke(app, line)
+    assert isinstance(found.exception, ConfigError)
+    assert "would overwrite what is searched" in str(found.exception)
+    assert file.read_bytes() == before
+
+
 def test_an_ensembles_members_are_part_of_its_version(tmp_path: Path) -> None:
     study = Study.from_yaml(write_search_study(tmp_path))
     members = [{"kind": entry.kind, **entry.parameters} for entry in study.detectors]

@@ -509,6 +509,44 @@ def test_archives_that_unpack_to_too_much_are_given_up(tmp_path: Path, monkeypat
             archives.read_members(put(tmp_path / name, content), ["net"])
 
 
+@pytest.mark.parametrize(
+    "content",
+    [
+        {"a": Namespace(shape=5)},
+        {"pos_embed": np.float64(1.0), "patch_embed.conv1.0.weight": Namespace(shape=[1])},
+        {"pos_embed": 1, "patch_embed.conv1.0.weight": 1, "head.weight": 0},
+        {"pos_embed": 2, "patch_embed.conv1.0.weight": 1, "head.weight": 0},
+    ],
+)
+def test_what_only_looks_like_a_known_network_is_no_traceback(tmp_path: Path, content: dict[str, Any]) -> None:
+    """Whole numbers stand for a tensor of so many axes."""
+    torch = pytest.importorskip("torch")
+    made = {name: torch.zeros((3,) * each) if isinstance(each, int) else each for name, each in content.items()}
+    torch.save(made, tmp_path / "odd.pt")
+    assert recognise(tmp_path / "odd.pt").meant == ()
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_DEFLATED, zipfile.ZIP_LZMA, zipfile.ZIP_BZIP2])
+def test_a_damaged_archive_is_told_in_a_line(tmp_path: Path, method: int) -> None:
+    pytest.importorskip("torch")
+    path = tmp_path / "damaged.pt"
+    with zipfile.ZipFile(path, "w", method) as archive:
+        archive.writestr("archive/data.pkl", bytes(range(256)) * 40)
+    whole = path.read_bytes()
+    for begin in range(50, 90, 2):
+        path.write_bytes(whole[:begin] + b"\xff\xff" + whole[begin + 2 :])
+        assert "cannot be read" in recognise(path).what
+
+
+def test_a_small_file_that_unpacks_to_a_very_large_one_is_refused(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    path = tmp_path / "bomb.pt"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("archive/data/0", bytes(300 * 1024**2))
+    with pytest.raises(WeightsError, match=r"unpacks to 314,572,800: PyTorch writes no such file"):
+        read_tensors(path, extra="torch")
+
+
 def test_another_network_than_the_pinned_one_is_not_kept(tmp_path: Path, server: FileServer) -> None:
     file = made_file(server, good_archive(), sha="0" * 64)
     with pytest.raises(WeightsError, match=r"made of package/net.json by onnx .* is not the pinned file"):

@@ -11,6 +11,7 @@ import typer
 from detector_bench.cli import options
 from detector_bench.cli.console import command, errors, output
 from detector_bench.cli.studies import loaded
+from detector_bench.errors import ConfigError
 from detector_bench.plugins import load_plugins
 
 _FIGURE = "search_figure.pdf"
@@ -81,6 +82,10 @@ def search(
     from detector_bench.trust import allow_for_this_process
 
     allow_for_this_process(keys=allow_key or (), hosts=allow_host or ())
+    if write_winner is not None and any(_same(write_winner, each) for each in (study_file, section)):
+        raise ConfigError(
+            f"--write-winner {str(write_winner)!r} would overwrite what is searched: name another file"
+        )
     load_plugins(plugin or [])
     study = loaded(study_file, image_set=image_set).with_detectors(only=only or (), without=without or ())
     settings = search_settings(
@@ -118,3 +123,7 @@ def search(
     if _FIGURE not in files:
         output.warn(f"without matplotlib there is no {_FIGURE}: install detector-bench[figures]")
     output.say(f"Everything is in {found.folder}: {', '.join(files)}")
+
+
+def _same(written: Path, read: Path | None) -> bool:
+    return read is not None and written.exists() and read.exists() and written.samefile(read)

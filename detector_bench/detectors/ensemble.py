@@ -8,12 +8,12 @@ from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, field_validator, model_validator
 
 from detector_bench.detectors.base import Card, Detector, Prediction, build_detector, detector
 from detector_bench.detectors.combining import by_stacking, by_votes, stacking_inputs
 from detector_bench.errors import ConfigError, nearest_hint
-from detector_bench.perception.stage import Batch, Frame, Stage
+from detector_bench.perception.stage import DESCRIPTIVE, Batch, Frame, Stage
 from detector_bench.vocabulary import ATTRIBUTES, Status
 
 NO_MAJORITY = "no_majority"
@@ -41,12 +41,13 @@ class Ensemble(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     attribute: str = "gender"
-    members: tuple[dict[str, Any], ...] = Field(min_length=2, max_length=50)
-    """Detectors: the registered name as `kind`, and parameters."""
+    members: tuple[dict[str, Any], ...] = Field(min_length=2, max_length=50, json_schema_extra=DESCRIPTIVE)
+    """Detectors: the registered name as `kind`, and parameters. What of them decides verdicts counts as that of
+    the voters; here stands also where and how they work, such as the place of another Python."""
     decide: Literal["votes", "stacking"] = "votes"
-    weights: tuple[float, ...] | None = None
+    weights: tuple[FiniteFloat, ...] | None = None
     """Of `votes`, what each member's vote counts for; null: all alike."""
-    coefficients: tuple[tuple[float, ...], ...] | None = None
+    coefficients: tuple[tuple[FiniteFloat, ...], ...] | None = None
     """Of `stacking`, a row for each class and one for filtered; see `combining.stacking_inputs`."""
 
     @field_validator("members")

@@ -39,6 +39,7 @@ def main() -> None:
                 answer, parts = _answers(functions["script"], head["images"], body)
         except Exception as error:  # noqa: BLE001 - scripts and packages raise anything; it is told
             answer, parts = {"error": _described(error), "trace": _last_line(error)}, []
+        answer["number"] = head["number"]
         answer["bytes"] = sum(len(part) for part in parts)
         parent.write(json.dumps(answer).encode() + b"\n")
         for part in parts:

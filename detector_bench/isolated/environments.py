@@ -31,7 +31,7 @@ PYTHON_VERSION = r"^3\.\d{1,2}$"
 """Regular expression of a Python version as studies name it."""
 
 _MARK = "environment.json"
-_REFUSED = ("-r", "--requirement", "-c", "--constraint", "-e", "--editable")
+_REFUSED = ("-r", "--requirement", "-c", "--constraint", "-e", "--editable", "-f", "--find-links")
 _NAME = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*)\s*(?:\[[^\]]*\])?\s*(?:==\s*([^\s;,*]+)\s*(?:;.*)?$)?")
 _SECONDS_TO_ANSWER = 60
 _SHORTEST_ID = 4
@@ -57,14 +57,26 @@ def check_requirements(lines: Iterable[str]) -> tuple[str, ...]:
     """
     found = tuple(line.strip() for line in lines)
     for line in found:
-        word = re.split(r"[\s=]", line, maxsplit=1)[0]
-        if not line or "\n" in line:
+        if not line or not line.isprintable():
             raise ValueError(f"a requirement is one line such as numpy<2; got {line!r}")
-        if word in _REFUSED or line.startswith((".", "/", "~", "file:")) or "@ file:" in line:
+        if _of_this_machine(line):
             raise ValueError(f"requirement {line!r} names a file of this machine (accepted: what pip fetches)")
     if not found:
         raise ValueError("at least one requirement is needed")
     return found
+
+
+def _of_this_machine(line: str) -> bool:
+    """Whether pip would read a file or folder of this machine for it."""
+    word = re.split(r"[\s=]", line, maxsplit=1)[0]
+    if line.startswith("-"):
+        # pip takes a short option with its value in one word, and a long one by its beginning.
+        begun = word.startswith("--") and any(each.startswith(word) for each in _REFUSED)
+        return begun or word[:2] in _REFUSED or "file:" in line.lower()
+    if "file:" in line.lower() or re.search(r"@\s*[./~]", line):
+        return True
+    named = re.split(r"[;@\[<>=!~\s]", line, maxsplit=1)[0]
+    return line.startswith((".", "~")) or "/" in named.partition("://")[0] or "\\" in named
 
 
 def package_pins(lines: Iterable[str]) -> dict[str, str | None]:

@@ -1,6 +1,7 @@
 """The messages between a run and a process of another interpreter, as `child.py` reads and writes them.
 
 A message is a line of JSON, and behind it as many raw bytes as its `bytes` says: pixels one way, numbers back.
+Each has a `number`, which its answer repeats.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 
 _LONGEST_HEAD = 64 << 20
 _MOST_BYTES = 4 << 30
+_PART_BYTES = 16 << 20
 _TEXT = "text"
 _KINDS = frozenset("biuf")
 
@@ -59,20 +61,19 @@ def read_message(pipe: IO[bytes]) -> Message | None:
             raise GarbledError(_quoted(line))
         return None  # its writer did not live to end it
     head = _head(line)
-    body = bytearray(head["bytes"])
-    view = memoryview(body)
-    while view.nbytes:
-        count = pipe.readinto(view)  # type: ignore[attr-defined]
-        if not count:
+    body = bytearray()
+    while left := head["bytes"] - len(body):
+        part = pipe.read(min(left, _PART_BYTES))  # what is only announced takes no memory
+        if not part:
             return None
-        view = view[count:]
+        body += part
     return Message(head, body)
 
 
 def _head(line: bytes) -> dict[str, Any]:
     try:
         head = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         raise GarbledError(_quoted(line)) from None
     if not isinstance(head, dict):
         raise GarbledError(_quoted(line))
@@ -98,7 +99,7 @@ def results_of(answer: Message, *, images: int) -> list[dict[str, NDArray[Any]]]
         raise GarbledError(f"no results for {images} images")
     try:
         return list(_arrays(described, answer.body))
-    except (TypeError, ValueError, KeyError) as error:
+    except (TypeError, ValueError, KeyError, OverflowError) as error:
         raise GarbledError(f"arrays that do not fit their description: {error}") from None
 
 

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from detector_bench.isolated.messages import GarbledError, Message, read_message, results_of, write_message
+from detector_bench.isolated.pipes import pipe_from, pipe_to
 
 _CHILD = Path(__file__).with_name("child.py")
 _LAST_WORDS = 20
@@ -219,6 +220,8 @@ class _Running:
             env=_environment(program),
             start_new_session=True,  # Ctrl-C comes to the parent, which ends it; with what it started itself
         )
+        self._to_it, self._from_it = pipe_to(self._process), pipe_from(self._process)
+        self._number = 0
         self._name = program.name
         self._late: str | None = None
         self._words: deque[str] = deque(maxlen=_LAST_WORDS)
@@ -242,14 +245,19 @@ class _Running:
             _DiedError: it ended.
             GarbledError: what it wrote is no message.
         """
-        assert self._process.stdin is not None  # noqa: S101 - it was asked for
-        assert self._process.stdout is not None  # noqa: S101 - it was asked for
+        self._number += 1
         with suppress(OSError):  # it may have said why before it went
-            write_message(self._process.stdin, head, parts)
-        answer = read_message(self._process.stdout)
-        if answer is None:
-            raise _DiedError(self._end_described())
-        return answer
+            write_message(self._to_it, {**head, "number": self._number}, parts)
+        while True:
+            answer = read_message(self._from_it)
+            if answer is None:
+                raise _DiedError(self._end_described())
+            number = answer.head.get("number")
+            if number == self._number:
+                return answer
+            # A script that forks may have answered twice; the second answer is none to this message.
+            if not isinstance(number, int) or number > self._number:
+                raise GarbledError(f"an answer to message {number!r}, and message {self._number} was sent")
 
     @contextmanager
     def within(self, seconds: float, what: str) -> Iterator[None]:

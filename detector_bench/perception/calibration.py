@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import ClassVar, Literal, TypeAlias
 
 import numpy as np
-from pydantic import Field, ValidationError
+from pydantic import Field, FiniteFloat, ValidationError
 
 from detector_bench.declarations import Declaration
 from detector_bench.errors import ConfigError, DetectorBenchError, WeightsError
@@ -22,6 +22,8 @@ from detector_bench.weights import WeightsLocator
 from detector_bench.weights.files import WeightsField
 
 Unit: TypeAlias = Literal["prompt", "image"]
+
+_MOST_BYTES = 64 * 1024**2
 
 THRESHOLD, TEMPERATURE, SCORES, SHARES = "threshold", "temperature", "scores", "shares"
 """The arrays that `ScoreCalibration` gives."""
@@ -69,8 +71,8 @@ class PromisedThreshold(Declaration):
     """The lowest score of a verdict that may be kept."""
 
     unit: Unit
-    error: float
-    threshold: float | None
+    error: FiniteFloat
+    threshold: FiniteFloat | None
     """None: these images could promise nothing so small."""
 
 
@@ -80,7 +82,7 @@ class AttributeCalibration(Declaration):
     score_map: ScoreMap
     images: int
     """With a human label of a class and a verdict with a score."""
-    confidence: float
+    confidence: FiniteFloat
     """With which each promise holds by itself."""
     promises: tuple[PromisedThreshold, ...]
 
@@ -101,6 +103,8 @@ class CalibrationFile(Declaration):
             WeightsError: it cannot be read, was changed since it was written, or is no calibration file.
         """
         try:
+            if (size := path.stat().st_size) > _MOST_BYTES:
+                raise WeightsError(f"calibration file {str(path)!r} is too large: {size:,} bytes")
             return cls.model_validate(read_sealed(path))
         except (OSError, DamagedRecordError) as error:
             raise WeightsError(f"calibration file {str(path)!r}: {error}") from error

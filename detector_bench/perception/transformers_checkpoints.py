@@ -10,27 +10,48 @@ from typing import Any
 
 from detector_bench.errors import WeightsError
 
-_ADAPTER, _TOKENIZER = "adapter_config.json", "tokenizer_config.json"
+_ADAPTER, _CONFIG, _TOKENIZER = "adapter_config.json", "config.json", "tokenizer_config.json"
 
 
 def require_whole(folder: Path) -> None:
     """Refuse a folder whose settings lead transformers to files that lie elsewhere, and so would not count.
 
     Raises:
-        WeightsError: it changes another network, or names its vocabulary by a path.
+        WeightsError: it changes another network, names its vocabulary by a path, or has a part of it computed by
+            a program on the hub.
     """
     if (folder / _ADAPTER).exists():
         raise WeightsError(f"{str(folder)!r} holds {_ADAPTER}, changes to another network: save the two merged")
-    try:
-        settings = json.loads((folder / _TOKENIZER).read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):  # none is needed, and transformers says what it cannot read
-        return
+    for program in _programs(_settings_in(folder / _CONFIG)):
+        # With the package kernels, transformers would fetch and run it, whether or not code is allowed.
+        raise WeightsError(
+            f"{str(folder / _CONFIG)!r} has a part of the network computed by the program {program[:80]!r} on "
+            "the hub (accepted: what PyTorch and transformers bring along, such as eager or sdpa)"
+        )
+    settings = _settings_in(folder / _TOKENIZER)
     for key in ("vocab", "merges"):
         if isinstance(settings, Mapping) and isinstance(settings.get(key), str):
             raise WeightsError(
                 f"{str(folder / _TOKENIZER)!r}: {key} is the path {settings[key][:80]!r} (accepted: no path; the "
                 "files of the folder are read)"
             )
+
+
+def _settings_in(path: Path) -> Any:
+    """What a file of settings says; None: it is not needed, and of one that cannot be read transformers tells."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return None
+
+
+def _programs(settings: Any, *, named: bool = False) -> Iterator[str]:
+    """What settings, and those of a network's parts, name as an `..._implementation` and is a name on the hub."""
+    if isinstance(settings, Mapping):
+        for key, value in settings.items():
+            yield from _programs(value, named=named or str(key).endswith("_implementation"))
+    elif named and isinstance(settings, str) and "/" in settings:
+        yield settings
 
 
 def from_folder(cls: Any, folder: Path, **settings: Any) -> Any:

@@ -14,6 +14,8 @@ from tempfile import TemporaryDirectory
 from detector_bench.errors import ConfigError
 from detector_bench.trust.this_process import granted
 
+_OF_CHECKPOINT = "the program code of checkpoint"
+
 
 @dataclass(frozen=True)
 class ForeignCode:
@@ -28,7 +30,7 @@ class ForeignCode:
 
     name: str
     folder: Path | None
-    what: str = "the program code of checkpoint"
+    what: str = _OF_CHECKPOINT
 
     @property
     def sha256(self) -> str:
@@ -98,7 +100,7 @@ def _sha256_at(path: Path) -> str:
     return _sha256_of_lines({path.name: digest})
 
 
-def _refusal(name: str, folder: Path, sha256: str, *, what: str = "the program code of checkpoint") -> str | None:
+def _refusal(name: str, folder: Path, sha256: str, *, what: str = _OF_CHECKPOINT) -> str | None:
     allowed = granted()
     if allowed.allows_code(sha256):
         return None
@@ -138,14 +140,16 @@ def _sha256_of_lines(digests: Mapping[str, str]) -> str:
     return hashlib.sha256("".join(lines).encode("utf-8", "surrogateescape")).hexdigest()
 
 
-def allowed_bytes(name: str, path: Path) -> bytes:
+def allowed_bytes(name: str, path: Path, *, what: str = _OF_CHECKPOINT) -> bytes:
     """The content of a file that is a program, if the user has allowed just this content.
+
+    The file is read once: `code_refusal` tells before a run, this is for who runs it.
 
     Raises:
         ConfigError: it is not allowed, or cannot be read.
     """
     files = program_files(path)
-    if (refusal := _refusal(name, path, code_sha256(files))) is not None:
+    if (refusal := _refusal(name, path, code_sha256(files), what=what)) is not None:
         raise ConfigError(refusal)
     return files[path.name]
 

@@ -11,7 +11,7 @@ from typing import Annotated, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field, model_validator
+from pydantic import Field, FiniteFloat, model_validator
 
 from detector_bench.declarations import Declaration
 
@@ -28,7 +28,7 @@ class Temperature(Declaration):
     """
 
     method: Literal["temperature"] = "temperature"
-    temperature: float = Field(gt=0)
+    temperature: float = Field(gt=0, allow_inf_nan=False)
 
     def __call__(self, scores: FloatArray) -> FloatArray:
         """Calibrated scores, in (0, 1), of any shape."""
@@ -43,9 +43,9 @@ class Isotonic(Declaration):
     """
 
     method: Literal["isotonic"] = "isotonic"
-    scores: tuple[float, ...] = Field(min_length=1)
+    scores: tuple[FiniteFloat, ...] = Field(min_length=1)
     """Rising."""
-    shares: tuple[float, ...] = Field(min_length=1)
+    shares: tuple[FiniteFloat, ...] = Field(min_length=1)
     """The calibrated score at each; never falling, above 0 and below 1."""
 
     @model_validator(mode="after")

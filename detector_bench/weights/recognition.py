@@ -7,7 +7,6 @@ without running anything of the file.
 from __future__ import annotations
 
 import json
-import pickle
 import pickletools
 import zipfile
 from collections.abc import Mapping
@@ -28,7 +27,8 @@ from detector_bench.weights.files import Checkpoint, WeightsFile, sha256_of
 from detector_bench.weights.side_files import side_files
 from detector_bench.weights.torch_files import read_tensors
 
-_MOST_PICKLE_BYTES = 64 * 1024**2
+_MOST_PICKLE_BYTES = 4 * 1024**2
+"""Those of ultralytics have a tenth of it; each byte may be an operation of its own."""
 _TORCH = (".pt", ".pth", ".tar", ".bin", ".ckpt", ".safetensors")
 
 
@@ -72,7 +72,7 @@ def _folder(path: Path) -> Recognised:
     try:
         settings = json.loads((path / "config.json").read_text(encoding="utf-8"))
         sort = str(settings.get("model_type", "without a model_type"))
-    except (OSError, ValueError, AttributeError):
+    except (OSError, ValueError, AttributeError, RecursionError):
         return Recognised("a folder without a config.json that can be read")
     return Recognised(f"a checkpoint of transformers ({sort[:100]}), of which the content is not known")
 
@@ -107,9 +107,9 @@ def _of_torch(path: Path) -> Recognised:
     shapes = {name: list(each.shape) for name, each in _tensors(state).items()}
     if shapes.get("fc.weight") == [18, 512] and shapes.get("conv1.weight") == [64, 3, 7, 7]:
         return _fairface(path)
-    if "pos_embed" in shapes and "patch_embed.conv1.0.weight" in shapes:
+    if len(shapes.get("pos_embed", [])) > 1 and "patch_embed.conv1.0.weight" in shapes:
         side = shapes["pos_embed"][1] * 16
-        meant = (MIVOLO_IMDB,) if shapes.get("head.weight", [0])[0] == 3 and side == 224 else ()
+        meant = (MIVOLO_IMDB,) if shapes.get("head.weight", [])[:1] == [3] and side == 224 else ()
         return Recognised(f"a MiVOLO of {side} pixels", meant)
     if not shapes:
         return Recognised("a file of PyTorch without tensors by name")
@@ -120,7 +120,8 @@ def _of_torch(path: Path) -> Recognised:
 def _tensors(state: Any) -> dict[str, Any]:
     if not isinstance(state, Mapping):
         return {}
-    return {str(name): each for name, each in state.items() if hasattr(each, "shape")}
+    tensor = require("torch", extra="torch").Tensor  # other sorts may have a shape of any form
+    return {str(name): each for name, each in state.items() if isinstance(each, tensor)}
 
 
 def _fairface(path: Path) -> Recognised:
@@ -159,5 +160,5 @@ def _words(path: Path) -> set[str]:
             for operation, value, _ in pickletools.genops(content)
             if isinstance(value, str)
         }
-    except (zipfile.BadZipFile, OSError, ValueError, pickle.UnpicklingError, RuntimeError, NotImplementedError):
+    except Exception:  # noqa: BLE001 - no archive, or a damaged one: each way of packing has a sort of its own
         return set()

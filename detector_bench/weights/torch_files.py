@@ -8,6 +8,7 @@ refused by name.
 
 from __future__ import annotations
 
+import zipfile
 from argparse import Namespace
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -79,11 +80,34 @@ def read_tensors(path: Path, *, extra: str) -> TensorFile:
     torch = require("torch", extra=extra)
     if path.suffix == ".safetensors":
         return _safetensors(path, extra=extra)
+    _require_ordinary_size(path)
     with _READING, _only_ours(torch.serialization):
         try:
             return TensorFile(torch.load(path, weights_only=True, map_location="cpu"), {})
         except Exception as error:  # torch and pickle raise many sorts, for a damaged file and for a refused one
             raise WeightsError(_why(torch, path, error)) from error
+
+
+_MOST_UNPACKED = 10
+_ALWAYS_UNPACKED_BYTES = 256 * 1024**2
+
+
+def _require_ordinary_size(path: Path) -> None:
+    """Refuse a small archive that is a very large one when it is unpacked; PyTorch itself packs nothing.
+
+    Raises:
+        WeightsError: it is one.
+    """
+    try:
+        with zipfile.ZipFile(path) as archive:
+            unpacked = sum(member.file_size for member in archive.infolist())
+    except Exception:  # noqa: BLE001 - an older form, or damaged: who reads it says so
+        return
+    packed = path.stat().st_size
+    if unpacked > max(_MOST_UNPACKED * packed, _ALWAYS_UNPACKED_BYTES):
+        raise WeightsError(
+            f"{str(path)!r} has {packed:,} bytes and unpacks to {unpacked:,}: PyTorch writes no such file"
+        )
 
 
 _READING = Lock()

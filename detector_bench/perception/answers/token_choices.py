@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from math import isfinite, isnan, nan
+from math import isfinite, nan
 from typing import Annotated, Any, NamedTuple
 
 import numpy as np
@@ -48,9 +48,11 @@ def place_of(chosen: TokenChoice, others: Iterable[TokenChoice], *, most: int) -
 
 def log_probability(given: Any) -> float:
     """A log-probability to six digits: NaN for what is none, -9999 for that of something impossible."""
-    if isinstance(given, bool) or not isinstance(given, int | float) or isnan(given) or given > _ROUNDING:
+    if isinstance(given, bool) or not isinstance(given, int | float):
         return nan
-    return round(min(0.0, max(float(given), _IMPOSSIBLE)), _DIGITS)
+    if not given <= _ROUNDING:  # also of NaN; a whole number may be larger than any float
+        return nan
+    return round(min(0.0, float(max(given, _IMPOSSIBLE))), _DIGITS)
 
 
 def places_told(logprobs: Any, *, most: int) -> tuple[Place, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -33,7 +34,7 @@ from detector_bench.isolated.process import (
 from detector_bench.perception.boxes import Crop
 from detector_bench.perception.cores import threads_per_call
 from detector_bench.perception.stage import DESCRIPTIVE, Arrays, Frame, Stage, StageFailure, StageResult
-from detector_bench.trust import BUILT_IN_KEYS, ForeignCode, code_refusal, granted, program_files
+from detector_bench.trust import BUILT_IN_KEYS, ForeignCode, allowed_bytes, code_refusal, granted
 from detector_bench.weights import WeightsLocator
 from detector_bench.weights.files import WeightsField, WeightsFile
 
@@ -226,7 +227,7 @@ class IsolatedOutputs(Stage):
             return None
         return (
             f"the Python at {str(found)!r} may not be started for studies on this machine. If its packages are "
-            f"ones you trust: detector-bench trust python {found}"
+            f"ones you trust: detector-bench trust python {shlex.quote(str(found))}"
         )
 
     def _named_interpreter(self, weights: WeightsLocator) -> Path | None:
@@ -270,14 +271,7 @@ class IsolatedOutputs(Stage):
         if self._adapter is not None:
             return self._adapter.script
         assert self.script is not None  # noqa: S101 - one of the two is there
-        path = weights.locate(self.script)
-        before = program_files(path)
-        refusal = code_refusal(self.name, path, what="the script")
-        (content,) = before.values()
-        if refusal is None and program_files(path) != before:
-            refusal = f"the script {self.name!r} changes while it is read"
-        if refusal is not None:
-            raise ConfigError(refusal)
+        content = allowed_bytes(self.name, weights.locate(self.script), what="the script")
         try:
             return content.decode("utf-8")
         except UnicodeDecodeError as error:

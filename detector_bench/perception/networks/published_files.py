@@ -6,6 +6,7 @@ from __future__ import annotations
 import io
 import warnings
 from collections.abc import Mapping, Sequence
+from inspect import signature
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -148,12 +149,16 @@ class TimmClassifier(_OfTorch):
             raise ConfigError(
                 f"{self.name}: timm has no architecture {architecture!r}: {nearest_hint(str(architecture), known)}"
             )
+        given = _mapping(settings.get("model_args"))
+        # What is timm's own decides where weights are read from, and would read them from anywhere.
+        if reserved := sorted(set(given) & set(signature(timm.create_model).parameters)):
+            raise ConfigError(
+                f"{self.name}: model_args has {reserved[0]!r} (accepted: settings of the architecture itself)"
+            )
         device = chosen_device(torch, self.device)
         labels = len(self.labels) or int(settings.get("num_classes", 0)) or len(self.label_names(weights))
         try:
-            model = timm.create_model(
-                architecture, pretrained=False, num_classes=labels, **_mapping(settings.get("model_args"))
-            )
+            model = timm.create_model(architecture, pretrained=False, num_classes=labels, **given)
         except Exception as error:  # whatever the architecture's function raises
             raise WeightsError(f"{self.name}: timm cannot build {architecture!r}: {_first(error)}") from error
         _fill(torch, model, self._tensors_in(weights), name=self.name, network=f"timm's {architecture}")
