@@ -83,6 +83,16 @@ def test_if_no_detector_is_left_the_run_stops_as_ever(study: Path, command: Comm
         db.Study.from_yaml(study).run(study.parent / "out", use_cache=False)
 
 
+def test_if_all_lack_something_each_line_says_which(study: Path, command: Command) -> None:
+    study.write_text(
+        study.read_text().replace("  - test-colour\n", "  - {name: other, kind: test-weighted, factor: f}\n")
+    )
+    status, _, errors = command("run", study, "--out", study.parent / "out", "--no-cache")
+    assert status == 1
+    assert "error: other: weights file 'f' not found" in errors
+    assert "\nnetwork: weights file 'network.onnx' not found" in errors
+
+
 def test_one_whose_verdicts_are_all_stored_lacks_nothing(study: Path, command: Command) -> None:
     network, out = study.parent / "network.onnx", study.parent / "out"
     write_network(network)

@@ -282,7 +282,7 @@ def _run_and_print(study: Study, out: Path, *, shard: str | None = None, **setti
     _print(result, ["metrics.csv", "tables/", "predictions/", "run.json"])
     refuse_without_verdict(result)
     if left_out:
-        raise ConfigError(_as_left_out(left_out))
+        raise ConfigError(_by_name(left_out, " is left out:"))
     if waited := what_it_waited_for(*_waiting(result.sessions(began))):
         output.warn(waited, style="")
 
@@ -307,6 +307,8 @@ def _run_what_is_ready(study: Study, out: Path, **settings: Any) -> tuple[Result
         ):
             raise
         found = study.readiness(out, weights_dir=weights_dir)
+        if not found.ready and len(found.lacking) > 1:
+            raise type(error)(_by_name(found.lacking, ":")) from error
         if not found.ready or not found.lacking:
             raise
     smaller, unjudged = without_lacking(study, found)
@@ -314,13 +316,13 @@ def _run_what_is_ready(study: Study, out: Path, **settings: Any) -> tuple[Result
         **found.lacking,
         **{f"the attribute {each}": ("no detector is left that judges it",) for each in unjudged},
     }
-    output.warn(_as_left_out(left_out))
+    output.warn(_by_name(left_out, " is left out:"))
     with RunProgressDisplay(errors) as display:
         return smaller.run(out, progress=display, **settings), left_out
 
 
-def _as_left_out(lacking: Mapping[str, Sequence[str]]) -> str:
-    return "\n".join(f"{name} is left out: {line}" for name, lines in lacking.items() for line in lines)
+def _by_name(lacking: Mapping[str, Sequence[str]], what: str) -> str:
+    return "\n".join(f"{name}{what} {line}" for name, lines in lacking.items() for line in lines)
 
 
 def refuse_without_verdict(results: Results) -> None:
