@@ -83,6 +83,16 @@ def test_if_no_detector_is_left_the_run_stops_as_ever(study: Path, command: Comm
         db.Study.from_yaml(study).run(study.parent / "out", use_cache=False)
 
 
+@pytest.mark.slow
+def test_an_audit_goes_on_too(study: Path, command: Command) -> None:
+    out = study.parent / "out"
+    status, said, errors = command("audit", study, "--out", out, "--no-cache")
+    assert status == 1
+    assert "Open " in said
+    assert errors.count("network is left out: weights file 'network.onnx' not found") == 2
+    assert (out / "report" / "index.html").is_file()
+
+
 def test_if_all_lack_something_each_line_says_which(study: Path, command: Command) -> None:
     study.write_text(
         study.read_text().replace("  - test-colour\n", "  - {name: other, kind: test-weighted, factor: f}\n")

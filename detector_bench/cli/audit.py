@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 from detector_bench.cli import options
 from detector_bench.cli.console import command, errors, output
 from detector_bench.cli.publishing import MOST_WORKERS
-from detector_bench.cli.studies import loaded, restricted
+from detector_bench.cli.studies import loaded, refuse_left_out, restricted, with_what_is_ready
 from detector_bench.plugins import load_plugins
 
 if TYPE_CHECKING:
-    from detector_bench.study import StudyAudit
+    from detector_bench.study import Study, StudyAudit
 
 
 @command(reads_images=True)
@@ -41,7 +41,8 @@ def audit(
     All of it at once: runs the study's detectors, estimates each T2I model's bias over all images from their
     verdicts and the human labels, compares the T2I models, and writes tables, figures and a report that leads with
     the answer. Prints the answer in sentences, and what to do next. Interrupted or repeated, it goes on where it
-    was: label some images and call it again.
+    was: label some images and call it again. Detectors that cannot judge on this machine are left out, as `run`
+    leaves them out.
 
     Examples: `detector-bench audit configs/t2i_portraits.yaml --out results/portraits --weights-dir weights`,
     `detector-bench audit lyu2025 --image-set my_images --out results/mine --half-width 0.1`
@@ -59,20 +60,25 @@ def audit(
         without=without,
         estimated_labels=estimated_labels,
     )
-    with RunProgressDisplay(errors) as running, ReportDisplay(errors) as reporting:
-        found = study.audit(
-            out,
-            half_width=options.checked_half_width(half_width),
-            weights_dir=weights_dir,
-            cache_dir=cache_dir,
-            use_cache=not no_cache,
-            budget=budget,
-            changed_inputs=changed_inputs,
-            progress=running,
-            report_progress=reporting,
-            workers=min(os.cpu_count() or 1, MOST_WORKERS),
-        )
+
+    def audited(some: Study) -> StudyAudit:
+        with RunProgressDisplay(errors) as running, ReportDisplay(errors) as reporting:
+            return some.audit(
+                out,
+                half_width=options.checked_half_width(half_width),
+                weights_dir=weights_dir,
+                cache_dir=cache_dir,
+                use_cache=not no_cache,
+                budget=budget,
+                changed_inputs=changed_inputs,
+                progress=running,
+                report_progress=reporting,
+                workers=min(os.cpu_count() or 1, MOST_WORKERS),
+            )
+
+    found, left_out = with_what_is_ready(study, out, audited, weights_dir=weights_dir)
     _print(found)
+    refuse_left_out(left_out)
 
 
 def _print(found: StudyAudit) -> None:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from detector_bench.benchmark import benchmarks
 from detector_bench.cli import options
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from detector_bench.study import Results, Study
 
 ENGINES = ("processes", "ray")
+
+T = TypeVar("T")
 
 _LONG_TABLES = ("prompt_bias_scores", "confusion", "label_doubt")
 """They have many rows, and stand in files only."""
@@ -270,7 +272,16 @@ def _run_and_print(study: Study, out: Path, *, shard: str | None = None, **setti
     began = datetime.now(UTC).isoformat(timespec="seconds")
     left_out: Mapping[str, Sequence[str]] = {}
     if shard is None:
-        result, left_out = _run_what_is_ready(study, out, **settings)
+
+        def run_all(some: Study) -> Results:
+            with RunProgressDisplay(errors) as display:
+                return some.run(out, progress=display, **settings)
+
+        # On Ray other machines judge than the one that asks.
+        if settings.get("engine", "processes") == "processes":
+            result, left_out = with_what_is_ready(study, out, run_all, weights_dir=settings.get("weights_dir"))
+        else:
+            result = run_all(study)
     else:
         with RunProgressDisplay(errors) as display:
             found = study.run_shard(out, shard, progress=display, **settings)
@@ -281,25 +292,33 @@ def _run_and_print(study: Study, out: Path, *, shard: str | None = None, **setti
         result = found
     _print(result, ["metrics.csv", "tables/", "predictions/", "run.json"])
     refuse_without_verdict(result)
-    if left_out:
-        raise ConfigError(_by_name(left_out, " is left out:"))
+    refuse_left_out(left_out)
     if waited := what_it_waited_for(*_waiting(result.sessions(began))):
         output.warn(waited, style="")
 
 
-def _run_what_is_ready(study: Study, out: Path, **settings: Any) -> tuple[Results, Mapping[str, Sequence[str]]]:
-    """Run the study; if some of its detectors cannot judge here, without these, and say of each why."""
-    from detector_bench.cli.progress import RunProgressDisplay
+def with_what_is_ready(
+    study: Study, out: Path, work: Callable[[Study], T], *, weights_dir: Path | None
+) -> tuple[T, Mapping[str, Sequence[str]]]:
+    """Do something with a study; if some of its detectors cannot judge here, without these, and say of each why.
+
+    Args:
+        study: what is judged by whom.
+        out: the result folder.
+        work: what is done; called once more with what is left of the study.
+        weights_dir: a folder with weights files.
+
+    Returns:
+        What the work gave, and what was left out, by name with its reasons.
+
+    Raises:
+        DetectorBenchError: another mistake, or no detector is ready.
+    """
     from detector_bench.study_readiness import without_lacking
 
-    weights_dir = settings.get("weights_dir")
     try:
-        with RunProgressDisplay(errors) as display:
-            return study.run(out, progress=display, **settings), {}
+        return work(study), {}
     except (ConfigError, MissingExtraError, WeightsError) as error:
-        # On Ray other machines judge than the one that asks.
-        if settings.get("engine", "processes") != "processes":
-            raise
         # A mistake that is no detector's ends the run before anything is fetched for it.
         if (
             isinstance(error, ConfigError)
@@ -317,8 +336,17 @@ def _run_what_is_ready(study: Study, out: Path, **settings: Any) -> tuple[Result
         **{f"the attribute {each}": ("no detector is left that judges it",) for each in unjudged},
     }
     output.warn(_by_name(left_out, " is left out:"))
-    with RunProgressDisplay(errors) as display:
-        return smaller.run(out, progress=display, **settings), left_out
+    return work(smaller), left_out
+
+
+def refuse_left_out(left_out: Mapping[str, Sequence[str]]) -> None:
+    """End with a mistake where detectors were left out, when all else is done.
+
+    Raises:
+        ConfigError: names them, with their reasons.
+    """
+    if left_out:
+        raise ConfigError(_by_name(left_out, " is left out:"))
 
 
 def _by_name(lacking: Mapping[str, Sequence[str]], what: str) -> str:
