@@ -38,6 +38,8 @@ from detector_bench.vocabulary.columns import (
     SampleDesign,
 )
 
+pytestmark = pytest.mark.slow
+
 T2I_MODELS, PROMPTS, EACH = 2, 6, 10
 COUNT = T2I_MODELS * PROMPTS * EACH
 
@@ -436,7 +438,6 @@ def test_with_all_images_labelled_there_is_nothing_to_plan(known: Known, tmp_pat
     assert "Next:" not in planned.output
 
 
-@pytest.mark.slow
 def test_a_study_with_other_classes_validates_nothing(tmp_path: Path, run: Run) -> None:
     folders, own = [], "head_of_bad_input"
     for name, classes in (("here", ("cap", "bare")), ("there", ("cap", "helmet", "bare"))):

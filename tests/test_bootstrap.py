@@ -312,6 +312,7 @@ DEGENERATE = {
 @pytest.mark.parametrize("method", ["score", "percentile", "bca"])
 @pytest.mark.parametrize("unit", ["image", "prompt"])
 @pytest.mark.parametrize("case", DEGENERATE)
+@pytest.mark.slow
 def test_degenerate_studies_have_intervals_or_none(case: str, unit: str, method: str) -> None:
     counts = counts_of(DEGENERATE[case])
     settings = Intervals(method=method, unit=unit, resamples=400, prompts=True)

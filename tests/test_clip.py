@@ -161,6 +161,7 @@ def verdict(found: Prediction | dict[str, Any]) -> tuple[str, str | None]:
 # Equal to the libraries' own use
 
 
+@pytest.mark.slow
 def test_three_detectors_in_a_run_judge_as_the_library_does(backend: Backend, tmp_path: Path) -> None:
     image_set, out = write_odd_images(tmp_path / "set"), tmp_path / "predictions"
     detectors = [

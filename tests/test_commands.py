@@ -212,6 +212,7 @@ def test_every_command_is_called_here_or_elsewhere() -> None:
 
 
 @pytest.mark.parametrize("name", CALLS)
+@pytest.mark.slow
 def test_json_is_one_object_with_rows(call: Call, folder: Path, tmp_path: Path, name: str) -> None:
     arguments = CALLS[name](folder, tmp_path / "out")
     status, said, _ = call(*name.split(), *arguments, "--json")

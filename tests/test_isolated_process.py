@@ -286,6 +286,7 @@ def load(parameters):
     assert one.starts == 1
 
 
+@pytest.mark.slow
 def test_a_process_that_is_gone_is_waited_for_by_nobody(process: Making) -> None:
     """What it left behind, out of reach, holds its pipes open: also to write to them would take for ever."""
     source = """

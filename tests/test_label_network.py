@@ -38,6 +38,8 @@ from detector_bench.labelling.web.security import LARGEST_BODY, LARGEST_BODY_OF_
 from detector_bench.labelling.web.server import listen, make_server
 from detector_bench.labelling.web.tls import server_context
 
+pytestmark = pytest.mark.slow
+
 ITEM = image_name(0)
 WITH_TOKENS = Desk(("ann", "ben"), secret=SECRET, asks_token=True)
 JSON = "Host: localhost\r\nContent-Type: application/json\r\n"
@@ -288,7 +290,6 @@ def test_limits_stay_below_the_files_that_the_system_allows() -> None:
     assert raise_file_limit(64) == 64
 
 
-@pytest.mark.slow
 def test_a_low_limit_on_files_is_raised_and_said_where_it_cannot_be(tmp_path: Path) -> None:
     folder = write_image_set(tmp_path / "images", 2)
     command = f"{sys.executable} -m detector_bench label {folder} --annotator ann --port 0 --no-browser"
@@ -359,7 +360,6 @@ https://localhost:%(port)s {
 """
 
 
-@pytest.mark.slow
 def test_the_documented_proxy_works(
     tmp_path: Path, certificate: Certificate, monkeypatch: pytest.MonkeyPatch
 ) -> None:

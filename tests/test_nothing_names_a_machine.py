@@ -27,6 +27,8 @@ from detector_bench.site import ReportSettings
 from detector_bench.study import Results, Study
 from detector_bench.verification import VerificationOrder, pack_folder, verify_folder
 
+pytestmark = pytest.mark.slow
+
 MARKER = "hidden-away"
 Call = Callable[..., tuple[int, str, str]]
 COUNT = 24
@@ -118,7 +120,6 @@ def assert_nothing_is_named(folder: Path, home: Path) -> None:
             assert told == [], file
 
 
-@pytest.mark.slow
 def test_no_published_file_says_where_anything_lies(home: Path) -> None:
     out = home / f"study-{MARKER}" / "results"
     cache = home / f"cache-{MARKER}"

@@ -18,6 +18,8 @@ from detector_bench.runner.stored_predictions import StoredPredictions
 from detector_bench.study import Results, Study
 from detector_bench.study_proof import UnprovedError, judged_contents
 
+pytestmark = pytest.mark.slow
+
 Command = Callable[..., tuple[int, str, str]]
 
 

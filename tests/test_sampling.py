@@ -51,6 +51,7 @@ def weights_over_draws(draws: Callable[[int], Draw], *, count: int = DRAWS) -> N
 
 @pytest.mark.parametrize("design", list(SampleDesign))
 @pytest.mark.parametrize("labels", [4, 17])
+@pytest.mark.slow
 def test_every_image_is_drawn_with_the_stated_probability(design: SampleDesign, labels: int) -> None:
     # Mean weights of 1 say it whatever was left to chance: the number of labels of a cell, the cells themselves.
     mean = weights_over_draws(lambda seed: drawn(seed, labels=labels, design=design), count=DRAWS // 2)
@@ -75,6 +76,7 @@ def test_frequencies_by_disagreement_are_the_stated_probabilities() -> None:
 
 
 @pytest.mark.parametrize("design", [SampleDesign.EQUAL, SampleDesign.VERDICTS])
+@pytest.mark.slow
 def test_a_sample_that_grew_has_the_probabilities_of_the_whole(design: SampleDesign) -> None:
     def grown(seed: int) -> Draw:
         first = drawn(seed, labels=4, design=design)  # fewer than cells, then more of them, then more than cells

@@ -38,6 +38,8 @@ from detector_bench.runner.shards import Shard, shard_numbers
 from detector_bench.study import Results, Study
 from detector_bench.weights import WeightsLocator
 
+pytestmark = pytest.mark.slow
+
 COUNT = 30
 PLUGIN = Path(__file__).with_name("small_parts.py")
 SECOND = Shard(count=3, number=2)
@@ -195,7 +197,6 @@ def command_line(folder: Path, *options: str) -> list[str]:
     return [*command, "--out", str(folder / "out"), "--plugin", str(PLUGIN), "--no-cache", *options]
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix", reason="limits of POSIX")
 def test_a_disk_that_fills_up_costs_a_line_and_no_number(study: Study, expected: bytes, tmp_path: Path) -> None:
     study.run_shard(tmp_path / "out", "1/3", use_cache=False)
@@ -212,7 +213,6 @@ def test_a_disk_that_fills_up_costs_a_line_and_no_number(study: Study, expected:
     assert (tmp_path / "out" / "metrics.csv").read_bytes() == expected
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")
 def test_a_schedulers_stop_of_every_process_stores_what_workers_have(study: Study, tmp_path: Path) -> None:
     text = (tmp_path / "study.yaml").read_text()

@@ -88,6 +88,7 @@ def test_without_resamples_no_seed_is_recorded(folder: Path) -> None:
         ("unit: image", "unit: prompt", "`intervals.unit` is 'prompt'"),
     ],
 )
+@pytest.mark.slow
 def test_a_study_that_was_changed_since_its_evaluation_is_noticed(
     folder: Path, was: str, now: str, message: str
 ) -> None:
@@ -153,6 +154,7 @@ def sealed(out: Path) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("broken", BROKEN)
+@pytest.mark.slow
 def test_a_folder_that_cannot_be_opened_says_why_in_one_line(folder: Path, broken: str) -> None:
     out = folder / "out"
     Study.from_yaml(folder / "study.yaml").run(out)

@@ -53,6 +53,7 @@ def fetched(speak: Speech, limits: TransferLimits = LIMITS, **options: Any) -> h
     ],
     ids=["status line", "header", "informational answers", "body", "chunks"],
 )
+@pytest.mark.slow
 def test_a_byte_now_and_then_does_not_hold_a_request(speak: Speech) -> None:
     began = time.monotonic()
     with pytest.raises((OverdueAnswerError, httpx.RemoteProtocolError)):

@@ -23,6 +23,8 @@ from detector_bench.sealed import read_sealed, seal_of, sealed_digest, write_sea
 from detector_bench.study import Study
 from detector_bench.verification import VerificationOrder, unpacked, verify_folder
 
+pytestmark = pytest.mark.slow
+
 Command = Callable[..., tuple[int, str, str]]
 
 
@@ -237,7 +239,6 @@ def test_other_labels_leave_the_numbers_open(folder: Path) -> None:
     assert (found.outcome, found.problems) == (Outcome.OPEN, ("the image set",))
 
 
-@pytest.mark.slow
 def test_figures_and_report_are_about_these_results(folder: Path, command: Command) -> None:
     out = folder / "out"
     figure = ("--only", "filter_plane", "--format", "png", "--width", "single")

@@ -33,6 +33,8 @@ from detector_bench.site import ReportSettings, Tolerance, table_sets
 from detector_bench.site.browser_data import box_columns, stored_boxes
 from detector_bench.study import Results, Study
 
+pytestmark = pytest.mark.slow
+
 QUICK = ReportSettings(figures=False)
 
 
@@ -125,7 +127,6 @@ def test_hostile_text_is_text_in_every_page(tmp_path: Path) -> None:
     assert page.text.count(BAD) >= 4
 
 
-@pytest.mark.slow
 def test_a_repeated_report_removes_what_only_the_earlier_one_had(results: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     Results.open(results).report(out, settings=ReportSettings(workers=1))
@@ -136,7 +137,6 @@ def test_a_repeated_report_removes_what_only_the_earlier_one_had(results: Path, 
     assert (out / "mine.txt").is_file()
 
 
-@pytest.mark.slow
 def test_figures_have_captions_and_say_why_others_are_missing(results: Path, tmp_path: Path) -> None:
     written = Results.open(results).report(tmp_path / "out")
     page = Page(written.page)
@@ -297,7 +297,6 @@ def test_a_report_only_reads_what_the_evaluation_wrote(
         assert (written / name).read_bytes() == (report / name).read_bytes(), name
 
 
-@pytest.mark.slow
 def test_plans_of_further_labels_are_read_for_the_tolerance_of_the_study(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
