@@ -25,6 +25,8 @@ from detector_bench.dataset.image_sources import ImageSources, object_stores
 from detector_bench.dataset.image_sources.object_stores import ObjectStore
 from detector_bench.dataset.image_sources.patience import Patience
 
+pytestmark = pytest.mark.slow
+
 pytest.importorskip("moto")
 s3fs = pytest.importorskip("s3fs")
 

@@ -19,6 +19,8 @@ from detector_bench.results.run_record import environment, git_commit
 from detector_bench.study import Study
 from detector_bench.weights.files import sha256_of
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:

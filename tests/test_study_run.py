@@ -19,6 +19,8 @@ from detector_bench.runner.run_record import RunProgress
 from detector_bench.study import Study
 from detector_bench.study_file import DetectorEntry
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:

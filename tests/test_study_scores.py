@@ -27,6 +27,8 @@ from detector_bench.site import ReportSettings
 from detector_bench.study import Results, Study
 from detector_bench.vocabulary.columns import IMAGE_COLUMNS, LABEL_COLUMNS, PREDICTIONS, PROMPT_COLUMNS
 
+pytestmark = pytest.mark.slow
+
 TRUTH = "ground_truth"
 IMPLICIT = "bigbench_implicit_bias_score"
 MODEL_SCORE = "biaspainter_model_score"
