@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 from detector_bench.cli import options
 from detector_bench.cli.console import command, errors, output
+from detector_bench.cli.left_out import refuse_left_out, with_what_is_ready
 from detector_bench.cli.publishing import MOST_WORKERS
-from detector_bench.cli.studies import loaded, refuse_left_out, restricted, with_what_is_ready
+from detector_bench.cli.studies import loaded, restricted
 from detector_bench.plugins import load_plugins
 
 if TYPE_CHECKING:

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from detector_bench.benchmark import benchmarks
 from detector_bench.cli import options
 from detector_bench.cli.chosen_detector import say_if_passed_over
 from detector_bench.cli.console import command, errors, output
 from detector_bench.cli.dry_run import print_dry_run
+from detector_bench.cli.left_out import refuse_left_out, with_what_is_ready
 from detector_bench.cli.shards import call_of, kept_call, write_array_job
-from detector_bench.errors import ConfigError, DetectorBenchError, MissingExtraError, WeightsError
+from detector_bench.errors import ConfigError, DetectorBenchError
 from detector_bench.plugins import load_plugins
 from detector_bench.runner.shards import ranges
 
@@ -23,8 +24,6 @@ if TYPE_CHECKING:
     from detector_bench.study import Results, Study
 
 ENGINES = ("processes", "ray")
-
-T = TypeVar("T")
 
 _LONG_TABLES = ("prompt_bias_scores", "confusion", "label_doubt")
 """They have many rows, and stand in files only."""
@@ -295,62 +294,6 @@ def _run_and_print(study: Study, out: Path, *, shard: str | None = None, **setti
     refuse_left_out(left_out)
     if waited := what_it_waited_for(*_waiting(result.sessions(began))):
         output.warn(waited, style="")
-
-
-def with_what_is_ready(
-    study: Study, out: Path, work: Callable[[Study], T], *, weights_dir: Path | None
-) -> tuple[T, Mapping[str, Sequence[str]]]:
-    """Do something with a study; if some of its detectors cannot judge here, without these, and say of each why.
-
-    Args:
-        study: what is judged by whom.
-        out: the result folder.
-        work: what is done; called once more with what is left of the study.
-        weights_dir: a folder with weights files.
-
-    Returns:
-        What the work gave, and what was left out, by name with its reasons.
-
-    Raises:
-        DetectorBenchError: another mistake, or no detector is ready.
-    """
-    from detector_bench.study_readiness import without_lacking
-
-    try:
-        return work(study), {}
-    except (ConfigError, MissingExtraError, WeightsError) as error:
-        # A mistake that is no detector's ends the run before anything is fetched for it.
-        if (
-            isinstance(error, ConfigError)
-            and not study.readiness(out, weights_dir=weights_dir, fetch=False).lacking
-        ):
-            raise
-        found = study.readiness(out, weights_dir=weights_dir)
-        if not found.ready and len(found.lacking) > 1:
-            raise type(error)(_by_name(found.lacking, ":")) from error
-        if not found.ready or not found.lacking:
-            raise
-    smaller, unjudged = without_lacking(study, found)
-    left_out = {
-        **found.lacking,
-        **{f"the attribute {each}": ("no detector is left that judges it",) for each in unjudged},
-    }
-    output.warn(_by_name(left_out, " is left out:"))
-    return work(smaller), left_out
-
-
-def refuse_left_out(left_out: Mapping[str, Sequence[str]]) -> None:
-    """End with a mistake where detectors were left out, when all else is done.
-
-    Raises:
-        ConfigError: names them, with their reasons.
-    """
-    if left_out:
-        raise ConfigError(_by_name(left_out, " is left out:"))
-
-
-def _by_name(lacking: Mapping[str, Sequence[str]], what: str) -> str:
-    return "\n".join(f"{name}{what} {line}" for name, lines in lacking.items() for line in lines)
 
 
 def refuse_without_verdict(results: Results) -> None:
