@@ -50,9 +50,8 @@ def readiness(
     images = study.load_image_set()
     study.check_image_set(images)
     weights = study.locator(weights_dir=weights_dir, out=out)
-    here = study.locator(
-        weights_dir=weights_dir, out=out, allow_download=False
-    )  # stored verdicts are worth no download
+    # Stored verdicts are worth no download.
+    here = study.locator(weights_dir=weights_dir, out=out, allow_download=False)
     ready, missing = [], {}
     for entry in study.detectors:
         detector, lines = _lines(entry, weights, fetch=fetch)

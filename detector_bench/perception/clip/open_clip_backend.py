@@ -12,10 +12,10 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
-from pydantic import model_validator
 
 from detector_bench.errors import ConfigError, WeightsError, nearest_hint
 from detector_bench.installation import require
+from detector_bench.perception.checkpoint_or_file import CheckpointOrFile
 from detector_bench.perception.clip.embeddings import (
     ImageEncoder,
     TextEmbeddings,
@@ -24,7 +24,6 @@ from detector_bench.perception.clip.embeddings import (
 )
 from detector_bench.perception.torch_settings import (
     Precision,
-    TorchSettings,
     chosen_device,
     chosen_precision,
     exact_convolutions,
@@ -33,8 +32,8 @@ from detector_bench.perception.torch_settings import (
     shorten_products,
 )
 from detector_bench.perception.transformers_checkpoints import require_whole
-from detector_bench.weights import Weights, WeightsLocator
-from detector_bench.weights.files import CheckpointField, WeightsField
+from detector_bench.weights import WeightsLocator
+from detector_bench.weights.files import CheckpointField
 
 _SETTINGS = "open_clip_config.json"
 _PREFERRED_WEIGHTS = "open_clip_model.safetensors"
@@ -48,7 +47,7 @@ _TOKENIZER_SETTINGS = ("clean", "strip_sep_token")
 _TEXT_PARTS = ("transformer", "token_embedding", "text", "text_decoder")
 
 
-class OpenClip(TorchSettings):
+class OpenClip(CheckpointOrFile):
     """A network of open_clip: a `checkpoint`, or an `architecture` with its `weights_file`.
 
     All of it comes from there: an architecture whose tokenizer open_clip would read from the hub (SigLIP's,
@@ -69,28 +68,8 @@ class OpenClip(TorchSettings):
     safetensors files of other names, no other weights are read."""
     architecture: str | None = None
     """A name that `open_clip.list_models()` gives, such as `ViT-B-32`."""
-    weights_file: WeightsField | None = None
-    """The architecture's weights: `.safetensors`, or a `.pt` file of tensors alone (read with `weights_only`)."""
     precision: Precision = "auto"
     """The number format of the image tower; the text tower computes in float32."""
-
-    @model_validator(mode="after")
-    def _one_source(self) -> OpenClip:
-        pair = (self.architecture, self.weights_file)
-        if (self.checkpoint is None) == (pair == (None, None)) or (self.checkpoint is None and None in pair):
-            raise ValueError("give a `checkpoint`, or an `architecture` with its `weights_file`")
-        return self
-
-    @property
-    def source(self) -> Weights:
-        """What the weights are read from."""
-        found = self.checkpoint or self.weights_file
-        assert found is not None  # noqa: S101 - the validator saw to it
-        return found
-
-    def weights(self) -> tuple[Weights, ...]:
-        """The checkpoint with both towers, or the one file."""
-        return (self.source,)
 
     def image_encoder(self, weights: WeightsLocator) -> ImageEncoder[Any]:
         """Read the network, and keep its image tower.

@@ -17,6 +17,7 @@ from pydantic import Field, model_validator
 
 from detector_bench.errors import ConfigError, WeightsError, nearest_hint
 from detector_bench.installation import require
+from detector_bench.perception.checkpoint_or_file import CheckpointOrFile
 from detector_bench.perception.networks.checkpoint_code import settings_of
 from detector_bench.perception.networks.published_classifier import (
     OpenedClassifier,
@@ -80,7 +81,7 @@ def _tensor(torch: Any, found: Any, name: str) -> NDArray[Any]:
     return values
 
 
-class TimmClassifier(_OfTorch):
+class TimmClassifier(_OfTorch, CheckpointOrFile):
     """A classifier of timm: a `checkpoint` as timm shares it (`hf-hub:owner/name`, or a folder), or an
     `architecture` with its `weights_file` and `labels`.
 
@@ -96,35 +97,19 @@ class TimmClassifier(_OfTorch):
     """A folder with timm's `config.json` and `model.safetensors`, or its name on the hub."""
     architecture: str | None = Field(default=None, pattern=r"^[\w.]+$")
     """A name that `timm.list_models()` gives, such as `vit_base_patch16_224`."""
-    weights_file: WeightsField | None = None
-    """The architecture's weights: `.safetensors`, or a `.pt` file of tensors alone (read with `weights_only`)."""
     labels: tuple[str, ...] = Field(default=(), max_length=100_000)
     """In the order of the network's numbers; none: those that the checkpoint names."""
 
     @model_validator(mode="after")
-    def _one_source(self) -> TimmClassifier:
-        pair = (self.architecture, self.weights_file)
-        if (self.checkpoint is None) == (pair == (None, None)) or (self.checkpoint is None and None in pair):
-            raise ValueError("give a `checkpoint`, or an `architecture` with its `weights_file`")
+    def _labels_are_said(self) -> TimmClassifier:
         if self.checkpoint is None and not self.labels:
             raise ValueError("`labels` is missing: the file does not say what its numbers stand for")
         return self
 
     @property
-    def source(self) -> Weights:
-        """What the weights are read from."""
-        found = self.checkpoint or self.weights_file
-        assert found is not None  # noqa: S101 - the validator saw to it
-        return found
-
-    @property
     def name(self) -> str:
         """What messages call it."""
         return self.source.name
-
-    def weights(self) -> tuple[Weights, ...]:
-        """The checkpoint, or the one file."""
-        return (self.source,)
 
     def label_names(self, weights: WeightsLocator) -> tuple[str, ...]:
         """The labels in the order of its numbers; see `TransformersClassifier.label_names`."""
