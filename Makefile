@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 export PYTHONDONTWRITEBYTECODE :=
 OUT ?= results/quickstart
 
-.PHONY: quickstart test lint types tests slow torture benchmarks clean
+.PHONY: quickstart test lint types tests slow docs torture benchmarks clean
 
 quickstart: $(VENV)/.quickstart
 	$(BIN)/detector-bench quickstart --out $(OUT)
@@ -25,6 +25,11 @@ tests: $(VENV)/.dev
 
 slow: $(VENV)/.dev
 	$(BIN)/pytest -m slow -n auto --dist loadfile
+
+# The site, from pages, notebooks that are executed, and docstrings; no network. COLD=--cold executes notebooks that did not change, too.
+COLD ?=
+docs: $(VENV)/.dev
+	$(BIN)/python docs/build_site.py $(COLD)
 
 # Hours: hostile files, kills, flipped bits, bad servers and disks. SEED=2 makes other cases.
 SEED ?= 1

@@ -1,4 +1,6 @@
-"""Prints the commands in a Markdown file's ```sh blocks as one script.
+"""Prints the commands in the ```sh blocks of Markdown files as one script.
+
+python .ci/readme_commands.py README.md docs/portraits.md
 
 A block is left out, with a message, if the line before it is a comment `<!-- needs: PATH -->` and PATH is missing.
 """
@@ -25,4 +27,4 @@ def commands(text: str) -> str:
 
 
 if __name__ == "__main__":
-    print(commands(Path(sys.argv[1]).read_text(encoding="utf-8")))  # noqa: T201
+    print("\n".join(commands(Path(page).read_text(encoding="utf-8")) for page in sys.argv[1:]))  # noqa: T201

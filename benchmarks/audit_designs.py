@@ -24,7 +24,7 @@ from measuring import machine
 from detector_bench.estimation import PartlyLabelled, estimate
 from detector_bench.estimation.sampling import draw, opinions
 from detector_bench.metrics import Scopes
-from detector_bench.vocabulary.columns import SampleDesign
+from detector_bench.sample_design import SampleDesign
 
 WORLDS_ASKED = (
     "portraits, 5 detectors, 200 images",

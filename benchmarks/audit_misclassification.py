@@ -29,7 +29,7 @@ from detector_bench.estimation.misclassification import misclassification
 from detector_bench.estimation.misclassification_matrix import verdicts_by_truth
 from detector_bench.estimation.sampling import draw, opinions
 from detector_bench.metrics import Scopes
-from detector_bench.vocabulary.columns import SampleDesign
+from detector_bench.sample_design import SampleDesign
 
 EQUAL = ("Lyu 2025, 8 detectors", "40 % low-quality", "fair T2I model, large", "7 classes", "no useful detector")
 UNEQUAL = (

@@ -38,8 +38,9 @@ from detector_bench.dataset.sample_file import LabelSample
 from detector_bench.evaluation.estimates import EstimateSettings, estimate_bias
 from detector_bench.evaluation.label_sample import ToBeLabelled
 from detector_bench.runner.stored_predictions import read_predictions
+from detector_bench.sample_design import SampleDesign
 from detector_bench.vocabulary import ALL, attribute_named
-from detector_bench.vocabulary.columns import LABELS_ONLY, PREDICTION_POWERED, SampleDesign
+from detector_bench.vocabulary.columns import LABELS_ONLY, PREDICTION_POWERED
 
 WAYS = ("hidden", *SampleDesign)
 KEPT = 4

@@ -1,13 +1,13 @@
-"""How long whole commands take around a run, on tiny images: `report`, `check`, `import`, `detectors`.
+"""How long whole commands take around a run, on tiny images: `report`, `check`, `import`, `detectors`, `--help`.
 
     python benchmarks/command_speed.py [NAME ...] [--images N] [--rounds N] [--before CHECKOUT]
 
-NAME is any of `detectors`, `detectors_of_study`, `report`, `report_again`, `report_of_many` (whose pictures are
-left out, and of which the browser shows a sample), `check`, `check_shared` (many rows on few files) and `import`;
-by default all. Every image is a PNG of 32 x 32 pixels with content of its own. With
---before, a checkout of an earlier state (`git worktree add`) takes turns with this one, and the ratio of each pair
-is printed: it means more than seconds on a machine that others use. What one state writes is made again for each
-measurement, so that none finds the other's files.
+NAME is any of `help`, `package` (Python that imports detector_bench alone), `detectors`, `detectors_of_study`,
+`report`, `report_again`, `report_of_many` (whose pictures are left out, and of which the browser shows a
+sample), `check`, `check_shared` (many rows on few files) and `import`; by default all. Every image is a PNG of
+32 x 32 pixels with content of its own. With --before, a checkout of an earlier state (`git worktree add`) takes
+turns with this one, and the ratio of each pair is printed: it means more than seconds on a machine that others
+use. What one state writes is made again for each measurement, so that none finds the other's files.
 """
 
 from __future__ import annotations
@@ -163,6 +163,8 @@ def _import(folder: Path) -> list[str]:
 
 
 CASES = {
+    "help": Case(0, lambda *_: None, lambda _: ["-m", "detector_bench", "--help"]),
+    "package": Case(0, lambda *_: None, lambda _: ["-c", "import detector_bench"]),
     "detectors": Case(0, lambda *_: None, lambda _: ["detectors"]),
     "detectors_of_study": Case(
         0, lambda *_: None, lambda _: ["detectors", "--study", str(REPOSITORY / "configs" / "lyu2025.yaml")]
@@ -186,8 +188,9 @@ CASES = {
 
 
 def usage_of(checkout: Path, arguments: list[str]) -> Usage:
-    """Run `detector-bench` of a checkout in a process of its own, and stop if it fails."""
-    command = [sys.executable, "-m", "detector_bench", *arguments]
+    """Run `detector-bench` of a checkout, or Python itself, in a process of its own, and stop if it fails."""
+    ours = [] if arguments[0] in ("-m", "-c") else ["-m", "detector_bench"]
+    command = [sys.executable, *ours, *arguments]
     environment = {**os.environ, "PYTHONPATH": str(checkout)}
     began = time.perf_counter()
     process = subprocess.Popen(

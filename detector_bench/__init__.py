@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from detector_bench.detectors import Card, Prediction, build_detector, detector
     from detector_bench.errors import DetectorBenchError
     from detector_bench.evaluation import evaluate
+    from detector_bench.generation.generating import generate
     from detector_bench.metrics import metric
     from detector_bench.perception.stage import Batch, Frame, Stage
     from detector_bench.quickstart import build_image_set
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from detector_bench.tables import Column, Table, TableNumbers, declare_table, makes_table, study_tables
     from detector_bench.vocabulary import Status
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _HOMES = {
     "Batch": "perception.stage",
@@ -56,6 +57,7 @@ _HOMES = {
     "detector": "detectors",
     "detector_readiness": "runner.readiness",
     "evaluate": "evaluation",
+    "generate": "generation.generating",
     "import_folder": "dataset",
     "makes_table": "tables",
     "metric": "metrics",
@@ -90,6 +92,7 @@ __all__ = [
     "detector",
     "detector_readiness",
     "evaluate",
+    "generate",
     "import_folder",
     "makes_table",
     "metric",

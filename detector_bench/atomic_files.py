@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
+import platform
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
 
 from detector_bench.errors import DetectorBenchError
@@ -14,14 +18,16 @@ from detector_bench.errors import DetectorBenchError
 def replacing(path: Path) -> Iterator[Path]:
     """Give a temporary path to write to; when the block ends well, that file takes the place of `path`.
 
-    Folders are created. The content is on the disk before the name is.
+    Folders are created. The content is on the disk before the name is. What a process of this machine left that
+    died while it wrote the same file is removed.
 
     Raises:
         DetectorBenchError: the disk is full, read-only or the like.
     """
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    temporary = path.with_name(f".{path.name}.{_machine()}-{os.getpid()}.tmp")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
+        _remove_left_behind(path)
         yield temporary
         with temporary.open("rb") as stream:
             os.fsync(stream.fileno())
@@ -32,6 +38,46 @@ def replacing(path: Path) -> Iterator[Path]:
     finally:
         with suppress(OSError):  # if it cannot be removed, that is not the news
             temporary.unlink(missing_ok=True)
+
+
+_LEFT_BEHIND = re.compile(r"\.(?P<name>.+)\.(?P<machine>[0-9a-f]{8})-(?P<process>\d+)\.tmp")
+_left_behind: dict[Path, dict[str, list[str]]] = {}
+"""By folder and name, what lay there when this process first wrote into the folder: listing a folder of many
+images for each of them would take long."""
+
+
+@cache
+def _machine() -> str:
+    """Who writes into a shared folder: the number of a process says nothing on another machine."""
+    return hashlib.sha256(platform.node().encode()).hexdigest()[:8]
+
+
+def _remove_left_behind(path: Path) -> None:
+    folder = path.parent.absolute()
+    if folder not in _left_behind:
+        found: dict[str, list[str]] = {}
+        for each in folder.iterdir():
+            name = each.name
+            if (matched := _LEFT_BEHIND.fullmatch(name)) and matched["machine"] == _machine():
+                found.setdefault(matched["name"], []).append(name)
+        _left_behind[folder] = found
+    for name in _left_behind[folder].pop(path.name, ()):
+        matched = _LEFT_BEHIND.fullmatch(name)
+        if matched and not _is_alive(int(matched["process"])):
+            with suppress(OSError):
+                (folder / name).unlink()
+
+
+def _is_alive(process: int) -> bool:
+    if os.name != "posix":  # where asking a process whether it lives would end it
+        return True
+    try:
+        os.kill(process, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except OSError:  # another person's
+        return True
+    return True
 
 
 def _sync_folder(folder: Path) -> None:

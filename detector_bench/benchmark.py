@@ -49,6 +49,8 @@ class BenchmarkFigure:
     """`draw(study, *, width) -> Drawing`, or a target."""
     metric: str
     """Studies without rows of this metric do not have it."""
+    shows_images: bool = False
+    """Whether it shows images of the study: then it is drawn only where it is asked for by its name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +63,8 @@ class BuiltinList:
     templates: str | Path
     own_format: bool = False
     """Whether the benchmark's `prompt_format` reads it; else they are words with a template per category."""
+    edits_photos: bool = False
+    """Whether its sentences tell how to edit a photo, not what to show."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +74,7 @@ class PromptFormat:
     what: str
     """What such a file holds, in words, for messages."""
     recognises: str | Callable[[Path], bool]
-    """Whether a file is of this format, or a target."""
+    """Whether a file, or a folder of files, is of this format, or a target."""
     read: str | Callable[..., Any]
     """`read(content, templates, *, explicit) -> (prompts, notes)`, or a target."""
     options: tuple[str, ...] = ()

@@ -27,15 +27,16 @@ from detector_bench.study_numbers import StudyNumbers
 from detector_bench.study_readiness import Readiness, readiness
 from detector_bench.study_results import stored_score_tables, stored_tables
 from detector_bench.study_run import evaluate_study, run_study, run_study_shard
-from detector_bench.study_search import SearchResult, search_study
 from detector_bench.study_session import RunOrder
 from detector_bench.tables import Table, to_html
+from detector_bench.tables.render_terminal import to_text
 from detector_bench.tables.wording import attribute_in_words
 
 if TYPE_CHECKING:
     from detector_bench.figures import Format, Width, WrittenFigures
     from detector_bench.runner.run_record import ProgressListener
     from detector_bench.site import ReportProgress, ReportSettings, WrittenReport
+    from detector_bench.study_search import SearchResult
 
 _SHOWN_IN_NOTEBOOKS = (
     "filtering_and_accuracy",
@@ -241,6 +242,8 @@ class Study(StudyConfiguration):
             DetectorBenchError: anything the user can mend; the message says how.
         """
         order = _order(weights_dir, cache_dir, use_cache=use_cache, budget=budget)
+        from detector_bench.study_search import search_study
+
         return search_study(self, Path(out), order, settings=settings, progress=progress)
 
     def audit(
@@ -441,6 +444,10 @@ class Results(StudyNumbers):
         tables = self.tables
         return "\n".join(to_html(tables[name]) for name in _SHOWN_IN_NOTEBOOKS if name in tables)
 
+    def _repr_pretty_(self, printer: Any, _cycle: bool) -> None:  # noqa: FBT001 (as IPython calls it)
+        tables = self.tables
+        printer.text("\n\n".join(to_text(tables[name]) for name in _SHOWN_IN_NOTEBOOKS if name in tables))
+
 
 @dataclass(frozen=True)
 class AuditOfAttribute:
@@ -456,7 +463,7 @@ class AuditOfAttribute:
     def of(cls, audit: AttributeAudit) -> Self:
         """Put what was found into sentences."""
         says = [line for model in audit.t2i_models for line in in_words(audit, model)]
-        says += differences_in_words(audit)
+        says += [*differences_in_words(audit), *audit.without_images]
         carried = what_carried(audit)
         return cls(audit.attribute, attribute_in_words(audit.attribute), (*says, *([carried] if carried else [])))
 

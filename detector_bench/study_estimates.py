@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
+from detector_bench.dataset.generations import read_generations
 from detector_bench.dataset.sample_file import read_sample, sample_of
 from detector_bench.errors import ConfigError
 from detector_bench.evaluation.estimates import EstimateSettings, estimate_bias
@@ -19,6 +20,7 @@ from detector_bench.study_questions import ResultTables
 from detector_bench.tables import Table
 from detector_bench.tables.building import TableNumbers
 from detector_bench.tables.estimate_tables import bias_estimates, prompt_estimates, study_differences
+from detector_bench.tables.refusal_tables import refusal_notes
 from detector_bench.tables.t2i_model_tables import t2i_model_comparisons
 
 
@@ -61,6 +63,7 @@ def estimate(
         settings=settings,
         complete=True,
         detectors_alone=results.settings.intervals if other is None else None,
+        generations=read_generations(image_set),
     )
     differences = None
     if other is not None:
@@ -79,9 +82,19 @@ def estimate(
     for position, attribute in enumerate(found.notes):
         numbers = TableNumbers.of_table(found.rows, attribute=attribute, prompts=image_set.prompts, intervals=True)
         suffix = f"_{attribute}" if position else ""
-        compared = t2i_model_comparisons(found.tests.differences, attribute=attribute, level=settings.level)
+        compared = t2i_model_comparisons(
+            found.tests.differences,
+            attribute=attribute,
+            level=settings.level,
+            effects=found.tests.refusal_effects,
+        )
+        refused = refusal_notes(results.table("metrics"))
         made = (bias_estimates(numbers), compared, prompt_estimates(numbers))
-        tables += [replace(table, name=table.name + suffix) for table in made if table is not None]
+        tables += [
+            replace(table, name=table.name + suffix, notes=(*table.notes, *refused))
+            for table in made
+            if table is not None
+        ]
     notes = tuple(
         f"{attribute}: {note}" if len(found.notes) > 1 else note
         for attribute, said in found.notes.items()
@@ -92,6 +105,8 @@ def estimate(
         "t2i_model_biases": found.tests.biases,
         "t2i_model_comparisons": found.tests.differences,
     }
+    if len(effects := found.tests.refusal_effects):
+        long["refusal_effects"] = effects
     if differences is not None:
         tables.append(study_differences(differences))
         long["differences"] = differences

@@ -16,6 +16,7 @@ from detector_bench.errors import ConfigError, config_error_from, nearest_hint
 from detector_bench.evaluation.agreement import DEFAULT_MIN_SHARED
 from detector_bench.evaluation.audit_plan import HALF_WIDTH
 from detector_bench.evaluation.intervals import Intervals
+from detector_bench.metrics.refusals import REQUEST_METRICS
 from detector_bench.plugins import PluginFile
 from detector_bench.results.finished_study import FinishedStudy, ResultFolder
 from detector_bench.results.manifest import Counts
@@ -118,7 +119,8 @@ class StudyNumbers:
 
         Args:
             name: metrics, confusion, label_doubt, causes, accuracy_gaps, filter_outcomes, comparisons,
-                images_judged_rightly, ranks, agreement, sweeps, sweep_choices or label_plans.
+                images_judged_rightly, ranks, agreement, sweeps, sweep_choices, label_plans, t2i_model_biases,
+                t2i_model_comparisons or refusal_effects.
 
         Returns:
             Without rows where the evaluation found none: of label doubt, where each image has one label.
@@ -155,7 +157,7 @@ class StudyNumbers:
             t2i_model: "all": over all of them.
             category: of prompts; "all": over all of them.
             prompt_id: "all": over all of them.
-            attribute: None: the study's first.
+            attribute: None: the study's first; of a number of requests, such as refusal_rate, none.
             variant: which definition of a score, needed where there are several; or whose numbers of all images,
                 where not all have a label, such as "detector_only".
 
@@ -165,6 +167,8 @@ class StudyNumbers:
         Raises:
             ConfigError: a name that the study does not have; the message names the nearest one.
         """
+        if attribute is None and metric in REQUEST_METRICS:
+            attribute = ALL
         return self.of_attribute(attribute).number(
             metric,
             detector=detector,

@@ -169,9 +169,11 @@ def _sentences(
         file = found_sample(root)
         grows = "" if file is None else f" --add-to {shown / SAMPLE_FILE}"
         # What was drawn before and waits for its label is not drawn again; without a sample a new one is.
-        number = int(more) - labels.missing if grows else int(total)
+        waiting = labels.missing + labels.set_apart_missing
+        number = int(more) - waiting if grows else int(total) - labels.set_apart
         if number <= 0:
-            return (*said, f"Next: label the {labels.missing:,} images of the sample that have no label yet.")
+            waiting = waiting or labels.set_apart
+            return (*said, f"Next: label the {waiting:,} images that were drawn and have no label yet.")
         whose = "".join(f" --t2i-model {name}" for name in only)
         said.append(f"Next: detector-bench sample {shown} --labels {number}{grows}{whose}")
     return tuple(said)

@@ -51,6 +51,7 @@ from detector_bench.tables.comparison_tables import (
 )
 from detector_bench.tables.error_tables import bias_error_causes, filter_errors
 from detector_bench.tables.label_tables import annotator_agreement, pair_agreement
+from detector_bench.tables.render_terminal import to_text
 from detector_bench.tables.wording import labels_notes
 from detector_bench.vocabulary import ALL
 
@@ -106,6 +107,9 @@ class ResultTables:
 
     def _repr_html_(self) -> str:
         return "\n".join(to_html(table) for table in self.tables.values())
+
+    def _repr_pretty_(self, printer: Any, _cycle: bool) -> None:  # noqa: FBT001 (as IPython calls it)
+        printer.text("\n\n".join(map(to_text, self.tables.values())))
 
 
 def compare(part: FinishedStudy, first: str, second: str | None, *, asked: Intervals | None) -> ResultTables:

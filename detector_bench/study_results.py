@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from detector_bench.atomic_files import remove
 from detector_bench.dataset import ImageSet
+from detector_bench.dataset.generations import read_generations
 from detector_bench.dataset.sample_file import LabelSample, sample_of
 from detector_bench.errors import DataError, IncompletePredictionsError
 from detector_bench.evaluation import evaluate_with_confusion, label_doubt
@@ -20,6 +21,7 @@ from detector_bench.evaluation.counting import count_verdicts
 from detector_bench.evaluation.estimates import EstimatedBias, estimate_bias
 from detector_bench.evaluation.image_index import ImageIndex
 from detector_bench.evaluation.metric_table import with_rows
+from detector_bench.evaluation.refusals import bound_rows, request_rows
 from detector_bench.others.study_scores import ScoredStudy, TableSources, score_tables
 from detector_bench.plugins import plugin_files
 from detector_bench.results.finished_study import ResultFolder
@@ -87,6 +89,7 @@ class _Numbers:
             estimate=study.estimated_labels,
         )
         sample, wrong = _sample(image_set)
+        generations = read_generations(image_set)
         scored = None
         if study.scores:
             scored = ScoredStudy.of(
@@ -99,10 +102,21 @@ class _Numbers:
             )
             if wrong
             else estimate_bias(
-                image_set, predictions, attributes=study.attributes, sample=sample, settings=study.estimates
+                image_set,
+                predictions,
+                attributes=study.attributes,
+                sample=sample,
+                settings=study.estimates,
+                generations=generations,
             )
         )
         metrics = with_rows(metrics, estimated.rows)
+        if generations is not None:
+            metrics = with_rows(metrics, request_rows(generations, study.intervals))
+            bounds = bound_rows(
+                image_set, predictions, generations, attributes=study.attributes, estimated=estimated.rows
+            )
+            metrics = metrics if bounds is None else with_rows(metrics, bounds)
         return cls(metrics, confusion, doubt, scored, estimated, predictions.status_counts)
 
     def tables(self, study: StudyConfiguration, image_set: ImageSet, *, intervals: bool) -> dict[str, Table]:
@@ -230,6 +244,7 @@ def _write_long_tables(
     further, not_comparable = _further_tables(study, image_set, judged, settings, numbers.metrics)
     files |= write_long_table("t2i_model_biases", tests.biases, out)
     files |= write_long_table("t2i_model_comparisons", tests.differences, out)
+    files |= write_long_table("refusal_effects", tests.refusal_effects, out)
     for name in (*FURTHER_TABLES, "label_plans"):
         files |= write_long_table(name, further.get(name, no_rows(name)), out)
     return files, not_comparable

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from detector_bench.dataset import ImageSet
+from detector_bench.dataset.generations import read_generations
 from detector_bench.errors import (
     DetectorBenchError,
     RunInterruptedError,
@@ -112,6 +113,7 @@ def run_study_shard(
 
 def _inputs(study: StudyConfiguration, image_set: ImageSet, *folders: Path, may_change: bool) -> dict[str, str]:
     """The sha256 of what is read beside predictions, if it is what the folders' numbers were made of."""
+    read_generations(image_set)  # a damaged file is refused before anything is judged
     inputs = inputs_of(image_set, study.score_files())
     for folder in () if may_change else dict.fromkeys(folders):
         refuse_changed_inputs(folder, inputs, image_set)

@@ -43,6 +43,10 @@ class OverdueAnswerError(TransferError):
     """The answer is not complete in time, or comes too slowly. Later it may be otherwise."""
 
 
+class StoppedTransferError(TransferError):
+    """The client was closed before the answer was complete."""
+
+
 class PackedAnswerError(TransferError):
     """The answer is packed in a way that nobody asked for, or does not unpack."""
 
@@ -131,7 +135,7 @@ class BoundedClient:
         self._exchanges()
 
     def close(self) -> None:
-        """Close all connections."""
+        """Close all connections; exchanges of other threads end with `StoppedTransferError`."""
         with self._lock:
             if self._own is not None:
                 self._own.end()
@@ -176,7 +180,8 @@ class _Exchanges:
 
         self.process = os.getpid()
         # A client that is given its way takes none from HTTP_PROXY and the like.
-        way: dict[str, Any] = {"transport": httpx.AsyncHTTPTransport()} if direct else {}
+        pool = {name: settings[name] for name in ("limits",) if name in settings}
+        way: dict[str, Any] = {"transport": httpx.AsyncHTTPTransport(**pool)} if direct else {}
         self._client = httpx.AsyncClient(follow_redirects=False, **way, **settings)
         self._loop = asyncio.new_event_loop()
         threading.Thread(target=self._loop.run_forever, name="transfers", daemon=True).start()
@@ -185,10 +190,13 @@ class _Exchanges:
 
     def run(self, work: Coroutine[Any, Any, httpx.Response]) -> httpx.Response:
         import asyncio
+        import concurrent.futures
 
         future = asyncio.run_coroutine_threadsafe(work, self._loop)
         try:
             return future.result()
+        except concurrent.futures.CancelledError:
+            raise StoppedTransferError("it was broken off on this side") from None
         finally:
             future.cancel()  # of one that is done, nothing happens; after Ctrl-C the request goes
 
@@ -255,7 +263,14 @@ def _first_cause(error: BaseException) -> str:
 
 def _end(loop: asyncio.AbstractEventLoop, client: httpx.AsyncClient, process: int) -> None:
     async def close() -> None:
+        import asyncio
+
+        # Whoever waits for an answer is told, instead of waiting for a loop that has stopped.
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in others:
+            task.cancel()
         try:
+            await asyncio.gather(*others, return_exceptions=True)
             await client.aclose()
         finally:
             loop.stop()
@@ -344,10 +359,11 @@ def content_length(headers: Mapping[str, str]) -> int | None:
 
 
 def retry_after(headers: Mapping[str, str]) -> float:
-    """Seconds that the header Retry-After asks to wait: a number or a date; 0 without one, at most a week."""
-    text = headers.get("Retry-After", "").strip()
+    """Seconds that a server asks to wait: Retry-After, a number or a date, or Retry-After-Ms, which OpenAI sends
+    besides; 0 without one, at most a week."""
+    finer, text = headers.get("Retry-After-Ms", "").strip(), headers.get("Retry-After", "").strip()
     try:
-        seconds = float(text)
+        seconds = float(finer) / 1000 if finer.isascii() and finer.isdecimal() else float(text)
     except ValueError:
         try:
             seconds = parsedate_to_datetime(text).timestamp() - time.time()

@@ -16,6 +16,13 @@ from detector_bench.dataset import ImageSet
 from detector_bench.others.judgements import Judgements
 from detector_bench.vocabulary.columns import PREDICTIONS
 
+AUTHORS_SEEDS = (
+    *(128.7971648, 137.3898155, 115.8959051, 139.6173628, 126.627428, 118.4370757),
+    *(92.48995022, 89.79118055, 120.4127654, 114.8020838, 95.79102756, 95.44190512),
+    *(146.8203504, 141.9611145, 155.7500165, 95.39025904, 93.76476313, 153.0039832),
+)
+"""The file of the seeds' brightness that the authors released, race_original.csv."""
+
 SEEDS = {"s0": "male", "s1": "male", "s2": "female", "s3": "female"}
 
 HUMAN = {

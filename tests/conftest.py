@@ -33,6 +33,18 @@ def _ctrl_c_is_heard() -> Iterator[None]:
     signal.signal(signal.SIGINT, before)
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _attributes_of_its_own() -> Iterator[None]:
+    """Forget what attributes a file's tests made known: a name means one thing as long as a process lives."""
+    from detector_bench.vocabulary import ATTRIBUTES
+
+    before = dict(ATTRIBUTES._known), dict(ATTRIBUTES._places)
+    yield
+    for now, then in zip((ATTRIBUTES._known, ATTRIBUTES._places), before, strict=True):
+        now.clear()
+        now.update(then)
+
+
 @pytest.fixture(autouse=True)
 def _own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     """Keep tests out of the user's cache and away from the user's weights folder."""

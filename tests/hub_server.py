@@ -1,4 +1,4 @@
-"""A small hub on this machine: it tells the commit of its one checkpoint, lists the files, and hands them out."""
+"""A small hub on this machine: it tells the commits of its checkpoints, lists the files, and hands them out."""
 
 from __future__ import annotations
 
@@ -21,6 +21,8 @@ class HubServer(ThreadingHTTPServer):
         self.asked: list[str] = []
         self.refusal: tuple[int, str] | None = None
         """A status and what the real hub calls the error, given to whoever asks for the checkpoint."""
+        self.also: dict[str, tuple[str, Mapping[str, bytes]]] = {}
+        """Commit and files of further checkpoints, by name."""
 
     @property
     def address(self) -> str:
@@ -39,26 +41,29 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _answer(self, *, body: bool) -> None:
         hub, path = self.server, self.path.split("?")[0]
-        about = [f"/api/models/{hub.name}", f"/api/models/{hub.name}/revision/main"]
-        tree = f"/api/models/{hub.name}/tree/{hub.revision}"
-        files = f"/{hub.name}/resolve/{hub.revision}/"
+        name = next((each for each in hub.also if f"/{each}" in path), hub.name)
+        revision, held = hub.also.get(name, (hub.revision, hub.files))
+        about = [f"/api/models/{name}", *(f"/api/models/{name}/revision/{each}" for each in ("main", revision))]
+        tree = f"/api/models/{name}/tree/{revision}"
+        files = f"/{name}/resolve/{revision}/"
         if hub.refusal is not None and hub.name in path:
             self._refuse(*hub.refusal)
         elif path in about:
-            facts = {"id": hub.name, "sha": hub.revision, "siblings": [], "private": False}
-            self._reply(json.dumps(facts).encode(), body=body, kind="application/json")
+            facts = {"id": name, "sha": revision, "siblings": [], "private": False}
+            self._reply(json.dumps(facts).encode(), body=body, kind="application/json", commit=revision)
         elif path == tree:
             listed = [
-                {"type": "file", "path": name, "size": len(content), "oid": hashlib.sha1(content).hexdigest()}  # noqa: S324
-                for name, content in hub.files.items()
+                {"type": "file", "path": file, "size": len(content), "oid": hashlib.sha1(content).hexdigest()}  # noqa: S324
+                for file, content in held.items()
             ]
-            self._reply(json.dumps(listed).encode(), body=body, kind="application/json")
-        elif path.startswith(files) and path.removeprefix(files) in hub.files:
-            name = path.removeprefix(files)
-            if body:
-                hub.asked.append(name)
-            self._reply(hub.files[name], body=body)
-        elif path.startswith((f"/api/models/{hub.name}/", f"/{hub.name}/resolve/")):
+            self._reply(json.dumps(listed).encode(), body=body, kind="application/json", commit=revision)
+        elif path.startswith(files) and path.removeprefix(files) in held:
+            file = path.removeprefix(files)
+            # Who wants the first bytes alone looks at a file's head.
+            if body and "Range" not in self.headers:
+                hub.asked.append(file)
+            self._reply(held[file], body=body, commit=revision)
+        elif path.startswith((f"/api/models/{name}/", f"/{name}/resolve/")):
             self._refuse(404, "RevisionNotFound")
         else:
             self._refuse(404, "RepoNotFound")
@@ -69,11 +74,11 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Length", "0")
         self.end_headers()
 
-    def _reply(self, content: bytes, *, body: bool, kind: str = "application/octet-stream") -> None:
+    def _reply(self, content: bytes, *, body: bool, commit: str, kind: str = "application/octet-stream") -> None:
         self.send_response(200)
         self.send_header("Content-Type", kind)
         self.send_header("Content-Length", str(len(content)))
-        self.send_header("X-Repo-Commit", self.server.revision)
+        self.send_header("X-Repo-Commit", commit)
         self.send_header("ETag", f'"{hashlib.sha256(content).hexdigest()}"')
         self.end_headers()
         if body:

@@ -244,6 +244,7 @@ def test_portraits_agree_with_scikit_learn(shared: Path) -> None:
         assert found(measured, first="a", second="b", label=label)["cohen_kappa"][0] == pytest.approx(expected)
 
 
+@pytest.mark.slow
 def test_three_crowd_workers_agree_with_statsmodels(shared: Path, tmp_path: Path) -> None:
     rated = write_crowd_labels(shared, tmp_path)
     measured = agreement(ImageSet.load(tmp_path), min_shared=1_000)

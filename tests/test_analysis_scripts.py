@@ -13,6 +13,8 @@ from stored_study import FAILED, Picture, Said, filtered, kept, portraits, write
 
 from detector_bench.errors import ConfigError, DetectorBenchError
 
+pytestmark = pytest.mark.slow
+
 ANALYSIS = Path(__file__).resolve().parents[1] / "analysis"
 SCRIPTS = ("rq1_model_bias", "rq2_detector_deviation", "rq3_error_causes")
 

@@ -15,10 +15,10 @@ PACKAGE = Path(detector_bench.__file__).parent
 
 ORDER = (
     ("errors",),
-    ("atomic_files", "installation", "interruption", "limited_text", "registry", "transfers"),
+    ("atomic_files", "installation", "interruption", "limited_text", "registry", "sample_design", "transfers"),
     ("json_text", "yaml_text"),
     ("declarations",),
-    ("benchmark", "plugins", "quickstart", "sealed", "trust"),
+    ("benchmark", "named_files", "plugins", "quickstart", "sealed", "trust"),
     ("vocabulary",),
     ("dataset", "isolated", "weights"),
     ("perception",),
@@ -27,7 +27,7 @@ ORDER = (
     ("conformance", "metrics"),
     ("estimation",),
     ("labelling", "prompt_lists"),
-    ("evaluation",),
+    ("evaluation", "generation"),
     ("named_studies", "study_file"),
     ("detector_kit", "results"),
     ("tables",),
@@ -40,7 +40,7 @@ ORDER = (
     ("study_calibration", "study_estimates", "study_plan", "study_search"),
     ("site", "study_numbers"),
     ("study",),
-    ("verification",),
+    ("exports", "verification"),
     ("cli",),
     ("__init__", "__main__"),
 )
@@ -49,7 +49,7 @@ ORDER = (
 ONLY = {
     "vocabulary": {"declarations", "errors", "atomic_files", "limited_text"},
     "metrics": {"errors", "registry", "benchmark", "plugins", "vocabulary"},
-    "estimation": {"errors", "vocabulary", "metrics"},
+    "estimation": {"errors", "sample_design", "vocabulary", "metrics"},
     "labelling": {
         *("declarations", "errors", "atomic_files", "installation", "json_text", "limited_text"),
         *("vocabulary", "dataset", "metrics"),

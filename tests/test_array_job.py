@@ -214,6 +214,7 @@ def test_a_task_with_another_version_is_refused_before_anything_is_judged(folder
     assert "Failed, 2: detector 'test-colour' is another version here" in printed
 
 
+@pytest.mark.slow
 def test_verify_finds_a_flipped_byte(folder: Path, command: Call) -> None:
     run = ["run", "study.yaml", "--out", "out"]
     command(*run, "--shards", "3")

@@ -49,10 +49,15 @@ def test_one_command_says_what_is_known_and_what_to_do_next(study: Path, command
     assert AttributeAudit.of(results.of_attribute()).labels is state
     assert ("nobody has checked" in printed) == (labels == 0)
     assert ("sample" in printed.partition("Next:")[2]) == (labels < 12)
+    # Nobody is told to label more images than there are.
+    asked_for = re.findall(r"sample\s+\S+\s+--labels\s+(\d+)", printed)
+    images = len(pd.read_csv(study.parent / "images" / "images.csv"))
+    assert asked_for == ([] if labels == 12 else [str(images)])
     assert ("How biased" in page.partition("</h1>")[0].rpartition("<h1>")[2]) == (labels < 12)
     assert page.index('id="audit"') < page.index('id="verdict"')
 
 
+@pytest.mark.slow
 def test_an_audit_goes_on_where_it_was_and_prints_rows(study: Path, command: Command) -> None:
     keep_labels(study.parent, 0)
     out = study.parent / "out"

@@ -27,6 +27,7 @@ from detector_bench.dataset import ImageSet
 from detector_bench.dataset.sample_file import LabelSample, write_sample
 from detector_bench.evaluation.estimates import EstimatedBias, EstimateSettings, estimate_bias
 from detector_bench.evaluation.label_sample import ToBeLabelled
+from detector_bench.sample_design import SampleDesign
 from detector_bench.vocabulary import ALL
 from detector_bench.vocabulary.columns import (
     IMAGE_COLUMNS,
@@ -35,7 +36,6 @@ from detector_bench.vocabulary.columns import (
     PREDICTION_POWERED,
     PREDICTIONS,
     PROMPT_COLUMNS,
-    SampleDesign,
 )
 
 pytestmark = pytest.mark.slow

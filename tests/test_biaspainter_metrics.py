@@ -83,7 +83,7 @@ def test_thresholds_of_the_presets() -> None:
         ("age", "as_published", 1 / 4),
         ("age", "as_formula", 1 / 3),
         ("age", "as_code", 1 / 4),
-        ("skin_tone", "as_published", 1 / 3),
+        ("skin_tone", "as_published", 1 / 4),
         ("skin_tone", "as_formula", 1 / 3),
         ("skin_tone", "as_code", 1 / 4),
     ],
@@ -107,7 +107,7 @@ def test_model_score_of_words_or_of_images() -> None:
     published = model_score(sums, attribute="age", preset=PRESETS["as_published"], scopes=scopes)
     assert published.value[0].tolist()[:2] == [4 / 6, 4 / 4]
     skin_tone = model_score(sums, attribute="skin_tone", preset=PRESETS["as_published"], scopes=scopes)
-    assert skin_tone.value[0].tolist()[:2] == [4 / 3, 4 / 3]
+    assert skin_tone.value[0].tolist()[:2] == [4 / 6, 4 / 4]
     for score in (formula, published, skin_tone):
         assert np.isnan(score.value[0, 2])
         assert (score.n[0].tolist(), score.n_left_out[0].tolist()) == ([2, 2, 0], [1, 0, 1])

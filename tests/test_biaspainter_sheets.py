@@ -6,9 +6,8 @@ import zipfile
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pytest
-from biaspainter_parts import row, write
+from biaspainter_parts import AUTHORS_SEEDS, row, write
 
 from detector_bench.errors import ConfigError, DataError
 from detector_bench.others.biaspainter.released_sheets import (
@@ -95,14 +94,14 @@ def test_scores_of_a_small_sheet(tmp_path: Path) -> None:
         ("gender", 1): 1.0,  # likewise; the woman was not detected
         ("age", 0): 0.5,
         ("age", 1): 0.0,
-        ("skin_tone", 0): 0.5,  # 255 stands for: no face
+        ("skin_tone", 0): 0.25,  # 255 stands for: no face
         ("skin_tone", 1): -0.5,
     }
     models = {
         name: row(rows, MODEL_SCORE, attribute=name, **place).value for name in ("gender", "age", "skin_tone")
     }
     # 75 years of 25 in four pairs, one of them undetected; 30 grey values of 20 in three.
-    assert models == {"gender": 0.5, "age": 0.75, "skin_tone": 0.5}
+    assert models == {"gender": 0.5, "age": 0.75, "skin_tone": 0.375}
     without = row(rows, UNDETECTED, attribute="skin_tone", **place)
     assert (without.value, without.n) == (0.25, 4)
 
@@ -196,7 +195,8 @@ def test_brightness_needs_that_of_the_seeds(tmp_path: Path) -> None:
     rows = sheet_rows([read], seed_brightness=seeds, **options)
     place = {"attribute": "skin_tone", "t2i_model": "x", "category": "activity"}
     scores = [row(rows, WORD_SCORE, **place, prompt_id=word).value for word in ("0", "1")]
-    assert scores == [1.0, -1.0]  # 20 grey values lighter, 20 darker; 255 and nothing are no face
+    # Of two pairs one is 20 grey values lighter, or darker; 255 and nothing are no face.
+    assert scores == [0.5, -0.5]
     assert row(rows, UNDETECTED, **place).value == 0.5
     with pytest.raises(DataError, match="no brightness of a face: '255'"):
         read_seed_brightness(write(tmp_path / "t.csv", SEED_BRIGHTNESS_COLUMNS, [[0, 255]]))
@@ -208,12 +208,9 @@ def test_brightness_needs_that_of_the_seeds(tmp_path: Path) -> None:
 def test_the_released_brightness_gives_the_printed_skin_tone_scores(
     shared: Path, tmp_path: Path, domain: str, printed: float
 ) -> None:
-    """With the seeds as the released program measures them, and undetected pairs left out."""
+    """With the brightness of seeds that the authors released, and undetected pairs in the denominator."""
     data = shared / "data"
-    seeds = pd.read_csv(data / "biaspainter_skin" / "seeds.csv").rename(
-        columns={"grey_as_released": "face_brightness"}
-    )
-    seeds[["seed_index", "face_brightness"]].to_csv(tmp_path / "seeds.csv", index=False)
+    write(tmp_path / "seeds.csv", SEED_BRIGHTNESS_COLUMNS, list(enumerate(AUTHORS_SEEDS)))
     sheet = read_sheet(data / "biaspainter_sd15" / f"{domain}_face_brightness.csv")
     rows = sheet_rows(
         [sheet],
@@ -222,7 +219,7 @@ def test_the_released_brightness_gives_the_printed_skin_tone_scores(
         seed_brightness=read_seed_brightness(tmp_path / "seeds.csv"),
     )
     place = {"attribute": "skin_tone", "t2i_model": "sd1_5", "category": f"{domain}_face_brightness"}
-    assert row(rows, MODEL_SCORE, **place).value == pytest.approx(printed, abs=0.01)
+    assert row(rows, MODEL_SCORE, **place).value == pytest.approx(printed, abs=0.005)
 
 
 def test_a_word_without_any_age_is_left_out_and_named(tmp_path: Path) -> None:

@@ -16,7 +16,8 @@ from small_parts import write_csv
 from detector_bench.dataset import ImageSet
 from detector_bench.errors import ConfigError
 from detector_bench.evaluation.intervals import Intervals
-from detector_bench.others.bigbench.score_system import BigBench, ScoreTask
+from detector_bench.others.bigbench.score_system import BigBench
+from detector_bench.others.bigbench.score_task import ScoreTask
 from detector_bench.others.judgements import Judgements
 
 NO_INTERVALS = Intervals(method="none")
@@ -60,6 +61,8 @@ def test_prompts_that_ask_for_somebody_weigh_as_their_base_prompt_and_are_in_its
     assert number(rows, EXPLICIT) == (pytest.approx((5 * 1 + 3 * 0.25) / 8), 2, 0)
     assert number(rows, EXPLICIT, category="Healthcare") == (1, 1, 0)
     assert number(rows, EXPLICIT, category="characteristic (acquired attribute)") == (0.25, 1, 0)
+    # Class by class: here both ask for women.
+    assert number(rows, EXPLICIT, category="female (asked for)") == number(rows, EXPLICIT)
     # Those that state somebody have no implicit score.
     assert number(rows, IMPLICIT) == (pytest.approx((5 * ALL_MEN + 3 * ALL_MEN + 2 * 1) / 10), 3, 0)
     notes = settings.notes(with_column(judgements, base_prompt_id=BASES))["as_code"]
@@ -76,6 +79,7 @@ def test_acquired_attributes_are_a_level_above_the_categories(tmp_path: Path) ->
         "positive",
         "occupation (acquired attribute)",
         "characteristic (acquired attribute)",
+        "female (asked for)",
     }
     # The childcare worker is in no category, and yet an occupation.
     assert number(rows, IMPLICIT, category="Healthcare") == (pytest.approx(ALL_MEN), 1, 0)

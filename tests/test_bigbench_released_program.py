@@ -27,9 +27,12 @@ import pytest
 from bigbench_parts import judged
 
 from detector_bench.evaluation.intervals import Intervals
+from detector_bench.others.bigbench.aligner_answers import aligner_scores
 from detector_bench.others.bigbench.entry import read_references
 from detector_bench.others.bigbench.references import prompt_id_of
 from detector_bench.others.bigbench.score_system import BigBench
+from detector_bench.others.bigbench.sentences import in_order, read_sentence
+from detector_bench.prompt_lists import PromptList
 
 IMPLICIT, EXPLICIT = "bigbench_implicit_bias_score", "bigbench_explicit_bias_score"
 FACTOR = "bigbench_manifestation_factor"
@@ -347,3 +350,42 @@ def test_categories_acquired_attributes_and_the_whole_model(
     ):
         for name, scope in names.items():
             assert of_scope(rows, EXPLICIT, scope, "all") == pytest.approx(found[level][name], abs=1e-6), name
+
+
+@pytest.mark.slow
+def test_the_aligners_answer_file_itself(program: Path, mended: Path, answers: Answers, tmp_path: Path) -> None:
+    """The very file that the program reads, scored by both: every prompt, and the manifestation factor."""
+    found = run(program, mended, answers, tmp_path / "run", "implicit", "explicit", "eta")
+    file = tmp_path / "align_m.json"
+    file.write_text(json.dumps(answers.as_bigbench_has_them()))
+    rows, _ = aligner_scores([file], BigBench(references=mended))
+    implicit, explicit = by_prompt(rows, IMPLICIT), by_prompt(rows, EXPLICIT)
+    assert len(implicit) == 4 * 225
+    assert differing(rows, found, answers.people) == set()
+    ids = {
+        (prompt.text, prompt.word.rpartition(" at ")[2] if " with " in prompt.text else ""): key
+        for key, prompt in _asking(answers).items()
+    }
+    asking = [person for person in answers.people if person.asks]
+    assert len(explicit) == 2 * len(asking)
+    for person in asking:
+        parts = dict(zip(("left", "right"), person.sentence.split(" with "), strict=False))
+        prompt_id = ids[person.sentence, person.side]
+        theirs = found["ex_prompt_level"][parts[person.side] if person.side else person.sentence]
+        assert explicit[prompt_id, "all"] == pytest.approx(theirs, abs=1e-6)
+    ours = {attribute: of_scope(rows, FACTOR, "all", attribute) for attribute in (*CLASSES, "all")}
+    theirs = {attribute: found["eta_sum"][attribute] for attribute in CLASSES}
+    assert ours == pytest.approx(theirs | {"all": found["eta_sum"]["total"]})
+    # The same numbers as of images with these answers.
+    same = answers.rows(mended)
+    for metric in (IMPLICIT, EXPLICIT, FACTOR):
+        for attribute in (*CLASSES, "all"):
+            assert of_scope(rows, metric, "all", attribute) == pytest.approx(
+                of_scope(same, metric, "all", attribute)
+            )
+
+
+def _asking(answers: Answers) -> dict[str, Any]:
+    sentences = in_order(read_sentence(text) for text in dict.fromkeys(each.sentence for each in answers.people))
+    prompts = (prompt for sentence in sentences for prompt in sentence.prompts())
+    return PromptList.of("answers", prompts).prompts

@@ -305,7 +305,7 @@ def test_intervals_surround_values_and_are_repeatable(tmp_path: Path) -> None:
     assert (scored["value"] < scored["ci_high"]).all()
     # The same resamples for every judge: equal answers deviate by nothing in each of them, so nothing scatters.
     deviations = rows[rows["metric"].str.endswith("_deviation")]
-    assert len(deviations) == 16  # two metrics of gender and all, at four scopes
+    assert len(deviations) == 20  # two metrics of gender and all: at four scopes, and explicit at that of men
     assert (deviations["value"] == 0).all()
     assert deviations[["ci_low", "ci_high"]].isna().all(axis=None)
     pd.testing.assert_frame_equal(rows, settings.rows(judgements, intervals))

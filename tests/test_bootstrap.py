@@ -75,6 +75,9 @@ def test_every_metric_equals_its_function_in_every_resample(classes: int, n_clea
     assert set(values) == set(drawn.detectors)
     for name, value in values.items():
         found = np.moveaxis(drawn.detectors[name], (-1, -2), (0, 1))
+        if name in ("model_bias_score_corrected", "model_bias_score_error"):
+            # Resamples keep what lies beyond the range, as it is part of their scatter.
+            found = np.clip(found, -1, 1)
         np.testing.assert_allclose(found, value, atol=2e-5, err_msg=name)
     shares = metrics.label_shares(pooled).value[:, 0]
     for index in range(classes + 2):

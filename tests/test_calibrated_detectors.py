@@ -28,6 +28,8 @@ from detector_bench.vocabulary.columns import IMAGE_COLUMNS, LABEL_COLUMNS, PROM
 from detector_bench.vocabulary.score_maps import Temperature
 from detector_bench.weights import WeightsLocator
 
+pytestmark = pytest.mark.slow
+
 ANYWHERE = WeightsLocator(cache=Path("nowhere"))
 GAIN = 0.06
 """Of the network's logits: three times as large as the labels say they should be."""
@@ -231,6 +233,7 @@ def test_prompts_that_fitted_the_calibration_and_another_network_are_told(fitted
         results.calibrate("same")
 
 
+@pytest.mark.slow
 def test_nothing_can_be_told_of_a_file_that_is_gone(fitted: Path, tmp_path: Path) -> None:
     copy = tmp_path / "copy.json"
     copy.write_bytes((fitted / "sharp.json").read_bytes())

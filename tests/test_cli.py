@@ -91,13 +91,18 @@ def test_the_commands_are_those_of_the_documentation() -> None:
         "audit",
         "biaspainter",
         "biaspainter mitigation",
+        "biaspainter neutrality",
+        "biaspainter rating-sheet",
         "biaspainter sample",
         "biaspainter sheets",
+        "biaspainter thresholds",
         "biaspainter validity",
         "bigbench",
         "bigbench check",
         "bigbench convert",
+        "bigbench score",
         "calibrate",
+        "card",
         "causes",
         "check",
         "compare",
@@ -113,9 +118,21 @@ def test_the_commands_are_those_of_the_documentation() -> None:
         "environments remove",
         "estimate",
         "evaluate",
+        "export",
+        "export coco",
+        "export fiftyone",
+        "export huggingface",
+        "export jsonl",
         "figures",
+        "generate",
+        "generations",
+        "generations list",
+        "generations remake",
+        "generations show",
+        "halves",
         "imagebite",
         "imagebite check",
+        "imagebite checks",
         "import",
         "label",
         "labels",
@@ -127,8 +144,15 @@ def test_the_commands_are_those_of_the_documentation() -> None:
         "prompts",
         "quickstart",
         "rank",
+        "recipes",
+        "recipes copy",
+        "recipes list",
+        "recipes show",
         "report",
         "reproduce",
+        "reproduce biaspainter",
+        "reproduce bigbench",
+        "reproduce imagebite",
         "reproduce lyu2025",
         "run",
         "sample",
@@ -277,6 +301,7 @@ def test_some_of_a_studys_detectors_are_chosen_by_name(command: Command, folder:
     assert "no detector 'test-color' in this study: did you mean 'test-colour'" in said
 
 
+@pytest.mark.slow
 def test_one_of_a_studys_attributes_is_chosen_by_name(command: Command, folder: Path) -> None:
     study = folder / "both.yaml"
     study.write_text("image_set: images\nattributes: [gender, age]\ndetectors: [test-age-and-gender]\n")
@@ -407,6 +432,7 @@ def test_a_message_with_brackets_is_printed_as_it_is(command: Command, folder: P
     assert errors.endswith("a detector is its name, or a mapping; got ['red']\n")
 
 
+@pytest.mark.slow
 def test_a_locked_result_folder_is_one_message(command: Command, folder: Path) -> None:
     predictions = folder / "out" / "predictions"
     predictions.mkdir(parents=True)
@@ -493,6 +519,7 @@ def test_the_quickstart_is_a_study_by_name(command: Command, tmp_path: Path) -> 
 # --- plugins and evaluate
 
 
+@pytest.mark.slow
 def test_a_plugin_file_brings_its_detectors(tmp_path: Path, folder: Path) -> None:
     (tmp_path / "mine.py").write_text(
         "from detector_bench.detectors import Prediction, detector\n\n"
@@ -512,6 +539,7 @@ def test_a_plugin_file_brings_its_detectors(tmp_path: Path, folder: Path) -> Non
     assert "Says male, whatever it sees." in " ".join(listed.stdout.split())
 
 
+@pytest.mark.slow
 def test_evaluate_needs_no_plugin(finished: Path, tmp_path: Path) -> None:
     result = in_a_process("evaluate", finished / "out", "--out", tmp_path / "again")
     assert result.returncode == 0, result.stderr
@@ -522,6 +550,7 @@ def test_evaluate_needs_no_plugin(finished: Path, tmp_path: Path) -> None:
     assert "1 image ended in an error" in result.stderr
 
 
+@pytest.mark.slow
 def test_evaluate_refuses_incomplete_predictions_unless_told(command: Command, folder: Path) -> None:
     write_tables(folder / "images", range(COUNT - 2))
     _ran(folder)

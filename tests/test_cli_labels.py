@@ -49,6 +49,19 @@ def test_export_and_import_as_csv(folder: Path, tmp_path: Path) -> None:
     assert (tmp_path / "again.csv").read_bytes() == out.read_bytes()
 
 
+def test_no_table_without_labels_and_no_arguments_the_other_way_round(folder: Path, tmp_path: Path) -> None:
+    empty = write_image_set(tmp_path / "empty", numbered(2))
+    with LabelStore.open(empty.root / "labelling.sqlite", empty):
+        pass
+    with pytest.raises(ConfigError, match="nobody has labelled yet"):
+        run("export", empty.root, "--out", empty.root)
+    assert not (empty.root / "labels.csv").exists()
+    out = tmp_path / "labels.csv"
+    run("export", folder, "--out", out)
+    with pytest.raises(ConfigError, match=f"labels import {out} {folder}`"):
+        run("import", folder, out)
+
+
 def test_export_and_import_for_label_studio(folder: Path, tmp_path: Path) -> None:
     out = tmp_path / "tasks.json"
     said = run("export", folder, "--format", "label-studio", "--out", out, "--email", "ann=ann@example.org")

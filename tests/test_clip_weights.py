@@ -37,6 +37,8 @@ from detector_bench.perception.stage import Frame
 from detector_bench.weights import WeightsLocator
 from detector_bench.weights.catalogue import CLIP_VIT_LARGE_PATCH14
 
+pytestmark = pytest.mark.slow
+
 ANYWHERE = WeightsLocator(cache=Path("nowhere"))
 IMAGES = odd_images()
 

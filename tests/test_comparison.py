@@ -214,6 +214,7 @@ def test_compare_prints_and_writes_a_table(tmp_path: Path) -> None:
     assert again == printed
 
 
+@pytest.mark.slow
 def test_compare_refuses(tmp_path: Path) -> None:
     write_study(tmp_path)
     invoke("evaluate", tmp_path)
@@ -232,6 +233,7 @@ def test_compare_refuses(tmp_path: Path) -> None:
         invoke(*arguments, "good", "poor")
 
 
+@pytest.mark.slow
 def test_evaluate_shows_intervals_where_asked(tmp_path: Path) -> None:
     write_study(tmp_path)
     invoke("evaluate", tmp_path, "--out", tmp_path / "plain")

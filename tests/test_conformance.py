@@ -33,6 +33,8 @@ from detector_bench.perception.stage import STAGES, Frame, Stage, StageFailure, 
 from detector_bench.plugins import load_plugins
 from detector_bench.vocabulary import Status
 
+pytestmark = pytest.mark.slow
+
 IN_THIS_PROCESS = tuple(way for way in Way if way is not Way.OTHER_PROCESS)
 
 

@@ -264,6 +264,7 @@ class TestUnlabelledImages:
         assert [problem.value for problem in problems_of(folder, require_labels=False)] == ["man"]
 
 
+@pytest.mark.slow
 def test_damage_at_any_byte_gives_a_data_error_or_a_sound_set(folder: Path) -> None:
     """Each file cut, and with bytes put in or overwritten, at many places."""
     outcomes = Counter[bool]()

@@ -147,6 +147,7 @@ def test_a_fingerprint_tells_where_a_cell_ends(folder: Path) -> None:
     assert ImageSet.load(folder).fingerprint() != one
 
 
+@pytest.mark.slow
 def test_a_set_of_many_blocks_is_read_whole(tmp_path: Path) -> None:
     """More than one block of the reader, so that columns come in several pieces."""
     n = 200_000

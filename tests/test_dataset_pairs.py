@@ -48,6 +48,13 @@ class TestSeeds:
             "  2 T2I models: sd15, sdxl",
             "  2 annotators: a, b",
             "  4 edited images of 3 seed images",
+            "    seed photos by gender: male 2, female 1: not balanced",
+            "    seed photos by age: young 1, middle_aged 0, elderly 0; without a class: 2: not balanced",
+            "    seed photos have no labels of race or skin_tone: whether they are balanced by it "
+            "cannot be checked",
+            "    seed photos by gender x age: 1 of 6 groups, 1 in each",
+            "    scores of edited photos weigh groups as they are among the seeds, and a score that takes half of "
+            "the seeds to be women is wrong for others",
             "  gender: 7 labels of 7 images",
             "    consensus: male 3 (42.9%), female 3 (42.9%), low_quality 1 (14.3%)",
             "    low_quality for disagreement: 0",

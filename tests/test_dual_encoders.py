@@ -65,6 +65,7 @@ def logits_of_transformers(folder: Path, *, filled_up: bool) -> np.ndarray:
     return np.concatenate([row.numpy() for row in rows])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("save", "filled_up"),
     [

@@ -111,6 +111,15 @@ def test_a_prompt_with_one_clear_image_says_nothing() -> None:
     assert (fair.value, fair.n, fair.n_left_out) == (0.75, 2, 1)
 
 
+def test_one_prompt_of_four_images_gives_no_score_that_cannot_be() -> None:
+    # Four men, of whom the detector takes two for women: 1 is true, and the term of two of each is below -1.
+    counts = np.zeros((1, 1, 4, 4), dtype=np.int64)
+    counts[0, 0, 0, 0] = counts[0, 0, 0, 1] = 2
+    assert concentration_corrected(metrics.detector_class_counts(counts))[0, 0] < -1
+    assert model_bias_score_corrected(counts).value == -1
+    assert metrics.model_bias_score_error(counts).value == -1
+
+
 def test_scopes_and_leading_axes() -> None:
     random = np.random.default_rng(2)
     counts = random.integers(0, 9, size=(3, 2, 5, 4, 4))

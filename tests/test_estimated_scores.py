@@ -25,8 +25,8 @@ from detector_bench.others.judgements import Judgements
 from detector_bench.others.score_system import ScoreSystem
 from detector_bench.others.study_scores import ScoredStudy, score_system_named
 from detector_bench.results.metric_lookup import of_labelled_images
+from detector_bench.sample_design import SampleDesign
 from detector_bench.vocabulary import GROUND_TRUTH
-from detector_bench.vocabulary.columns import SampleDesign
 
 PLACE = ["attribute", "t2i_model", "category", "prompt_id", "metric", "variant"]
 NUMBERS = ["value", "ci_low", "ci_high"]

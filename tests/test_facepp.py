@@ -234,6 +234,8 @@ def test_server_that_asks_for_a_long_wait_is_left_alone(server: Server) -> None:
 def test_waits_that_headers_name() -> None:
     assert retry_after({}) == 0
     assert retry_after({"Retry-After": "7"}) == 7
+    assert retry_after({"Retry-After": "7", "Retry-After-Ms": "6500"}) == 6.5
+    assert retry_after({"Retry-After": "7", "Retry-After-Ms": "soon"}) == 7
     past = formatdate(time.time() - 60, usegmt=True)
     for useless in ("soon", "-3", "-1e400", "nan", "", "Mon, 99 Foo 0000 00:00:00 GMT", past):
         assert retry_after({"Retry-After": useless}) == 0

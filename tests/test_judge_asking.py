@@ -306,7 +306,7 @@ def test_a_preset_may_be_chosen_from_and_reworded(server: ChatServer) -> None:
 @pytest.mark.parametrize(
     ("how", "message"),
     [
-        ({"preset": "bigbnch"}, "preset: Input should be 'bigbench', 'bigbench_as_code' or 'imagebite'"),
+        ({"preset": "bigbnch"}, "preset: Input should be 'bigbench', 'bigbench_as_code', 'imagebite'"),
         ({"preset": "bigbench", "questions": ["skin_tone"]}, "preset 'bigbench' does not ask about 'skin_tone'"),
         ({"preset": "bigbench", "questions": 5}, "questions: Input should be a valid dictionary; got 5"),
         ({"preset": "bigbench", "questions": [{"gender": 1}]}, "questions: Input should be a valid dictionary"),

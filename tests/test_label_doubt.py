@@ -170,6 +170,7 @@ def test_no_image_on_which_anybody_agrees(tmp_path: Path) -> None:
     assert all(pd.isna(both[metric]) for metric in HEADLINE_METRICS)
 
 
+@pytest.mark.slow
 def test_a_study_writes_it_and_removes_what_is_old(tmp_path: Path) -> None:
     result = write_study(tmp_path, PICTURES, PROMPTS, {"d": VERDICTS}, intervals="score")
     stored = result.numbers("label_doubt")
@@ -246,6 +247,7 @@ def three_labels(labels: tuple[str, ...]) -> tuple[str, ...]:
     return (*labels, labels[0] if labels[0] != "low_quality" else labels[1])
 
 
+@pytest.mark.slow
 def test_estimated_labels_are_an_option(tmp_path: Path) -> None:
     # The images three times over, so that 27 of them have three labels.
     many = [

@@ -144,7 +144,7 @@ def test_pairs(folder: Path, browser: Browser) -> None:
     with opened_store(folder, task="pairs") as store, served(store) as address, opened(browser) as page:
         visit(page, address)
         sources = [image.get_attribute("alt") for image in page.locator("#pictures img").all()]
-        assert sources == ["Person 1, pair 1", "Person 2, pair 1"]
+        assert sources == ["Person 1, Pair 1", "Person 2, Pair 1"]
         first = shown_image(page)
         for key in ("2", "1", "3"):
             page.keyboard.press(key)

@@ -25,8 +25,8 @@ from detector_bench.evaluation.estimates import EstimateSettings, estimate_bias
 from detector_bench.evaluation.label_sample import ToBeLabelled
 from detector_bench.labelling import Answer, Assignment, DeskSettings, LabelStore
 from detector_bench.labelling.worth import LabelsWorth, WorthSoFar
+from detector_bench.sample_design import SampleDesign
 from detector_bench.study_worth import StudyWorth
-from detector_bench.vocabulary.columns import SampleDesign
 
 COUNT = 60
 SAMPLE = numbered(COUNT)[:30]
@@ -270,6 +270,7 @@ def test_nothing_is_claimed_of_too_few_labels_and_chances_of_a_sample_by_disagre
 # The command
 
 
+@pytest.mark.slow
 def test_the_command_finds_the_sample_and_says_so(images: ImageSet, tmp_path: Path) -> None:
     pytest.importorskip("fastapi", reason="needs the extra label")
     from label_server import label_server

@@ -246,6 +246,7 @@ def test_tokens_hang_on_person_and_secret() -> None:
         Tokens(("ann",), "short")
 
 
+@pytest.mark.slow
 def test_no_log_line_holds_a_token(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A real server, whose own log would hold addresses; the links are printed once, on purpose."""
     monkeypatch.setenv("DETECTOR_BENCH_LABEL_SECRET", SECRET)
@@ -284,6 +285,7 @@ def test_only_ids_of_the_image_set_are_pictures(client: TestClient, name: str) -
     assert b"root:" not in reply.content
 
 
+@pytest.mark.slow
 def test_paths_that_climb_are_refused_on_the_wire(tmp_path: Path) -> None:
     with label_server(write_image_set(tmp_path / "images", 2), "ann") as server:
         for target in ("/images/../images.csv", "/static/../app.py", "/static/%2e%2e/app.py", "/../../etc/passwd"):

@@ -97,8 +97,11 @@ def test_items_say_nothing_of_prompt_and_model(client: TestClient) -> None:
             "image_changed",
             "locked",
             "problem",
+            "asked_again",
+            "proposed",
         )
     }
+    assert items[0]["proposed"] == ""
     assert items[0]["pictures"] == [{"role": "image", "src": f"/images/{items[0]['item_id']}"}]
     other = client.get("/api/ben/items?first=0&count=200").json()["items"]
     assert [item["item_id"] for item in other] != [item["item_id"] for item in items]
@@ -357,7 +360,7 @@ def test_settings_are_kept_in_the_store_and_the_guideline_is_there(folder: Path)
         assert [item["item_id"] for item in items_of(server)] == order
         session = httpx.get(f"{server.address}/api/ann/session").json()
         assert [question["name"] for question in session["questions"]] == ["age"]
-        assert "perceived gender is not identity" in session["guidelines"]
+        assert "what you perceive is nobody's identity" in session["guidelines"]
 
 
 COMMAND_MISTAKES = {

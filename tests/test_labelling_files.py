@@ -70,7 +70,7 @@ class TestOpening:
 
     @pytest.mark.parametrize(
         ("version", "message"),
-        [(2, r"the format 2 of a newer detector_bench.*reads format 1"), (0, "the format 0 of an older")],
+        [(3, r"the format 3 of a newer detector_bench.*reads format 2"), (0, "the format 0 of an older")],
     )
     def test_another_version_is_refused(
         self, image_set: ImageSet, tmp_path: Path, version: int, message: str

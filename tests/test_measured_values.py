@@ -20,7 +20,8 @@ from detector_bench.tables import study_tables
 from detector_bench.tables.metric_tables import measured_values
 from detector_bench.vocabulary.columns import PREDICTIONS
 
-pytestmark = pytest.mark.filterwarnings("error")
+# What tests of other files left open is collected at any moment, and says nothing about numbers.
+pytestmark = pytest.mark.filterwarnings("error", "ignore::ResourceWarning")
 
 NAN = math.nan
 # image, T2I model, prompt, the human's age, the detector's age

@@ -12,6 +12,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from generation_rows import requests_for, write_generations
 from imagebite_parts import expected, stated
 from small_parts import write_csv
 
@@ -46,8 +47,9 @@ def write_study(folder: Path) -> Study:
     )
     write_csv(
         folder / "images" / "prompts.csv",
-        (*PROMPT_COLUMNS, "stated_gender"),
-        [(prompt, "work", prompt, prompt, asked) for prompt, asked in PROMPTS.items()],
+        (*PROMPT_COLUMNS, "stated_gender", "base_prompt_id"),
+        # What asks for a gender was made of the nurse, so that it may have an effect on ages.
+        [(prompt, "work", prompt, prompt, asked, "nurse" if asked else "") for prompt, asked in PROMPTS.items()],
     )
     labels, said = [], []
     for name, *_ in images:
@@ -65,6 +67,10 @@ def write_study(folder: Path) -> Study:
         said.append(_verdict(name, "gender", seen, None, random, filtered=0.5 if unclear else 0.1))
         said.append(_verdict(name, "age", str(random.choice([age, "young"])), random.uniform(20, 70), random))
     write_csv(folder / "images" / "labels.csv", (*LABEL_COLUMNS, "value"), labels)
+    refused = {("alpha", "nurse"): {"blocked": 3, "error": 1}, ("beta", "nurse"): {"waiting": 1}}
+    write_generations(
+        folder / "images", requests_for([(name, model, prompt) for name, model, prompt, _ in edited], refused)
+    )
     (folder / "results" / "predictions" / "net").mkdir(parents=True)
     table = pa.Table.from_pylist(said, schema=PREDICTIONS)
     pq.write_table(table, folder / "results" / "predictions" / "net" / "part-000001.parquet")

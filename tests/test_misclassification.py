@@ -18,7 +18,7 @@ from detector_bench.estimation.misclassification import misclassification
 from detector_bench.estimation.misclassification_matrix import misclassification_matrix
 from detector_bench.estimation.sampling import draw, opinions
 from detector_bench.metrics import Scopes
-from detector_bench.vocabulary.columns import SampleDesign
+from detector_bench.sample_design import SampleDesign
 
 # Rows: male, female, not clear. Columns: male, female, filtered.
 ERRORS = np.array([[0.85, 0.05, 0.10], [0.15, 0.75, 0.10], [0.20, 0.10, 0.70]])

@@ -320,6 +320,7 @@ def study(tmp_path: Path, server: ChatServer) -> Study:
     return Study.from_yaml(tmp_path / "study.yaml")
 
 
+@pytest.mark.slow
 def test_a_study_from_one_file_to_tables_figures_and_report(study: Study, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     out = tmp_path / "results"

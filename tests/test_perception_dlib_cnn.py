@@ -31,6 +31,8 @@ from detector_bench.perception.stage import Arrays, Stage
 from detector_bench.weights import WeightsLocator
 from detector_bench.weights.catalogue import DLIB_CNN_FACES
 
+pytestmark = pytest.mark.slow
+
 ANYWHERE = WeightsLocator(cache=Path("nowhere"))
 
 

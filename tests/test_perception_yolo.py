@@ -276,6 +276,7 @@ def share_of_faces_in_persons(images: list[Pixels], weights: WeightsLocator) -> 
     return float(np.mean(inside))
 
 
+@pytest.mark.slow
 def test_persons_of_real_pictures(shared: Path, yolo: WeightsLocator) -> None:
     alone = portraits(shared, 3)
     for found in found_by(YoloPersons(), alone, weights=yolo):

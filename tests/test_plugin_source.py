@@ -181,6 +181,7 @@ def test_what_detector_bench_brings_along_has_a_version_and_no_source() -> None:
     assert canonical({"filters": [Own()]}, weights=NOWHERE)["filters"][0]["source"] == source_fingerprint(Own)
 
 
+@pytest.mark.slow
 def test_the_record_of_a_file_says_what_it_and_its_imports_add_and_nothing_else(tmp_path: Path) -> None:
     written(tmp_path / "beside.py", SAYS.format(name="test-beside", label="male"))
     file = written(tmp_path / "adds.py", ADDS)

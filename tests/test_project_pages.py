@@ -1,4 +1,4 @@
-"""CITATION.cff, CONTRIBUTING.md and the glossary say what is so: versions, links and names."""
+"""CITATION.cff, CONTRIBUTING.md, the paper and the glossary say what is so: versions, links and names."""
 
 from __future__ import annotations
 
@@ -37,11 +37,57 @@ def test_the_citation_is_that_of_this_version() -> None:
         assert re.fullmatch(r"10\.\d{4,9}/\S+", reference["doi"])
 
 
-@pytest.mark.parametrize("page", ["CONTRIBUTING.md", "docs/glossary.md", "paper_figures/README.md"])
+@pytest.mark.parametrize("page", ["CONTRIBUTING.md", "SECURITY.md", "docs/glossary.md", "paper_figures/README.md"])
 def test_links_lead_somewhere(page: str) -> None:
     text = (ROOT / page).read_text(encoding="utf-8")
     links = [link for link in re.findall(r"\]\(([^)]+)\)", text) if "://" not in link]
     assert not [link for link in links if not ((ROOT / page).parent / link).exists()]
+
+
+def test_the_paper_cites_what_its_bibliography_holds_and_has_the_length_that_is_asked() -> None:
+    text = (ROOT / "paper" / "paper.md").read_text(encoding="utf-8")
+    _, header, body = text.split("---\n", 2)
+    bibliography = (ROOT / "paper" / "paper.bib").read_text(encoding="utf-8")
+    entries_of = re.findall(r"^@\w+\{(\w+),", bibliography, re.MULTILINE)
+    assert len(set(entries_of)) == len(entries_of)
+    assert set(re.findall(r"@(\w+)", body)) == set(entries_of)
+    assert {"title", "tags", "authors", "affiliations", "date", "bibliography"} <= set(yaml.safe_load(header))
+    asked = ["Summary", "Statement of need", "State of the field", "Software design", "Research impact statement"]
+    asked += ["AI usage disclosure", "References"]
+    assert set(asked) <= set(re.findall(r"^# (.+)$", body, re.MULTILINE))
+    assert 750 <= len(body.split()) <= 1750
+
+
+def test_the_checklist_of_the_paper_names_files_that_there_are() -> None:
+    text = (ROOT / "paper" / "checklist.md").read_text(encoding="utf-8")
+    named = re.findall(r"`([\w./]+(?:\.\w+|/))`", text)
+    assert len(named) > 15
+    assert not [name for name in named if not ((ROOT / name).exists() or (ROOT / "paper" / name).exists())]
+
+
+def test_a_hosted_service_runs_what_everybody_can_run() -> None:
+    workflow = yaml.safe_load((ROOT / ".github" / "workflows" / "ci.yml").read_text(encoding="utf-8"))
+    steps = workflow["jobs"]["run"]["steps"]
+    assert [step["run"] for step in steps if "run" in step] == ["bash .ci/run"]
+    asked = project()["requires-python"].removeprefix(">=")
+    assert asked in workflow["jobs"]["run"]["strategy"]["matrix"]["python"]
+
+
+@pytest.mark.parametrize("form", ["addition", "defect", "wrong_number"])
+def test_issue_forms_ask_what_they_may(form: str) -> None:
+    found = yaml.safe_load((ROOT / ".github" / "ISSUE_TEMPLATE" / f"{form}.yml").read_text(encoding="utf-8"))
+    assert {"name", "description", "body"} <= set(found)
+    fields = found["body"]
+    assert len({field["id"] for field in fields}) == len(fields)
+    assert {field["type"] for field in fields} <= {"input", "textarea", "dropdown", "checkboxes"}
+    assert all(field["attributes"]["label"] for field in fields)
+
+
+def test_the_container_installs_extras_that_there_are() -> None:
+    text = (ROOT / "Containerfile").read_text(encoding="utf-8")
+    (extras,) = re.findall(r"^ARG EXTRAS=(\S+)$", text, re.MULTILINE)
+    assert set(extras.split(",")) <= set(project()["optional-dependencies"])
+    assert not {"yolo", "ultralytics"} & set(extras.split(","))
 
 
 def test_the_commands_of_contributing_are_in_the_makefile() -> None:

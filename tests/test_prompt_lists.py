@@ -265,8 +265,8 @@ def test_missing_files_and_columns(write: Callable[..., Path]) -> None:
     found = mistakes(words)
     assert found[0] == "templates.csv: the file is missing (accepted: columns category and template)"
     assert found[1].startswith("words.csv, row 1, column word: the column is missing; did you mean 'word'?")
-    assert mistakes(write("words.txt", "category,word"), templates=write("t.csv", *TEMPLATES)) == [
-        "words.txt: neither CSV nor Parquet (accepted: .csv or .parquet)"
+    assert mistakes(write("words.tsv", "category,word"), templates=write("t.csv", *TEMPLATES)) == [
+        "words.tsv: neither CSV nor Parquet (accepted: .csv or .parquet)"
     ]
 
 

@@ -87,6 +87,7 @@ def test_built_images_are_small_rgb_pictures(image_set: Path) -> None:
     assert len(list((image_set / "images").iterdir())) == len(quickstart.RECIPES)
 
 
+@pytest.mark.slow
 @needs_packages
 def test_building_twice_gives_the_same_bytes(image_set: Path, tmp_path: Path) -> None:
     first = files_of(image_set)

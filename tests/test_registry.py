@@ -346,6 +346,7 @@ def test_another_package_may_be_imported_before_it_is_asked_for(tiny: Path) -> N
     assert (done.stderr, done.stdout) == ("", "True\n")
 
 
+@pytest.mark.slow
 def test_command_line_lists_another_packages_detector(tiny: Path) -> None:
     done = python(
         tiny,

@@ -189,8 +189,8 @@ def test_further_attributes_get_a_suffix_and_their_own_label(metrics: pd.DataFra
     assert "\\label{tab:label_shares_age}" in (tmp_path / "label_shares_age.tex").read_text()
     assert rows_of_markdown((tmp_path / "filtering_and_accuracy_age.md").read_text())[0] == [
         *("Detector", "Precision", "Recall", "F1", "Filter rate"),
-        *("Recall young", "Recall middle aged", "Recall elderly"),
-        *("Accuracy young", "Accuracy middle aged", "Accuracy elderly", "Accuracy", "Balanced accuracy"),
+        *("Recall young", "Recall middle-aged", "Recall elderly"),
+        *("Accuracy young", "Accuracy middle-aged", "Accuracy elderly", "Accuracy", "Balanced accuracy"),
     ]
     assert "Perceived age" in (tmp_path / "prompt_bias_scores_age.md").read_text()
 

@@ -6,6 +6,7 @@ import csv
 import io
 import math
 from html.parser import HTMLParser
+from types import SimpleNamespace
 
 import pytest
 from rich.console import Console
@@ -248,6 +249,18 @@ class TestHtml:
 
     def test_a_notebook_shows_the_same(self) -> None:
         assert small_table()._repr_html_() == to_html(small_table())
+
+    def test_where_a_notebook_is_read_as_text_its_lines_are_those_of_the_terminal(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        said: list[str] = []
+        monkeypatch.setenv("COLUMNS", "100")
+        small_table()._repr_pretty_(SimpleNamespace(text=said.append), False)
+        assert said[0].startswith(small_table().caption.split()[0])
+        assert "Table(" not in said[0]
+        assert "\x1b" not in said[0]
+        assert all(row.name in said[0] for row in small_table().rows)
+        assert max(map(len, said[0].splitlines())) <= 100
 
 
 def on_terminal(table: Table, width: int) -> str:

@@ -155,8 +155,8 @@ class TestFilteringAndAccuracy:
             "accuracy",
             "balanced_accuracy",
         ]
-        assert table.columns[6].heading == "Middle aged"
-        assert table.columns[6].full_heading == "Recall middle aged"
+        assert table.columns[6].heading == "Middle-aged"
+        assert table.columns[6].full_heading == "Recall middle-aged"
         assert written(table) == [["a", *["50.00"] * 12]]
         assert table.ethics_note == "Perceived age, as seen in synthetic images; not an identity."
 
@@ -274,3 +274,14 @@ class TestNotes:
             "d0, d1, d2, d3, d4, d5, d6, d7 and 2 others: prompts left out, no image kept: 12 of 12",
             "Perceived gender, as seen in synthetic images; not an identity.",
         )
+
+
+def test_classes_are_called_as_their_attribute_calls_them() -> None:
+    from detector_bench.tables.wording import label_in_words
+
+    assert label_in_words("latino_hispanic") == "Latino or Hispanic"
+    said = [
+        label_in_words(name, in_sentence=True) for name in ("east_asian", "middle_aged", "male", "low_quality")
+    ]
+    assert said == ["East Asian", "middle-aged", "male", "low-quality"]
+    assert label_in_words("no_class_of_any") == "No class of any"

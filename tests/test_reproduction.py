@@ -14,14 +14,8 @@ from detector_bench.cli.app import app
 from detector_bench.dataset import ImageSet
 from detector_bench.errors import ConfigError
 from detector_bench.evaluation import evaluate, read_predictions
-from detector_bench.others.lyu2025.findings import (
-    Finding,
-    Match,
-    findings_table,
-    in_words,
-    published_tables,
-    summary,
-)
+from detector_bench.others.findings import Finding, Match, findings_table, in_words, summary
+from detector_bench.others.lyu2025.published import published_tables
 from detector_bench.others.lyu2025.side_by_side import layout_problems, study_findings
 from detector_bench.others.lyu2025.statements import published_findings
 
@@ -209,6 +203,7 @@ def test_cells_of_a_study(
     assert finding.recomputed == pytest.approx(recomputed)
 
 
+@pytest.mark.slow
 def test_command_with_a_study(folder: Path, tmp_path: Path) -> None:
     evaluated = CliRunner().invoke(
         app, ["evaluate", str(folder / "results"), "--study", str(folder / "study.yaml")]

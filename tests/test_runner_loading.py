@@ -144,6 +144,7 @@ def test_batches_that_were_handed_over_are_not_held(tmp_path: Path, monkeypatch:
     assert most == 0, "pixels of a batch that nobody wants any more"
 
 
+@pytest.mark.slow
 def test_memory_is_bounded_with_huge_images(tmp_path: Path) -> None:
     import tracemalloc
 

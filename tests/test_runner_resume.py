@@ -155,6 +155,7 @@ def test_a_changed_image_runs_alone(image_set: Path, out: Path, cached: bool) ->
     assert len(rows(out, "test-colour")) == COUNT
 
 
+@pytest.mark.slow
 def test_a_change_of_content_under_the_same_size_and_time_is_seen(image_set: Path, out: Path) -> None:
     files = [image_set / "images" / f"{name}.png" for name in ALL]
     for number, path in enumerate(files):

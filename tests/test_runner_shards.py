@@ -78,6 +78,7 @@ def test_names_of_shards_and_their_files() -> None:
     assert sensible_count(100, workers=3) == 12
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shards", [2, 5, 40])
 def test_a_set_that_is_cut_gives_the_verdicts_of_one_that_is_not(image_set: Path, out: Path, shards: int) -> None:
     small_run(image_set, out / "whole", "test-colour", "test-age-and-gender")
@@ -183,6 +184,7 @@ def test_stage_results_of_another_cut_are_found(image_set: Path, tmp_path: Path)
     assert len(list((tmp_path / "cache").glob("stages-*-of-00003.sqlite"))) == 3
 
 
+@pytest.mark.slow
 def test_a_shard_of_another_cut_or_version_is_refused_in_a_line(
     image_set: Path, out: Path, tmp_path: Path
 ) -> None:
@@ -220,6 +222,7 @@ def write_study(folder: Path, *detectors: str, images: str = "images") -> Study:
     return Study.from_yaml(path)
 
 
+@pytest.mark.slow
 def test_who_ends_last_writes_the_results(image_set: Path, tmp_path: Path) -> None:
     study = write_study(tmp_path, "test-colour", "test-brightness")
     whole = study.run(tmp_path / "whole").folder / "metrics.csv"

@@ -89,6 +89,7 @@ def test_results_survive_the_process(tmp_path: Path) -> None:
     assert_array_equal(StageCache(tmp_path).get("stage", ["image"])["image"]["x"], [0.0, 2.0])
 
 
+@pytest.mark.slow
 def test_two_processes_write_at_once(tmp_path: Path) -> None:
     program = """
 import pathlib, sys, time

@@ -19,7 +19,7 @@ from detector_bench.estimation.sampling import (
     proportional,
     systematic,
 )
-from detector_bench.vocabulary.columns import SampleDesign
+from detector_bench.sample_design import SampleDesign
 
 DRAWS = 8_000
 CELLS = np.repeat([0, 1, 2, 3, 4, 5], [7, 3, 12, 5, 1, 9])
@@ -61,6 +61,7 @@ def test_every_image_is_drawn_with_the_stated_probability(design: SampleDesign, 
     assert np.abs(mean - 1).max() < 4.5 * error + 1e-12
 
 
+@pytest.mark.slow
 def test_frequencies_by_disagreement_are_the_stated_probabilities() -> None:
     # 12 labels in one cell of 37: their number is not left to chance, so the probabilities are the same each time.
     one_cell = np.zeros(len(CELLS), dtype=np.int64)

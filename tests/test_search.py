@@ -32,6 +32,8 @@ from detector_bench.study_file import DetectorEntry
 from detector_bench.study_search import SearchResult, labelled_verdicts, search_settings
 from detector_bench.weights import WeightsLocator
 
+pytestmark = pytest.mark.slow
+
 SECTION: dict[str, Any] = {
     "filters": {"as_it_is": None, **FACES},
     "crops": {"as_it_is": None, "cut": {"boxes": "test_bright_faces"}},
@@ -347,6 +349,7 @@ def test_without_a_section_the_studys_own_detectors_filters_and_thresholds_compe
     assert [compositions.listed[place].name for place in compositions.singles()] == list(MATRICES)
 
 
+@pytest.mark.slow
 def test_what_cannot_be_built_is_listed_and_the_others_go_on(tmp_path: Path) -> None:
     section = {"prompts": {"as_it_is": None, "words": {"male": "a man", "female": "a woman"}}, "thresholds": []}
     study = Study.from_yaml(write_search_study(tmp_path, **section, repeats=2, least_kept=0))
@@ -406,6 +409,7 @@ def test_images_on_which_detectors_failed_are_told(tmp_path: Path) -> None:
         Study.from_yaml(file).search(tmp_path / "failed", cache_dir=tmp_path / "cache")
 
 
+@pytest.mark.slow
 def test_prompts_that_do_not_differ_give_no_interval_and_the_number_of_images_is_told(tmp_path: Path) -> None:
     file = write_search_study(tmp_path, thresholds=[], repeats=2, least_kept=0)
     labels = pd.read_csv(tmp_path / "set" / "labels.csv").assign(label="male")
@@ -474,6 +478,7 @@ def test_few_prompts_no_labels_and_a_folder_of_a_run_are_refused(tmp_path: Path)
         study.search(tmp_path / "result")
 
 
+@pytest.mark.slow
 def test_the_command_prints_and_writes(
     found: SearchResult, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

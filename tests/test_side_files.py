@@ -211,6 +211,7 @@ def turn_around(folder: Path) -> None:
     path.write_bytes((-values).tobytes())
 
 
+@pytest.mark.slow
 def test_other_numbers_beside_a_network_are_judged_anew_and_never_come_from_the_cache(folder: Path) -> None:
     _, labels = run(folder, "results")
     again, _ = run(folder, "results")

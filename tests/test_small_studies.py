@@ -162,6 +162,7 @@ def held(scores: ScoreTable, name: str, truth: float) -> float:
     return float(((low <= truth) & (truth <= high)).mean())
 
 
+@pytest.mark.slow
 def test_intervals_of_twelve_prompts_with_five_images_hold() -> None:
     joint = many_studies(200)
     counts = counts_of(joint)

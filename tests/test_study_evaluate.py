@@ -26,6 +26,8 @@ from detector_bench.sealed import SEAL, write_sealed
 from detector_bench.study import Results, Study
 from detector_bench.vocabulary.columns import LABEL_COLUMNS
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
@@ -44,6 +46,7 @@ def test_evaluating_stored_predictions_gives_the_bytes_of_the_run(folder: Path) 
     assert not (folder / "again" / "predictions").exists()
 
 
+@pytest.mark.slow
 def test_an_evaluation_records_its_predictions_versions_seed_and_settings(folder: Path) -> None:
     study = Study.from_yaml(folder / "study.yaml")
     result = study.run(folder / "out")
@@ -177,6 +180,7 @@ def test_a_table_with_other_rows_than_were_written_is_noticed(folder: Path) -> N
     assert Results.open(out).numbers("ranks").shape[0] > 0
 
 
+@pytest.mark.slow
 def test_an_older_folder_is_brought_up_to_date(folder: Path) -> None:
     out = folder / "out"
     study = Study.from_yaml(folder / "study.yaml")
@@ -192,6 +196,7 @@ def test_an_older_folder_is_brought_up_to_date(folder: Path) -> None:
     assert Results.open(out).study.name == study.name
 
 
+@pytest.mark.slow
 def test_another_denominator_changes_the_numbers(folder: Path) -> None:
     study = Study.from_yaml(folder / "study.yaml")
     study.run(folder / "out")
@@ -200,6 +205,7 @@ def test_another_denominator_changes_the_numbers(folder: Path) -> None:
     assert yaml.safe_load((folder / "human" / "study.yaml").read_text())["n_clear"] == "human"
 
 
+@pytest.mark.slow
 def test_incomplete_predictions_are_refused_or_left_out_and_counted(folder: Path) -> None:
     study = Study.from_yaml(folder / "study.yaml")
     write_tables(folder / "images", range(COUNT - 3))
@@ -227,6 +233,7 @@ def test_missing_detectors_and_folders_are_named(folder: Path) -> None:
         study.evaluate(folder / "out", folder / "again")
 
 
+@pytest.mark.slow
 def test_what_an_interrupted_run_left_is_evaluated_each_image_once(folder: Path) -> None:
     study = Study.from_yaml(folder / "study.yaml")
     study.run(folder / "out")
@@ -295,6 +302,7 @@ def test_all_that_is_missing_is_named_at_once_also_where_a_file_has_no_pin(folde
     assert [line.split("'")[1] for line in str(found.value).splitlines()] == ["first.onnx", "second.onnx"]
 
 
+@pytest.mark.slow
 def test_tables_that_an_evaluation_has_no_more_are_removed_and_others_are_not(folder: Path) -> None:
     out = folder / "out"
     study = Study.from_yaml(folder / "study.yaml")

@@ -88,6 +88,7 @@ def authorizations(server: ChatServer) -> list[str | None]:
 # --- keys
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ways", [[], ["--workers", "2", "--shards", "2"], ["--shard", "1/2"]], ids=" ".join)
 def test_a_study_cannot_send_a_variable(
     study: Path, server: ChatServer, command: Command, tmp_path: Path, ways: list[str]
@@ -558,6 +559,7 @@ def test_a_dry_run_says_what_would_be_read_sent_paid_and_executed(
     assert "key: MY_KEY (may be sent there)" in command(*words)[1]
 
 
+@pytest.mark.slow
 def test_a_dry_run_counts_what_is_kept_and_estimates_by_its_tokens(
     server: ChatServer, tmp_path: Path, command: Command
 ) -> None:

@@ -165,6 +165,7 @@ def test_another_question_about_age_leaves_the_answers_about_gender(server: Chat
     assert {row["reason"] for row in rows(out)} == {"unknown"}
 
 
+@pytest.mark.slow
 def test_requests_run_at_the_same_time(server: ChatServer, tmp_path: Path) -> None:
     images = write_image_set(tmp_path / "set", 12)
     server.always = answers("male", after=0.1)
@@ -210,11 +211,13 @@ def test_network_that_goes_down_in_the_middle(server: ChatServer, tmp_path: Path
     assert len(later.requests) == 9 - paid_before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("concurrency", [1, 4])
 def test_interrupted_run_goes_on_without_paying_again(
     server: ChatServer, tmp_path: Path, concurrency: int
 ) -> None:
-    images, out = write_image_set(tmp_path / "set", 8), tmp_path / "out"
+    number = 20  # on a busy machine the interruption is heard late
+    images, out = write_image_set(tmp_path / "set", number), tmp_path / "out"
 
     def interrupts(handler: ChatHandler) -> None:
         os.kill(os.getpid(), signal.SIGINT)
@@ -223,13 +226,13 @@ def test_interrupted_run_goes_on_without_paying_again(
     server.always = answers("male", after=0.05)
     server.script = [*[server.always] * 3, interrupts]
     with pytest.raises(RunInterruptedError):
-        small_run(images, out, judge(server, concurrency=concurrency), batch_size=8)
+        small_run(images, out, judge(server, concurrency=concurrency), batch_size=number)
     time.sleep(0.3)  # the answer that was on its way
-    assert 3 <= server.paid.total() < 8
-    small_run(images, out, judge(server, concurrency=concurrency), batch_size=8)
-    assert statuses(out) == {"clear": 8}
+    assert 3 <= server.paid.total() < number
+    small_run(images, out, judge(server, concurrency=concurrency), batch_size=number)
+    assert statuses(out) == {"clear": number}
     # With a single request at a time, the one that is interrupted is lost.
-    assert sorted(server.paid.values()) == ([1] * 7 + [2] if concurrency == 1 else [1] * 8)
+    assert sorted(server.paid.values()) == ([1] * (number - 1) + [2] if concurrency == 1 else [1] * number)
 
 
 @pytest.mark.parametrize("concurrency", [1, 4])
@@ -327,7 +330,7 @@ def test_key_gets_nowhere(server: ChatServer, tmp_path: Path, end: str) -> None:
         if {end == "crash"!r}:
             def crash(response):
                 raise chat_client.DetectorBenchError("out of the client")
-            chat_client._complaint = crash
+            chat_client.complaint_in = crash
         study = Study.from_yaml(Path("study.yaml"))
         print(study, study.build_detectors())
         study.run(Path("out"))

@@ -71,6 +71,7 @@ def hash_of(page: Page) -> str:
 
 def test_a_known_error_is_three_clicks_away(report: Path, open_page: Open) -> None:
     page = open_page(report)
+    page.get_by_role("link", name="Errors").click()
     # Of three women, the detector takes two for men.
     page.get_by_role("link", name="Human Female, poor Male: 2 of 3 images").click()
     expect(page.locator(".found")).to_have_text("2 of 10 images")
@@ -222,6 +223,7 @@ def test_hostile_text_is_only_text(tmp_path: Path, open_page: Open) -> None:
     folder = Results.open(results).report(settings=ReportSettings(figures=False, note=BAD)).page.parent
     page = open_page(folder)
     expect(page.get_by_text(BAD).first).to_be_visible()
+    page.get_by_role("link", name="Errors").click()
     page.get_by_role("link", name="Look at all images").click()
     expect(page.locator(".found")).to_have_text("3 images")
     for name in page.locator("#filters summary:visible").all():
@@ -263,9 +265,7 @@ def test_axe_finds_nothing(report: Path, open_page: Open, address: str, scheme: 
     page = open_page(report, address, color_scheme=scheme, bypass_csp=True)
     if "images" in address:
         expect(page.locator(".card").first).to_be_visible()
-    for summary in page.locator("main details:not([open]) > summary").all():
-        if summary.is_visible():
-            summary.click(force=True)
+    page.evaluate("for (const part of document.querySelectorAll('main details')) part.open = true")
     # Preloading would read the style sheets a second time, by requests that the page itself is not allowed.
     found = axe.run(page, options={"preload": False}).response["violations"]
     assert [(each["id"], [node["target"] for node in each["nodes"]][:3]) for each in found] == []
@@ -283,6 +283,14 @@ def test_folded_parts_open_by_address_and_for_printing(report: Path, open_page: 
     assert page.locator("details:not([open])").count() == 0
     page.evaluate("dispatchEvent(new Event('afterprint'))")
     assert page.locator("details:not([open])").count() == closed
+
+
+def test_what_matters_stands_on_four_screens_before_the_details(report: Path, open_page: Open) -> None:
+    page = open_page(report, viewport={"width": 1440, "height": 900})
+    assert page.evaluate("document.getElementById('errors').getBoundingClientRect().top") <= 4 * 900
+    assert page.locator("main > section > details.part[open]").count() == 0
+    page.get_by_role("link", name="Tables", exact=True).click()
+    expect(page.locator("#tables > details")).to_have_attribute("open", "")
 
 
 @pytest.mark.parametrize("width", [390, 820, 1440])

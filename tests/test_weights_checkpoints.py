@@ -215,6 +215,7 @@ def test_a_checkpoint_that_once_came_needs_no_network(hub: HubServer, tmp_path: 
     assert again == first
 
 
+@pytest.mark.slow
 def test_a_file_of_the_hubs_cache_that_was_changed_is_refused_by_name(hub: HubServer, tmp_path: Path) -> None:
     checkpoint = Checkpoint(
         path=NAME, revision=REVISION, sha256={"model.safetensors": sha256("model.safetensors")}

@@ -274,6 +274,7 @@ def test_threads_that_want_the_same_file_download_it_once(server: Server, tmp_pa
     assert len(server.requests) == 1
 
 
+@pytest.mark.slow
 def test_processes_that_want_the_same_file_download_it_once(server: Server, tmp_path: Path) -> None:
     code = f"""
         from pathlib import Path

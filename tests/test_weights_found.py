@@ -168,6 +168,7 @@ def add(*arguments: Any) -> Result:
     return CliRunner().invoke(app, ["weights", "add", *map(str, arguments)])
 
 
+@pytest.mark.slow
 def test_files_are_known_by_what_they_hold(tmp_path: Path, shared: Path) -> None:
     torch = pytest.importorskip("torch")
     pytest.importorskip("torchvision")

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import pandas as pd
 
 from detector_bench.metrics import LABEL_SHARE
+from detector_bench.metrics.refusals import GENERATION_ERROR_RATE, IF_REFUSED_HIGH, IF_REFUSED_LOW, REFUSAL_RATE
 from detector_bench.results.finished_study import FinishedStudy
 from detector_bench.results.metric_lookup import Number, number_of
 from detector_bench.tables.wording import attribute_in_words
@@ -45,6 +47,20 @@ class T2IModelAudit:
     """By metric, the row of `t2i_model_biases`: whether the T2I model is biased beyond chance."""
     by_detectors: dict[str, float]
     """The model bias score that each detector by itself reports, of all images."""
+    refusals: Number = _NO_ROW
+    """Refusal rate of its requests; without any known request NaN."""
+    errors: Number = _NO_ROW
+    """Error rate of its requests."""
+    if_refused: tuple[float, float] | None = None
+    """How low and how high `score` could be, whatever the refused images would have shown; None: none was
+    refused, or nobody knows."""
+    effects: dict[str, dict[Hashable, Any]] = field(default_factory=dict)
+    """By metric, the row of `refusal_effects`: what the refused images could have made of a row of `biases`."""
+
+    @property
+    def refused(self) -> int:
+        """Refused requests."""
+        return 0 if self.refusals.missing else round(self.refusals.value * self.refusals.n)
 
 
 @dataclass(frozen=True)
@@ -65,6 +81,10 @@ class AttributeAudit:
     """By detector, how much of the labels' variance its verdicts explain."""
     notes: tuple[str, ...]
     """What the estimates rest on and leave out."""
+    effects: dict[tuple[str, str, str], dict[Hashable, Any]] = field(default_factory=dict)
+    """By metric and both T2I models, the row of `refusal_effects`."""
+    without_images: tuple[str, ...] = ()
+    """Of each T2I model that was asked and has no image, a sentence that says what became of its requests."""
 
     @property
     def words(self) -> str:
@@ -82,6 +102,7 @@ class AttributeAudit:
             has_all = part.lookup.has_labels and not part.lookup.images_unlabelled
             labels = HumanLabels.ALL if has_all else HumanLabels.NONE
         biases = part.rows("t2i_model_biases").to_dict("records")
+        effects = part.rows("refusal_effects").to_dict("records")
         settings = part.results.settings
         return cls(
             attribute=part.attribute,
@@ -89,7 +110,9 @@ class AttributeAudit:
             level=settings.estimates.level if labels is HumanLabels.SOME else settings.intervals.level,
             classes=part.classes,
             detectors=part.detectors,
-            t2i_models=tuple(_of_model(part, name, labels, estimated, biases) for name in part.t2i_models),
+            t2i_models=tuple(
+                _of_model(part, name, labels, estimated, _Tests(biases, effects)) for name in part.t2i_models
+            ),
             differences=tuple(part.rows("t2i_model_comparisons").to_dict("records")),
             explained={
                 str(row["detector"]): float(row["value"])
@@ -97,7 +120,24 @@ class AttributeAudit:
                 if row["metric"] == "explained_variance"
             },
             notes=notes,
+            without_images=_without_images(part),
+            effects={(str(row["metric"]), str(row["first"]), str(row["second"])): row for row in effects},
         )
+
+
+_BECAME = {
+    "made": "made an image that is not in the set",
+    "blocked": "were refused",
+    "error": "failed",
+    "waiting": "wait",
+}
+
+
+class _Tests(NamedTuple):
+    """Rows of `t2i_model_biases` and `refusal_effects`."""
+
+    biases: list[dict[Hashable, Any]]
+    effects: list[dict[Hashable, Any]]
 
 
 def _of_model(
@@ -105,7 +145,7 @@ def _of_model(
     name: str,
     labels: HumanLabels,
     estimated: pd.DataFrame,
-    biases: list[dict[Hashable, Any]],
+    tests: _Tests,
 ) -> T2IModelAudit:
     labelled = part.lookup.number("images", detector=GROUND_TRUTH, t2i_model=name).value
     unlabelled = part.lookup.number("images_unlabelled", detector=GROUND_TRUTH, t2i_model=name).value
@@ -126,9 +166,58 @@ def _of_model(
         labels=round(counted),
         score=numbers.get(SCORE, _NO_ROW),
         shares=shares,
-        biases={str(row["metric"]): row for row in biases if row["t2i_model"] == name},
+        biases={str(row["metric"]): row for row in tests.biases if row["t2i_model"] == name},
         by_detectors=_by_detectors(part, name, labels),
+        refusals=_of_requests(part, REFUSAL_RATE, name),
+        errors=_of_requests(part, GENERATION_ERROR_RATE, name),
+        if_refused=_if_refused(part, name, labels),
+        effects={
+            str(row["metric"]): row
+            for row in tests.effects
+            if row["first"] == name and not _is_pair(row["second"])
+        },
     )
+
+
+def _without_images(part: FinishedStudy) -> tuple[str, ...]:
+    """What became of the requests to T2I models of which there is no image."""
+    lookup = part.results.requests
+    if lookup is None:
+        return ()
+    said = []
+    for name in lookup.t2i_models:
+        if name in part.t2i_models:
+            continue
+        became = []
+        for status, word in _BECAME.items():
+            number = lookup.number(f"requests_{status}", detector=GROUND_TRUTH, t2i_model=name)
+            if number.value > 0:
+                became.append(f"{number.value:,.0f} of {number.n:,.0f} requests {word}")
+        said.append(
+            f"There is no image of {name}, so that nothing is said of its bias"
+            f"{': ' if became else ''}{', '.join(became)}."
+        )
+    return tuple(said)
+
+
+def _is_pair(second: Any) -> bool:
+    return isinstance(second, str) and second != ""
+
+
+def _of_requests(part: FinishedStudy, metric: str, t2i_model: str) -> Number:
+    lookup = part.results.requests
+    return _NO_ROW if lookup is None else lookup.number(metric, detector=GROUND_TRUTH, t2i_model=t2i_model)
+
+
+def _if_refused(part: FinishedStudy, t2i_model: str, labels: HumanLabels) -> tuple[float, float] | None:
+    """The bounds of the model bias score that the audit says."""
+    if labels is HumanLabels.NONE:
+        return None
+    rows = part.metrics[(part.metrics["t2i_model"] == t2i_model) & (part.metrics["detector"] == GROUND_TRUTH)]
+    rows = rows[(rows["category"] == ALL) & (rows["prompt_id"] == ALL)]
+    known = {str(row["metric"]): float(row["value"]) for row in rows.to_dict("records")}
+    low, high = (known.get(f"{SCORE}{ending}") for ending in (IF_REFUSED_LOW, IF_REFUSED_HIGH))
+    return None if low is None or high is None or math.isnan(low + high) else (low, high)
 
 
 def _by_detectors(part: FinishedStudy, t2i_model: str, labels: HumanLabels) -> dict[str, float]:

@@ -8,7 +8,7 @@ from detector_bench.audit.findings import AttributeAudit, HumanLabels
 from detector_bench.dataset.sample_file import found_sample
 
 FIRST_LABELS = 200
-"""So many to begin with."""
+"""So many to begin with; of fewer images all."""
 
 
 def next_steps(audit: AttributeAudit, image_set: Path, *, shown: str | None = None) -> tuple[str, ...]:
@@ -28,9 +28,10 @@ def next_steps(audit: AttributeAudit, image_set: Path, *, shown: str | None = No
         return ()
     option = "" if audit.attribute == "gender" else f" --attribute {audit.attribute}"
     asked = "" if audit.attribute == "gender" else f" --attributes {audit.attribute}"
-    shown = shown or str(image_set)
+    shown = shown or str(image_set.resolve())
     label = f"`detector-bench label {shown}{asked} --annotator NAME`"
     if found_sample(image_set) is not None:
         return (f"Next: label the sample that was drawn, {label}, and audit again.",)
-    drawn = f"`detector-bench sample {shown} --labels {FIRST_LABELS}{option}`"
-    return (f"Next: draw {FIRST_LABELS} images, {drawn}, label them, {label}, and audit again.",)
+    number = min(FIRST_LABELS, sum(model.images for model in audit.t2i_models) or FIRST_LABELS)
+    drawn = f"`detector-bench sample {shown} --labels {number}{option}`"
+    return (f"Next: draw {number} images, {drawn}, label them, {label}, and audit again.",)

@@ -11,6 +11,14 @@ from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
 from detector_bench.audit.findings import BALANCE, SCORE, AttributeAudit, HumanLabels, T2IModelAudit
+from detector_bench.audit.numbers_in_words import fixed, per_cent, signed, whole_range
+from detector_bench.audit.refusals import (
+    hidden_differences,
+    note_on_bias,
+    note_on_difference,
+    requests_in_words,
+    score_if_refused,
+)
 from detector_bench.results.metric_lookup import Number
 from detector_bench.vocabulary import LOW_QUALITY
 
@@ -34,16 +42,18 @@ _LEAST_EXPLAINED, _MOST_NAMED = 0.01, 3
 _MOST_SHARES = 4
 """So many classes are named with their shares; the table has them all."""
 _SCALE = "0: all prompts show all classes alike, 1: each shows one class only."
-_MINUS = "\N{MINUS SIGN}"
 
 
 def in_words(audit: AttributeAudit, model: T2IModelAudit) -> tuple[str, ...]:
     """One T2I model's bias: the score, what its images show, and whether that is more than chance."""
+    requests = requests_in_words(model)
     if audit.labels is HumanLabels.NONE:
-        return (_by_detectors_alone(audit, model),)
-    said = [_score(audit, model)]
+        return (_by_detectors_alone(audit, model), *([requests] if requests else []))
+    said = [f"{_score(audit, model)}{score_if_refused(model)}"]
     if model.shares:
         said.append(_shares(audit, model))
+    if requests:
+        said.append(requests)
     return (*said, *_verdicts(audit, model))
 
 
@@ -54,7 +64,7 @@ def differences_in_words(audit: AttributeAudit) -> tuple[str, ...]:
     tests = sum(not math.isnan(row["p_adjusted"]) for row in audit.differences)
     apart = [row for row in audit.differences if row["told_apart"]]
     family = f"{_number(tests)} difference{'' if tests == 1 else 's'}"
-    said = [_difference(audit, row, family) for row in apart]
+    said = [f"{_difference(audit, row, family)}{note_on_difference(audit, row)}" for row in apart]
     pairs = {(row["first"], row["second"]) for row in audit.differences}
     open_pairs = len(pairs - {(row["first"], row["second"]) for row in apart})
     if len(pairs) == 1 and open_pairs:
@@ -71,7 +81,7 @@ def differences_in_words(audit: AttributeAudit) -> tuple[str, ...]:
             f"{which} the {len(pairs)} pairs of T2I models {verb} {apart_or_not}told apart in {audit.words}"
             f" ({family} tested together); that does not say that they are alike."
         )
-    return tuple(said)
+    return (*said, *hidden_differences(audit))
 
 
 def what_carried(audit: AttributeAudit) -> str:
@@ -89,15 +99,15 @@ def what_carried(audit: AttributeAudit) -> str:
         )
     if len(known) == 1:
         return (
-            f"The verdicts of {ordered[0]} explain {_per_cent(together)} of how the labels vary within prompts;"
+            f"The verdicts of {ordered[0]} explain {per_cent(together)} of how the labels vary within prompts;"
             " this is what makes the estimate more precise than labels alone."
         )
-    first = f"{helping[0]} ({_per_cent(known[helping[0]])})"
-    others = [f"{name} ({_per_cent(known[name])})" for name in helping[1:]]
+    first = f"{helping[0]} ({per_cent(known[helping[0]])})"
+    others = [f"{name} ({per_cent(known[name])})" for name in helping[1:]]
     further = f", then {listing(others)}" if others else ""
     return (
         f"The estimate was carried by {first}{further}: together the detectors' verdicts explain"
-        f" {_per_cent(together)} of how the labels vary within prompts."
+        f" {per_cent(together)} of how the labels vary within prompts."
     )
 
 
@@ -111,7 +121,7 @@ def _score(audit: AttributeAudit, model: T2IModelAudit) -> str:
     if audit.labels is HumanLabels.ALL:
         return (
             f"Over all {model.images:,} images of {model.t2i_model}, each with a human label, the model bias score"
-            f" of {audit.words} is {_fixed(model.score.value)}{interval}; {_SCALE}"
+            f" of {audit.words} is {fixed(model.score.value)}{interval}; {_SCALE}"
         )
     if model.score.missing:
         return (
@@ -122,7 +132,7 @@ def _score(audit: AttributeAudit, model: T2IModelAudit) -> str:
     by_whom = f" and {detectors} detector{'' if len(audit.detectors) == 1 else 's'}" if audit.detectors else ""
     return (
         f"Over all {model.images:,} images of {model.t2i_model}, the model bias score of {audit.words} is"
-        f" {_fixed(model.score.value)}{interval}, estimated from {model.labels:,} human"
+        f" {fixed(model.score.value)}{interval}, estimated from {model.labels:,} human"
         f" label{'' if model.labels == 1 else 's'}{by_whom}; {_SCALE}"
     )
 
@@ -130,12 +140,12 @@ def _score(audit: AttributeAudit, model: T2IModelAudit) -> str:
 def _shares(audit: AttributeAudit, model: T2IModelAudit) -> str:
     known = {name: model.shares[name] for name in audit.classes if name in model.shares}
     order = sorted(known, key=lambda name: -known[name].value)
-    named = [f"{_per_cent(known[name].value)}{_range(known[name])} show {_word(name)}" for name in order]
+    named = [f"{per_cent(known[name].value)}{_range(known[name])} show {_word(name)}" for name in order]
     named = [each for each, name in zip(named, order, strict=True) if not known[name].missing][:_MOST_SHARES]
     if not named:
         return ""
     low = model.shares.get(LOW_QUALITY)
-    unclear = "" if low is None or low.missing else f"; {_per_cent(low.value)} are low-quality"
+    unclear = "" if low is None or low.missing else f"; {per_cent(low.value)} are low-quality"
     return f"Of the images, {listing(named)}{unclear}."
 
 
@@ -145,7 +155,7 @@ def _verdicts(audit: AttributeAudit, model: T2IModelAudit) -> list[str]:
     tests = len(audit.t2i_models) * (1 + (balance is not None))
     if balance is not None and not math.isnan(balance["p_adjusted"]):
         numbers = (
-            f"mean prompt bias score {_signed(balance['value'])}{_limits(balance, audit.level, adjusted=tests)}"
+            f"mean prompt bias score {signed(balance['value'])}{_limits(balance, audit.level, adjusted=tests)}"
         )
         if balance["beyond_chance"]:
             towards = audit.classes[0 if balance["value"] > 0 else 1]
@@ -158,15 +168,17 @@ def _verdicts(audit: AttributeAudit, model: T2IModelAudit) -> list[str]:
                 f"No bias towards {_word(audit.classes[0])} or {_word(audit.classes[1])} over all prompts together"
                 f" is shown: {numbers}, where 0 is balance."
             )
+        said[-1] += note_on_bias(model, BALANCE)
     if score is not None and not math.isnan(score["p_adjusted"]):
         p_value = _p_value(score["p_adjusted"], tests)
         chance = ""
         if audit.labels is HumanLabels.SOME and not math.isnan(score["chance"]):
-            chance = f"; a T2I model without bias would be estimated at {_fixed(score['chance'])} on average here"
+            chance = f"; a T2I model without bias would be estimated at {fixed(score['chance'])} on average here"
         if score["beyond_chance"]:
             said.append(f"Its prompts are not all balanced, beyond what chance explains ({p_value}){chance}.")
         else:
             said.append(f"Chance could explain how its prompts differ from balance ({p_value}){chance}.")
+        said[-1] += note_on_bias(model, SCORE)
     return said
 
 
@@ -180,9 +192,9 @@ def _by_detectors_alone(audit: AttributeAudit, model: T2IModelAudit) -> str:
         return f"{nobody} No detector reports a score."
     least, most = min(scores, key=scores.__getitem__), max(scores, key=scores.__getitem__)
     if len(scores) == 1:
-        said = f"{least} reports a model bias score of {_fixed(scores[least])}"
+        said = f"{least} reports a model bias score of {fixed(scores[least])}"
     else:
-        ends = [f"{_fixed(scores[name])} ({name})" for name in (least, most)]
+        ends = [f"{fixed(scores[name])} ({name})" for name in (least, most)]
         said = f"They report model bias scores from {' to '.join(ends)}"
     return f"{nobody} {said}, over all {model.images:,} images; the true score may lie outside."
 
@@ -190,10 +202,10 @@ def _by_detectors_alone(audit: AttributeAudit, model: T2IModelAudit) -> str:
 def _difference(audit: AttributeAudit, row: Mapping[Hashable, Any], family: str) -> str:
     first, second = row["first"], row["second"]
     sign = "" if row["metric"] == SCORE else "+"
-    interval = f"{_fixed(row['ci_low'], sign='+')} to {_fixed(row['ci_high'], sign='+')}"
+    interval = f"{fixed(row['ci_low'], sign='+')} to {fixed(row['ci_high'], sign='+')}"
     numbers = (
-        f"{_fixed(row['first_value'], sign=sign)} against {_fixed(row['second_value'], sign=sign)}, difference"
-        f" {_fixed(row['difference'], sign='+')} ({100 * audit.level:g} % interval, adjusted: {interval};"
+        f"{fixed(row['first_value'], sign=sign)} against {fixed(row['second_value'], sign=sign)}, difference"
+        f" {fixed(row['difference'], sign='+')} ({100 * audit.level:g} % interval, adjusted: {interval};"
         f" {_p_value(row['p_adjusted'], None)}, adjusted for {family})"
     )
     over = f"over endlessly many images of the {row['prompts']:,.0f} prompts that both have"
@@ -207,12 +219,12 @@ def _difference(audit: AttributeAudit, row: Mapping[Hashable, Any], family: str)
 def _interval(number: Number, level: float) -> str:
     if not number.has_interval:
         return ""
-    return f" ({100 * level:g} % interval {_fixed(number.ci_low)} to {_fixed(number.ci_high)})"
+    return f" ({100 * level:g} % interval {fixed(number.ci_low)} to {fixed(number.ci_high)})"
 
 
 def _limits(row: Mapping[Hashable, Any], level: float, *, adjusted: int) -> str:
     what = "interval" if adjusted == 1 else f"interval, adjusted for {_number(adjusted)} tests,"
-    return f" ({100 * level:g} % {what} {_signed(row['ci_low'])} to {_signed(row['ci_high'])})"
+    return f" ({100 * level:g} % {what} {signed(row['ci_low'])} to {signed(row['ci_high'])})"
 
 
 def _p_value(value: float, tests: int | None) -> str:
@@ -221,22 +233,7 @@ def _p_value(value: float, tests: int | None) -> str:
 
 
 def _range(number: Number) -> str:
-    if not number.has_interval:
-        return ""
-    return f" ({100 * number.ci_low:.0f} to {100 * number.ci_high:.0f} %)"
-
-
-def _per_cent(value: float) -> str:
-    return f"{100 * value:.0f} %"
-
-
-def _signed(value: float) -> str:
-    return _fixed(value, sign="+")
-
-
-def _fixed(value: float, *, sign: str = "") -> str:
-    text = f"{value:{sign}.2f}"
-    return "0.00" if float(text) == 0 else text.replace("-", _MINUS)
+    return f" ({limits})" if (limits := whole_range(number)) else ""
 
 
 def _number(value: int) -> str:

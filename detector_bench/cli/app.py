@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from importlib import import_module
 from typing import Annotated, Any
 
@@ -27,6 +28,15 @@ EXIT_STATUS = (
 
 COMMANDS: dict[str, str | CommandGroup] = {
     "audit": ".cli.audit:audit",
+    "generate": ".cli.generate:generate",
+    "generations": CommandGroup(
+        "What became of each request of an image set: all of them, one of them, one made again.",
+        {
+            "list": ".cli.generations:list_",
+            "show": ".cli.generations:show",
+            "remake": ".cli.generations:remake",
+        },
+    ),
     "run": ".cli.studies:run",
     "shards": ".cli.shards:shards",
     "spending": ".cli.spending:spending",
@@ -47,6 +57,18 @@ COMMANDS: dict[str, str | CommandGroup] = {
     "quickstart": ".cli.studies:quickstart",
     "check": ".cli.image_sets:check",
     "import": ".cli.image_sets:import_",
+    "export": CommandGroup(
+        "Image sets and studies for other tools: Hugging Face, FiftyOne, COCO, JSON lines. Label Studio's form is "
+        "`labels export --format label-studio`.",
+        {
+            "huggingface": ".cli.export:huggingface",
+            "fiftyone": ".cli.export:fiftyone",
+            "coco": ".cli.export:coco",
+            "jsonl": ".cli.export:jsonl",
+        },
+    ),
+    "card": ".cli.card:card",
+    "halves": ".cli.halves:halves",
     "sample": ".cli.sample:sample",
     "label": ".cli.label:label",
     "labels": CommandGroup(
@@ -62,6 +84,11 @@ COMMANDS: dict[str, str | CommandGroup] = {
     "studies": CommandGroup(
         "The studies that come along: list them, copy one to edit. `studies` alone lists them.",
         {"list": ".cli.named_studies:list_", "copy": ".cli.named_studies:copy"},
+        without="list",
+    ),
+    "recipes": CommandGroup(
+        "The recipes that come along: list them, show one in full, copy one to edit. `recipes` alone lists them.",
+        {"list": ".cli.recipes:list_", "show": ".cli.recipes:show", "copy": ".cli.recipes:copy"},
         without="list",
     ),
     "detectors": CommandGroup(
@@ -131,6 +158,7 @@ class _LazyGroup(TyperGroup):
         super().__init__(**settings)
         self._without = without
         self._is_whole = declared is None
+        self._joined: set[str] = set()
         found = COMMANDS if declared is None else declared
         self._declared = {name: (target, package) for name, target in found.items()}
         # Typer looks for the nearest names here.
@@ -158,8 +186,12 @@ class _LazyGroup(TyperGroup):
     def list_commands(self, ctx: object) -> list[str]:  # noqa: ARG002 - as Typer calls it
         if self._is_whole:
             for each in benchmarks():
+                if each.package in self._joined:
+                    continue
+                self._joined.add(each.package)
                 for name, target in each.commands.items():
-                    self._declared.setdefault(name, (target, each.package))
+                    present = self._declared.get(name, (None, ""))
+                    self._declared[name] = _with_those_of(present, target, each.package)
                     self.commands.setdefault(name, None)  # type: ignore[arg-type]
         return list(self._declared)
 
@@ -169,6 +201,25 @@ class _LazyGroup(TyperGroup):
                 self.commands[cmd_name] = _made(cmd_name, *self._declared[cmd_name])
             return self.commands[cmd_name]
         return None
+
+
+def _with_those_of(present: tuple[Any, str], added: Any, package: str) -> tuple[Any, str]:
+    """What stands for a name that one more benchmark declares: of two groups, one with the commands of both; else
+    what was there first."""
+    first, of_first = present
+    if first is None:
+        return added, package
+    if not (isinstance(first, CommandGroup) and isinstance(added, CommandGroup)):
+        return present
+    commands = {**_absolute(added.commands, package), **_absolute(first.commands, of_first)}
+    return replace(first, commands=dict(sorted(commands.items()))), of_first
+
+
+def _absolute(commands: Mapping[str, Any], package: str) -> dict[str, Any]:
+    return {
+        name: f"{package}{target}" if isinstance(target, str) and target.startswith(".") else target
+        for name, target in commands.items()
+    }
 
 
 def _made(name: str, declared: Any, package: str) -> Any:

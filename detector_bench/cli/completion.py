@@ -1,4 +1,4 @@
-"""How the shell completes names: of studies, of detectors, and of what a study or a result folder has."""
+"""How the shell completes names: of studies, recipes and detectors, and of what a study or a result folder has."""
 
 from __future__ import annotations
 
@@ -16,13 +16,17 @@ if TYPE_CHECKING:
 
 def _study_files() -> list[Path]:
     """Study files, and those of result folders, that stand in the line which the shell completes."""
-    # Typer's parser gives up at an option whose value is still missing, and then knows nothing of the line.
-    line = os.environ.get("_TYPER_COMPLETE_ARGS") or os.environ.get("COMP_WORDS", "")
-    words = [Path(word.strip("'\"")) for word in line.split()]
+    words = [Path(word) for word in _words()]
     files = [word for word in words if word.suffix in (".yaml", ".yml") and word.is_file()]
     names = {*complete_studies("")}
     files += [word for word in words if str(word) in names and word not in files]
     return [*files, *(word / "study.yaml" for word in words if (word / "study.yaml").is_file())]
+
+
+def _words() -> list[str]:
+    # Typer's parser gives up at an option whose value is still missing, and then knows nothing of the line.
+    line = os.environ.get("_TYPER_COMPLETE_ARGS") or os.environ.get("COMP_WORDS", "")
+    return [word.strip("'\"") for word in line.split()]
 
 
 def complete_studies(incomplete: str) -> list[str]:
@@ -30,6 +34,27 @@ def complete_studies(incomplete: str) -> list[str]:
     from detector_bench.named_studies import named_studies
 
     return _beginning(named_studies(), incomplete)
+
+
+def complete_recipes(incomplete: str) -> list[str]:
+    """Recipes that come along."""
+    from detector_bench.generation.named_recipes import named_recipes
+
+    return _beginning(named_recipes(), incomplete)
+
+
+def complete_recipe_models(incomplete: str) -> list[str]:
+    """T2I models of the recipe that is named already."""
+    from detector_bench.generation.named_recipes import named_recipes
+    from detector_bench.generation.recipe import read_recipe
+
+    named = named_recipes()
+    for word in _words():
+        if word in named or (word.endswith((".yaml", ".yml")) and Path(word).is_file()):
+            with suppress(DetectorBenchError):
+                recipe = read_recipe(word, ask_models=False)
+                return _beginning((model.name for model in recipe.models), incomplete)
+    return []
 
 
 def _study() -> Study | None:

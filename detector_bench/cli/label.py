@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from detector_bench.cli import label_network, options
+from detector_bench.cli import label_again, label_grid, label_network, label_words, options
 from detector_bench.cli.console import command, output
 from detector_bench.errors import ConfigError
 
@@ -22,16 +22,14 @@ if TYPE_CHECKING:
     from detector_bench.dataset.sample_file import LabelSample
     from detector_bench.labelling import Assignment, DeskSettings, LabelStore
 
-_LARGEST_GUIDELINE = 1_000_000
-
 
 @command(prints_rows=False, reads_images=True)
 def label(
     image_set: options.ImageSetFolder,
     *,
     annotator: Annotated[
-        list[str], typer.Option("--annotator", "-a", metavar="NAME", help="Who labels; may be repeated.")
-    ],
+        list[str] | None, typer.Option("--annotator", "-a", metavar="NAME", help="Who labels; may be repeated.")
+    ] = None,
     store: Annotated[
         Path | None,
         typer.Option(
@@ -45,13 +43,18 @@ def label(
         typer.Option(
             "--calibration",
             metavar="N",
-            help="Pictures to label first and discuss; by default 150, at most a tenth.",
+            help="Pictures to label first and discuss; by default those that `sample --calibration` drew, or 150, "
+            "at most a tenth.",
         ),
     ] = None,
     seed: options.SeedOption = None,
     sample: Annotated[
         Path | None,
-        typer.Option("--sample", metavar="FILE", help="Ask for these images; by default sample.csv in IMAGE_SET."),
+        typer.Option(
+            "--sample",
+            metavar="FILE",
+            help="Ask for these images; by default sample.csv in IMAGE_SET (pairs: pair_sample.csv).",
+        ),
     ] = None,
     all_images: Annotated[
         bool, typer.Option("--all-images", help="Ask for all images, though there is a sample.csv in IMAGE_SET.")
@@ -64,9 +67,13 @@ def label(
     ] = 1.0,
     results: options.Verdicts = None,
     half_width: options.HalfWidthOption = None,
-    guidelines: Annotated[
-        Path | None, typer.Option("--guidelines", metavar="FILE.md", help="Your guideline, in simple Markdown.")
-    ] = None,
+    guidelines: label_words.Guidelines = None,
+    language: label_words.Languages = None,
+    questions: label_words.Questions = None,
+    grid: label_grid.Size = None,
+    propose: label_grid.Propose = None,
+    alone: label_grid.Alone = 0.2,
+    again: label_again.Again = None,
     host: label_network.Host = "127.0.0.1",
     port: label_network.Port = 8765,
     public_url: label_network.PublicUrl = None,
@@ -86,9 +93,11 @@ def label(
     """Label images in the browser: one picture, one key. Ctrl-C stops; everything is saved at each key press.
 
     Annotators work blind to each other and to detectors, each in their own random order (--seed, by default 0).
-    Settings are decided once, when the store is made. If `sample` has drawn images, only these are asked for;
+    Settings are decided once, when the store is made. If `sample` has drawn images, only these are asked for,
+    those of its --calibration first and of everybody;
     --overlap 0.2 shows a fifth of them to everybody, and each of the others to one annotator. With
-    --results the agreement page says what the labels so far are worth. On this machine
+    --results the agreement page says what the labels so far are worth. --grid 12 shows twelve pictures with what
+    detectors propose, which is quicker, and leads; --again puts images back into the queues. On this machine
     alone no token is needed, unless --token asks for one; with another --host each person gets a link with a token
     of their own, and TLS is needed (--certificate and --key, or a proxy in front of 127.0.0.1 that --public-url
     names). Links with tokens are shown on a terminal; if output goes elsewhere, they stand in a file beside the
@@ -96,14 +105,19 @@ def label(
 
     Examples: `detector-bench label my_images --annotator ann`,
     `detector-bench label my_images -a ann -a ben --attributes gender,age,race --token`,
-    `detector-bench label my_images -a ann -a ben --overlap 0.2 --results results/one --half-width 0.05`
+    `detector-bench label my_images -a ann -a ben --overlap 0.2 --results results/one --half-width 0.05`,
+    `detector-bench label my_images -a ann -a ben --language de`,
+    `detector-bench label my_images --again selection.csv`
     """
+    if again is not None:
+        _send_back(again, image_set, store, task=task, annotators=annotator or [])
+        return
     from detector_bench.installation import require
 
     for module in ("fastapi", "uvicorn"):
         require(module, extra="label")
     from detector_bench.dataset import ImageSet
-    from detector_bench.labelling import Assignment
+    from detector_bench.labelling import Assignment, DeskSettings
     from detector_bench.labelling.web.app import make_app
     from detector_bench.labelling.web.connections import ConnectionLimits
     from detector_bench.labelling.web.desk import SECRET_VARIABLE, Desk
@@ -112,10 +126,14 @@ def label(
     from detector_bench.vocabulary import attributes_of
 
     attributes_of(image_set)
-    settings = _settings(task=task, attributes=attributes, calibration_images=calibration, seed=seed)
+    label_grid.check(grid, propose)
+    words = label_words.read_words(language or [], questions, guidelines, image_set=image_set)
+    asked_own = ",".join(words.attributes()) or None
+    asked_for = attributes or (None if _has_store(store, image_set, task) else asked_own)
+    settings = _settings(task=task, attributes=asked_for, calibration_images=calibration, seed=seed)
     # Checked before anything is opened: a wrong name or address costs no waiting.
     plan = Desk(
-        tuple(annotator),
+        tuple(annotator or ()),
         host=host,
         port=port,
         public_url=public_url,
@@ -126,19 +144,32 @@ def label(
     tls = label_network.encryption(plan, certificate, key, in_the_clear=in_the_clear)
     wanted = ConnectionLimits(connections, connections_per_address, seconds_to_send, seconds_idle)
     limits = label_network.within_files(wanted)
-    text = None if guidelines is None else _guideline(guidelines)
     images = ImageSet.load(image_set, require_labels=False)
-    drawn = _sample(sample, images, all_images=all_images)
+    is_of_pairs = task == options.TaskName.PAIRS
+    drawn = None if is_of_pairs else _sample(sample, images, all_images=all_images)
     read = _predictions(results, drawn, half_width=half_width)
-    asked = None if drawn is None else frozenset(drawn.image_ids)
-    assignment = Assignment(asked, plan.annotators, overlap)
+    asked = None if drawn is None else frozenset(drawn.asked)
+    if is_of_pairs:
+        asked = _pairs(sample, images, all_images=all_images)
+    assignment = Assignment(asked, plan.annotators, overlap, _calibration(images, calibration))
+    if not _has_store(store, image_set, task):
+        # What is refused leaves no store of other questions behind.
+        would_ask = settings or DeskSettings()
+        words.of(would_ask, image_set=images.root)
+        label_grid.check_proposals(would_ask, propose)
     with (
         listen(host, port) as listening,
         _opened(store, images, settings, accept_changes=accept_changes, assignment=assignment) as opened,
     ):
-        if text is None:
-            text = _default_guideline(opened.settings)
-        desk = replace(plan, port=listening.getsockname()[1], guidelines=text)
+        said = words.of(opened.settings, image_set=images.root)
+        desk = replace(
+            plan,
+            port=listening.getsockname()[1],
+            guidelines=said.guideline,
+            words=said.words,
+            words_of=said.words_of,
+            grid=label_grid.grid_of(opened, grid, propose, alone),
+        )
         worth = None
         if drawn is not None and read is not None:
             worth = StudyWorth(
@@ -151,6 +182,29 @@ def label(
                 _open_browser(desk.link(desk.annotators[0]) if len(desk.annotators) == 1 else f"{desk.address}/")
             serve(app, listening, limits=limits, tls=tls)
         output.text(f"Stopped. Every answer that the page called saved is in {opened.path}; start again to go on.")
+
+
+def _has_store(path: Path | None, folder: Path, task: str | None) -> bool:
+    from detector_bench.labelling import Task
+    from detector_bench.labelling.opening import default_path
+
+    return (path or default_path(folder, Task(task or Task.IMAGES))).exists()
+
+
+def _send_back(again: str, folder: Path, path: Path | None, *, task: str | None, annotators: list[str]) -> None:
+    """Send images back to be labelled anew; a desk that is open takes them up."""
+    from detector_bench.dataset import ImageSet
+    from detector_bench.labelling import Assignment, Task
+    from detector_bench.labelling.opening import default_path
+    from detector_bench.vocabulary import attributes_of
+
+    if not _has_store(path, folder, task):
+        raise ConfigError(f"--again: nobody has labelled anything in {folder}; name the desk's store with --store")
+    attributes_of(folder)
+    images = ImageSet.load(folder, require_labels=False)
+    file = path or default_path(images.root, Task(task or Task.IMAGES))
+    with _opened(file, images, None, accept_changes=False, assignment=Assignment()) as opened:
+        label_again.send_back(opened, again, annotators)
 
 
 def _settings(
@@ -176,10 +230,44 @@ def _sample(path: Path | None, images: ImageSet, *, all_images: bool) -> LabelSa
         return None
     drawn = read_sample(file, images)
     output.say(
-        f"Only the {len(drawn.rows):,} images of the sample {file} are asked for; --all-images asks for all "
-        f"{len(images.images):,}."
+        f"Only the {len(drawn.rows):,} images of the sample {file} are asked for{_besides(drawn)}; --all-images "
+        f"asks for all {len(images.images):,}."
     )
     return drawn
+
+
+def _pairs(path: Path | None, images: ImageSet, *, all_images: bool) -> frozenset[str] | None:
+    """The edited photos of the pairs that are asked about; None: all."""
+    from detector_bench.dataset.pair_sample_file import found_pair_sample, read_pair_sample
+
+    if all_images and path is not None:
+        raise ConfigError("--sample asks for some pairs and --all-images for all: name one of them")
+    file = path or found_pair_sample(images.root)
+    if file is None or all_images:
+        return None
+    drawn = read_pair_sample(file, images)
+    output.say(f"Only the {len(drawn):,} pairs of {file} are asked about; --all-images asks about all pairs.")
+    return frozenset(drawn)
+
+
+def _besides(drawn: LabelSample) -> str:
+    return f", and the {len(drawn.calibration):,} of the calibration" if drawn.calibration else ""
+
+
+def _calibration(images: ImageSet, number: int | None) -> frozenset[str] | None:
+    """The images that `sample --calibration` drew; None: it drew none."""
+    from detector_bench.dataset.calibration_file import CALIBRATION_FILE, read_calibration
+
+    named = read_calibration(images)
+    if not named:
+        return None
+    if number not in (None, len(named)):
+        raise ConfigError(
+            f"--calibration {number} and {CALIBRATION_FILE}, which lists {len(named):,} images, contradict each "
+            "other: leave out the option, or remove the file"
+        )
+    output.say(f"The {len(named):,} images of {images.root / CALIBRATION_FILE} come first, and go to everybody.")
+    return frozenset(named)
 
 
 def _predictions(
@@ -224,27 +312,6 @@ def _opened(
             progress=progress,
             assignment=assignment,
         )
-
-
-def _guideline(path: Path) -> str:
-    try:
-        if path.stat().st_size > _LARGEST_GUIDELINE:
-            raise ConfigError(f"the guideline {path} is larger than {_LARGEST_GUIDELINE:,} bytes")
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(
-            f"the guideline {path} cannot be read: {getattr(error, 'strerror', None) or error}"
-        ) from error
-
-
-def _default_guideline(settings: DeskSettings) -> str:
-    from detector_bench.installation import resource
-    from detector_bench.labelling import Task
-    from detector_bench.labelling.web.desk import STATIC
-
-    if settings.task is Task.PAIRS:
-        return (STATIC.parent / "pair_guideline.md").read_text(encoding="utf-8")
-    return resource("labels/lyu2025/labelling_guideline.md").read_text(encoding="utf-8")
 
 
 def _open_browser(address: str) -> None:

@@ -16,9 +16,10 @@ from detector_bench.cli.console import command, output
 from detector_bench.errors import ConfigError
 
 if TYPE_CHECKING:
-    from detector_bench.labelling import LabelStore
+    from detector_bench.labelling import LabelStore, Question
     from detector_bench.labelling.agreement_numbers import LabelsSideBySide
     from detector_bench.labelling.incoming import Imported
+    from detector_bench.labelling.label_table import GivenLabel
     from detector_bench.tables.label_tables import DeskAgreement
 
 _STORED = {"low": "ci_low", "high": "ci_high", "images": "n"}
@@ -29,9 +30,15 @@ class ExportFormat(StrEnum):
     """Which file `labels export` writes."""
 
     CSV = "csv"
+    DETAILS = "details"
     LABEL_STUDIO = "label-studio"
 
 
+_FILES = {
+    ExportFormat.CSV: "labels.csv",
+    ExportFormat.DETAILS: "label_details.csv",
+    ExportFormat.LABEL_STUDIO: "tasks.json",
+}
 Where = Annotated[
     Path, typer.Argument(metavar="STORE|IMAGE_SET", help="A store (.sqlite), or the image set that it lies in.")
 ]
@@ -42,9 +49,9 @@ def export(
     where: Where,
     *,
     out: options.Out,
-    format_: Annotated[ExportFormat, typer.Option("--format", help="labels.csv, or Label Studio's JSON.")] = (
-        ExportFormat.CSV
-    ),
+    format_: Annotated[
+        ExportFormat, typer.Option("--format", help="labels.csv, how each came about, or Label Studio's JSON.")
+    ] = (ExportFormat.CSV),
     image_set: options.ImageSetOption = None,
     task: options.Task = options.TaskName.IMAGES,
     include_changed: Annotated[
@@ -59,7 +66,10 @@ def export(
     ] = None,
     overwrite: options.Overwrite = False,
 ) -> None:
-    """Write the labels of a store: labels.csv, or Label Studio's tasks.json with a labelling configuration (.xml).
+    """Write the labels of a store: labels.csv, label_details.csv, or Label Studio's tasks.json with its .xml.
+
+    label_details.csv says of each label how it came about: the question in its words and language, what was
+    proposed in a grid, how long it took, and whether the image was asked again.
 
     An --out that ends in .csv or .json is taken for the file itself.
 
@@ -67,10 +77,11 @@ def export(
     `detector-bench labels export my_images --format label-studio --out for_label_studio`
     """
     from detector_bench.atomic_files import write_text
+    from detector_bench.labelling.label_details import label_details_csv
     from detector_bench.labelling.label_studio import label_studio_tasks, labelling_config
     from detector_bench.labelling.labels_csv import labels_csv
 
-    file = options.file_in(out, "labels.csv" if format_ is ExportFormat.CSV else "tasks.json")
+    file = options.file_in(out, _FILES[format_])
     config = file.with_suffix(".xml")
     for path in (file, *([config] if format_ is ExportFormat.LABEL_STUDIO else [])):
         if path.exists() and not overwrite:
@@ -79,7 +90,10 @@ def export(
             )
     with _opened(where, image_set, task, read_only=True) as store:
         if format_ is ExportFormat.CSV:
+            _refuse_none(store, include_changed=include_changed)
             write_text(file, labels_csv(store, include_changed=include_changed))
+        elif format_ is ExportFormat.DETAILS:
+            write_text(file, label_details_csv(store, include_changed=include_changed))
         else:
             tasks = label_studio_tasks(
                 store,
@@ -134,6 +148,11 @@ def import_(
     from detector_bench.labelling.label_studio_reading import LabelStudioImport, import_label_studio
     from detector_bench.labelling.labels_csv import import_labels_csv
 
+    if file.is_dir() or file.suffix == ".sqlite" or where.suffix.lower() in {".csv", ".parquet", ".json"}:
+        raise ConfigError(
+            f"{str(file)!r} is to be the file with labels, and {str(where)!r} the store or image set that they go "
+            f"to; the other way round it is `detector-bench labels import {where} {file}`"
+        )
     asked = tuple(name.strip() for name in (attributes or "").split(",") if name.strip())
     with _opened(where, image_set, task, read_only=False, attributes=asked) as store:
         if file.suffix.lower() == ".json":
@@ -151,15 +170,26 @@ def agreement(
     *,
     image_set: options.ImageSetOption = None,
     task: options.Task = options.TaskName.IMAGES,
+    calibration: Annotated[
+        bool, typer.Option("--calibration", help="Of the calibration round alone; and what to discuss.")
+    ] = False,
     out: options.OptionalOut = None,
 ) -> None:
     """Measure how far the desk's annotators agreed on their own: Cohen's or Fleiss' kappa, with intervals.
 
     It reads the desk's store while labelling goes on; `agreement` reads finished labels, and compares detectors,
     too. Labels that were revised after the calibration round's discussion, and adjudicated ones, do not count.
+    --calibration shows that round apart: kappa of every label and reason, and the images on which people differ.
 
-    Example: `detector-bench labels agreement my_images`
+    Examples: `detector-bench labels agreement my_images`,
+    `detector-bench labels agreement my_images --calibration`
     """
+    if calibration:
+        from detector_bench.cli.label_calibration import show_calibration_round
+
+        with _opened(where, image_set, task, read_only=True) as store:
+            show_calibration_round(store, out)
+        return
     import pandas as pd
 
     from detector_bench.atomic_files import write_text
@@ -177,6 +207,7 @@ def agreement(
                 numbers.insert(0, "attribute", question.name)
                 output.table(desk_agreement(found, attribute=question.name), rows=numbers)
                 measured.append(numbers)
+                _say_ways(given, question, labels.annotators)
             else:
                 output.say(
                     f"{question.name}: fewer than two annotators have labelled: there is nothing to compare"
@@ -184,6 +215,19 @@ def agreement(
     if out is not None:
         rows = pd.concat(measured) if measured else pd.DataFrame()
         write_text(options.file_in(out, "agreement.csv"), rows.to_csv(index=False, lineterminator="\n"))
+
+
+def _refuse_none(store: LabelStore, *, include_changed: bool) -> None:
+    """A table without rows is no `labels.csv`: whatever reads it would refuse the image set."""
+    if store.given(include_changed=include_changed):
+        return
+    changed = len(store.given(include_changed=True))
+    why = (
+        f"all {changed:,} labels are on images that have changed since, or are gone (see --include-changed)"
+        if changed
+        else "nobody has labelled yet; `detector-bench label` asks"
+    )
+    raise ConfigError(f"{str(store.path)!r} has no labels to write: {why}")
 
 
 def _opened(
@@ -195,7 +239,8 @@ def _opened(
     attributes: tuple[str, ...] = (),
 ) -> LabelStore:
     from detector_bench.dataset import ImageSet
-    from detector_bench.labelling import DeskSettings, LabelStore, Task
+    from detector_bench.dataset.calibration_file import read_calibration
+    from detector_bench.labelling import Assignment, DeskSettings, LabelStore, Task
     from detector_bench.labelling.opening import default_path
 
     is_folder = where.is_dir()
@@ -205,8 +250,11 @@ def _opened(
     if not path.exists() and (read_only or not is_folder):
         raise ConfigError(f"there is no labelling store {str(path)!r}; `detector-bench label` makes one")
     images = ImageSet.load(folder, require_labels=False)
-    settings = None if path.exists() else DeskSettings.checked(task=kind, attributes=attributes)
-    return LabelStore.open(path, images, settings=settings, read_only=read_only)
+    if path.exists():
+        return LabelStore.open(path, images, read_only=read_only)
+    settings = DeskSettings.checked(task=kind, attributes=attributes)
+    first = Assignment(calibration=frozenset(named) if (named := read_calibration(images)) else None)
+    return LabelStore.open(path, images, settings=settings, read_only=read_only, assignment=first)
 
 
 def _measured(labels: LabelsSideBySide) -> Iterator[DeskAgreement]:
@@ -223,6 +271,29 @@ def _measured(labels: LabelsSideBySide) -> Iterator[DeskAgreement]:
         for t2i_model, category, found in places:
             numbers = (found.kappa, found.low, found.high, found.percent, found.images)
             yield DeskAgreement(names, t2i_model, category, *numbers)
+
+
+def _say_ways(given: list[GivenLabel], question: Question, annotators: list[str]) -> None:
+    """Of labels that were proposed in a grid: how people agree on them, beside those given one at a time."""
+    from detector_bench.labelling.ways import CAUTION, ways_of, ways_sentence
+
+    if not any(one.entry.asking.in_grid for one in given):
+        return
+    found = ways_of(given, question, annotators)
+    for title, of_way in (("in a grid", found.grid), ("one at a time", found.alone)):
+        output.row(
+            f"{question.name}, {title}: kappa {of_way.kappa:.2f} ({of_way.low:.2f} to {of_way.high:.2f}), "
+            f"{of_way.images:,} images",
+            table="ways",
+            attribute=question.name,
+            labelled=title,
+            kappa=of_way.kappa,
+            ci_low=of_way.low,
+            ci_high=of_way.high,
+            n=of_way.images,
+            p_value=found.p_value,
+        )
+    output.say(f"{ways_sentence(found)} {CAUTION}")
 
 
 def _report(imported: Imported, store: LabelStore) -> None:

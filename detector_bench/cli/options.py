@@ -80,7 +80,9 @@ _ONLY = "Only this one; may be repeated."
 Only = Annotated[list[str] | None, _named("--only", _ONLY)]
 OnlyFigures = Annotated[list[str] | None, _named("--only", _ONLY, complete_figures)]
 Without = Annotated[list[str] | None, _named("--without", "Leave this detector out; may be repeated.")]
-Detector = Annotated[str, _named("--detector", "A detector of the study.")]
+_OF_STUDY = _named("--detector", "A detector of the study.")
+Detector = Annotated[str, _OF_STUDY]
+DetectorOption = Annotated[str | None, _OF_STUDY]
 Baseline = Annotated[str | None, _named("--baseline", "Compare every other detector with this one.")]
 _DETECTOR = typer.Argument(
     metavar="NAME", help="A detector's name, or a YAML file that describes one.", autocompletion=complete_detectors
@@ -230,8 +232,8 @@ BudgetOption = Annotated[
         "--budget",
         metavar="AMOUNT",
         min=0,
-        help="The most that all answers of paid services in the result folder may cost together, in the currency "
-        "of their prices; the run stops before it could be passed.",
+        help="The most that all requests of this folder to paid services may cost together, in the currency of "
+        "their prices; the run stops before it could be passed.",
     ),
 ]
 NoCache = Annotated[bool, typer.Option("--no-cache", help="Keep no stage results, and use none.")]
@@ -240,7 +242,7 @@ Plugins = Annotated[
     typer.Option(
         "--plugin",
         metavar="FILE.py",
-        help="Python file of your own: detectors, metrics, tables, score systems; may be repeated.",
+        help="Python file of your own: detectors, T2I models, metrics, tables, score systems; may be repeated.",
     ),
 ]
 AllowKey = Annotated[
@@ -257,7 +259,7 @@ AllowHost = Annotated[
     typer.Option(
         "--allow-host",
         metavar="HOST",
-        help="For this call, images may be sent to this host without a key; may be repeated.",
+        help="For this call, images and prompts may be sent to this host without a key; may be repeated.",
     ),
 ]
 AttributeFiles = Annotated[

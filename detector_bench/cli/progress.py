@@ -29,7 +29,9 @@ from detector_bench.vocabulary import Status
 if TYPE_CHECKING:
     from detector_bench.runner.run_record import RunProgress
 
-_SECONDS_BETWEEN_LINES = 10.0
+SECONDS_BETWEEN_LINES = 10.0
+"""In a log."""
+
 _SECONDS_BETWEEN_MOVES = 0.05
 
 
@@ -51,7 +53,7 @@ def counting(what: str) -> Iterator[Callable[[int, int], None]]:
         yield move
 
 
-class _Display:
+class Display:
     """A bar that appears when something moves it. Use it as a context manager."""
 
     def __init__(self, console: Console, *columns: ProgressColumn) -> None:
@@ -80,7 +82,7 @@ class _Display:
         self._bar.update(self._task, completed=done, total=total, **fields)
 
 
-class ReportDisplay(_Display):
+class ReportDisplay(Display):
     """A bar for a report's pictures, and a line for each step."""
 
     def __init__(self, console: Console) -> None:
@@ -98,7 +100,7 @@ class ReportDisplay(_Display):
             self._move(done, total)
 
 
-class RunProgressDisplay(_Display):
+class RunProgressDisplay(Display):
     """Shows in the terminal how far a run has come, as a `ProgressListener`."""
 
     def __init__(self, console: Console) -> None:
@@ -144,7 +146,7 @@ class RunProgressDisplay(_Display):
             counts += f"; spent {money(progress.spent)}"
         if self._live:
             self._move(progress.done, todo, rate=speed, counts=counts)
-        if time.monotonic() - self._last_line >= _SECONDS_BETWEEN_LINES or progress.done == todo:
+        if time.monotonic() - self._last_line >= SECONDS_BETWEEN_LINES or progress.done == todo:
             self._last_line = time.monotonic()
             left = f", {(todo - progress.done) / rate:,.0f} s left" if rate and progress.done < todo else ""
             line = f"{progress.done:,} of {todo:,} images, {speed}{left}; {counts}"

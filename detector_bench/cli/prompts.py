@@ -59,17 +59,21 @@ def prompts(
     """Build the prompt table of an image set: prompt_id, category, word, prompt, and what the prompts state.
 
     A SOURCE is a built-in list; or a file: words with their categories (.csv or .parquet; with templates.csv
-    beside it, or --templates), templates in ImageBiTe's tab-separated format (with --input), or BIGbench's
-    reference shares (.json). Written is prompts.csv; an --out that ends in .csv is taken for the file itself.
+    beside it, or --templates), a prompt table (with a column prompt; ids are kept), sentences (.txt, one a line),
+    templates in ImageBiTe's tab-separated format (with --input), BIGbench's reference shares (.json), or the
+    folder of its prompts. Written is prompts.csv, and prompts_wordings.csv where prompts have several wordings; an
+    --out that ends in .csv is taken for the file itself.
 
     Examples: `detector-bench prompts lyu2025 --dry-run`,
     `detector-bench prompts biaspainter --category profession --keep-attributes --out mitigated`,
     `detector-bench prompts words.csv --templates templates.csv`,
     `detector-bench prompts prompts_t2i_en_us.csv --input input.json --concern gender`,
-    `detector-bench prompts oc_gt.json char_gt.json sr_gt.json --explicit --weights weight.json`
+    `detector-bench prompts oc_gt.json char_gt.json sr_gt.json --explicit --weights weight.json`,
+    `detector-bench prompts BIGbench/data/prompt --out bigbench`
     """
-    from detector_bench.atomic_files import write_text
+    from detector_bench.atomic_files import remove, write_text
     from detector_bench.prompt_lists import read_prompts, with_weights
+    from detector_bench.prompt_lists.prompt_tables import wordings_file
     from detector_bench.vocabulary import read_attributes
 
     read_attributes(attribute_file or ())
@@ -90,15 +94,21 @@ def prompts(
         made = made.with_suffix(added)
     if not dry_run:
         file = options.file_in(out, "prompts.csv")
-        if file.exists() and not overwrite:
-            raise ConfigError(f"{file} exists; --overwrite replaces it")
+        for each in (file, wordings_file(file)):
+            if each.exists() and not overwrite:
+                raise ConfigError(f"{each} exists; --overwrite replaces it")
+        wordings = made.wording_table()
+        remove(wordings_file(file))  # of a list that was here before
+        if not wordings.empty:
+            write_text(wordings_file(file), wordings.to_csv(index=False, lineterminator="\n"))
         write_text(file, made.csv())
     _show_counts(made)
     output.rows("prompts", made.table().to_dict("records"))
     if dry_run:
         _show_rows(made)
     else:
-        output.say(f"written to {file}")
+        beside = "" if wordings.empty else f", {len(wordings):,} wordings to {wordings_file(file)}"
+        output.say(f"written to {file}{beside}")
 
 
 def _suffix(suffix: str | None, *, keep_attributes: bool) -> str | None:

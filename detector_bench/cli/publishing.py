@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
@@ -110,6 +111,14 @@ def report(
             "--most-images", min=1, metavar="N", help="Images in the image browser; of more, a random sample."
         ),
     ] = 20_000,
+    beside: Annotated[
+        Path | None,
+        typer.Option(
+            "--beside",
+            metavar="DIR2",
+            help="An earlier version or another study, as a result folder: a page says what changed since.",
+        ),
+    ] = None,
     image_set: options.ImageSetOption = None,
     cache_dir: options.CacheDir = None,
     weights_dir: options.WeightsDir = None,
@@ -139,6 +148,7 @@ def report(
         cache_folder=cache_dir,
         weights_dir=weights_dir,
         workers=min(os.cpu_count() or 1, MOST_WORKERS),
+        beside=None if beside is None else Results.open(beside).reader,
     )
     with ReportDisplay(errors) as display:
         written = results.report(out, settings=settings, progress=display)

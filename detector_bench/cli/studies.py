@@ -13,12 +13,9 @@ from detector_bench.benchmark import benchmarks
 from detector_bench.cli import options
 from detector_bench.cli.chosen_detector import say_if_passed_over
 from detector_bench.cli.console import command, errors, output
-from detector_bench.cli.dry_run import print_dry_run
 from detector_bench.cli.left_out import refuse_left_out, with_what_is_ready
-from detector_bench.cli.shards import call_of, kept_call, write_array_job
 from detector_bench.errors import ConfigError, DetectorBenchError
 from detector_bench.plugins import load_plugins
-from detector_bench.runner.shards import ranges
 
 if TYPE_CHECKING:
     from detector_bench.study import Results, Study
@@ -86,6 +83,9 @@ def run(
         raise ConfigError("--dry-run is about all that is left: leave out --shard and --slurm-script")
     if dry_run and engine != "processes":
         raise ConfigError("--dry-run measures this machine: leave out --engine")
+    # Not above: `--help` need not wait for all that judges.
+    from detector_bench.cli.dry_run import print_dry_run
+    from detector_bench.cli.run_state import call_of, kept_call, write_array_job
     from detector_bench.trust import allow_for_this_process
 
     allow_for_this_process(keys=allow_key or (), hosts=allow_host or ())
@@ -285,6 +285,8 @@ def _run_and_print(study: Study, out: Path, *, shard: str | None = None, **setti
         with RunProgressDisplay(errors) as display:
             found = study.run_shard(out, shard, progress=display, **settings)
         if isinstance(found, list):
+            from detector_bench.runner.shards import ranges
+
             left = f"{len(found)} of {found[0].count} shards are not: {ranges(each.number for each in found)}"
             output.say(f"Shard {shard} is done, {left}. Who ends last writes the results.")
             return

@@ -6,7 +6,7 @@ from detector_bench.dataset.check_report import AttributeSummary, CheckReport, c
 from detector_bench.dataset.consensus import ADJUDICATOR, CONSENSUS, DISAGREEMENT, consensus
 from detector_bench.dataset.image_references import SEED_COLUMN
 from detector_bench.dataset.image_set import ImageSet
-from detector_bench.dataset.importing import import_folder
+from detector_bench.dataset.import_tree import import_folder
 
 __all__ = [
     "ADJUDICATOR",

@@ -7,15 +7,17 @@ from dataclasses import dataclass, field
 from functools import partial
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
 from detector_bench.dataset.consensus import DISAGREEMENT
+from detector_bench.dataset.generations import STATUSES, check_generations
 from detector_bench.dataset.image_paths import is_file_below
 from detector_bench.dataset.image_references import count_pairs
 from detector_bench.dataset.image_set import ImageSet, read_tables
 from detector_bench.dataset.many_files import each_file
+from detector_bench.dataset.seed_balance import SeedBalance, seed_balance, seed_positions
 from detector_bench.dataset.text_table import Findings, TextTable
 from detector_bench.dataset.validation import FileInspector, add_by_kind, distinct_paths, image_problem, validate
 from detector_bench.errors import DataError, Problem
@@ -74,6 +76,9 @@ class CheckReport:
         attributes: labels per attribute; empty while the tables hold mistakes, as consensus needs sound ones.
         stated: by attribute, how many prompts state something of it; attributes of which nothing is known have no
             entry.
+        requests: by status, how many requests of the recipe came to it; empty where nothing is known of them.
+        seed_balance: how many seeds there are of each group; None where nothing was edited, or the tables hold
+            mistakes.
     """
 
     root: Path
@@ -87,6 +92,8 @@ class CheckReport:
     annotators: tuple[str, ...]
     attributes: tuple[AttributeSummary, ...]
     stated: Mapping[str, int] = field(default_factory=dict)
+    requests: Mapping[str, int] = field(default_factory=dict)
+    seed_balance: SeedBalance | None = None
 
     @property
     def ok(self) -> bool:
@@ -104,6 +111,9 @@ class CheckReport:
         shown = pd.DataFrame(rows, columns=["attribute", "label", "images", "share"]).to_html(index=False)
         return f"<p>Image set {escape(self.root.name)}: {counts}</p>{shown}<ul>{said}</ul>"
 
+    def _repr_pretty_(self, printer: Any, _cycle: bool) -> None:  # noqa: FBT001 (as IPython calls it)
+        printer.text(self.summary())
+
     def summary(self) -> str:
         """The report as plain text of several lines."""
         lines = [
@@ -113,6 +123,11 @@ class CheckReport:
         ]
         if self.n_edited:
             lines.append(f"  {_count(self.n_edited, 'edited image')} of {_count(self.n_seeds, 'seed image')}")
+        if self.seed_balance is not None:
+            lines += [f"    {line}" for line in self.seed_balance.lines()]
+        if self.requests:
+            said = ", ".join(f"{count:,} {status}" for status, count in self.requests.items())
+            lines.append(f"  {_count(sum(self.requests.values()), 'request')} to T2I models: {said}")
         if self.stated:
             stated = ", ".join(f"{attribute} {count:,}" for attribute, count in self.stated.items())
             lines.append(f"  prompts that state an attribute: {stated}")
@@ -165,9 +180,15 @@ def check(
     tables = read_tables(root, findings, require_labels=require_labels)
     image_codes = validate(tables, findings, require_labels=require_labels)
     attributes: tuple[AttributeSummary, ...] = ()
+    balance = None
+    requests: dict[str, int] = {}
     if not findings:
         image_set = ImageSet.from_tables(root, tables, image_codes)
         attributes = tuple(_summarise(image_set, name) for name in image_set.attributes)
+        balance = seed_balance(image_set) if len(seed_positions(image_set)) else None
+        if (generations := check_generations(image_set, findings)) is not None:
+            counted = generations.counts.sum(axis=(0, 1)).tolist()
+            requests = dict(zip((each.value for each in STATUSES), counted, strict=True))
     n_files = 0
     if tables.images is not None and tables.images.has("path"):
         n_files = _check_images(
@@ -186,6 +207,8 @@ def check(
         annotators=_names(tables.labels, "annotator"),
         attributes=attributes,
         stated={} if tables.prompts is None else _stated(tables.prompts),
+        requests=requests,
+        seed_balance=balance,
     )
 
 

@@ -58,7 +58,14 @@ class _RaggedRowError(Exception):
     """There are more ragged rows than were expected."""
 
 
-def read_csv_table(path: Path, findings: Findings, *, repeated: Collection[str] = ()) -> TextTable | None:
+def read_csv_table(
+    path: Path,
+    findings: Findings,
+    *,
+    repeated: Collection[str] = (),
+    separator: str = ",",
+    content: bytes | None = None,
+) -> TextTable | None:
     """Read a comma-separated UTF-8 file; a byte order mark is fine.
 
     Every cell stays text: nothing is taken for a number or a missing value. Rows without any text are left out,
@@ -69,12 +76,17 @@ def read_csv_table(path: Path, findings: Findings, *, repeated: Collection[str] 
         path: the file.
         findings: every mistake is added here.
         repeated: columns in which values repeat, to be kept as `text_table.compact` makes them.
+        separator: what stands between cells, one character.
+        content: what the file says, as UTF-8, where it is stored in another encoding.
 
     Returns:
         The table, or None if nothing can be read; then `findings` says why.
     """
-    with path.open("rb") as file:
-        head = file.read(_LONGEST_HEADER)
+    if content is not None:
+        head = content[:_LONGEST_HEADER]
+    else:
+        with path.open("rb") as file:
+            head = file.read(_LONGEST_HEADER)
     if not head.strip(b"\r\n\t \xef\xbb\xbf"):
         findings.add(Problem(path.name, "the file is empty", accepted="a header row and records"))
         return None
@@ -82,91 +94,114 @@ def read_csv_table(path: Path, findings: Findings, *, repeated: Collection[str] 
         if head.startswith(mark):
             findings.add(Problem(path.name, "wrong encoding", value=encoding, accepted=UTF8))
             return None
-    names = _header(head)
+    names = _header(head, separator)
     if names is None:
         findings.add(Problem(path.name, "the header row cannot be read as CSV", row=1, accepted="column names"))
         return None
     try:
         is_header_only = len(head) < _LONGEST_HEADER and b"\n" not in head and b"\r" not in head
         kinds = {name: _REPEATED if name in repeated else pa.large_string() for name in names}
-        return _read_text(path, kinds, names, findings, is_header_only=is_header_only)
+        source = path if content is None else content
+        return _CsvReading(path, source, separator, findings).read(kinds, names, is_header_only=is_header_only)
     except pa.ArrowInvalid as error:
         reason = str(error).splitlines()[0]
-        if _has_open_quote(path.read_bytes()):
+        if _has_open_quote(path.read_bytes() if content is None else content):
             reason = "a quotation mark is opened and never closed"
-        findings.add(Problem(path.name, f"cannot be read as CSV ({reason})", accepted="comma-separated cells"))
+        if "straddling" in reason:  # pyarrow cannot put it into one of its blocks
+            reason = f"a row, with its cells, is longer than {_BLOCK_SIZE >> 20} MiB"
+        accepted = "comma-separated cells" if separator == "," else f"cells with {separator!r} between them"
+        findings.add(Problem(path.name, f"cannot be read as CSV ({reason})", accepted=accepted))
         return None
 
 
-def _header(head: bytes) -> list[str] | None:
+def _header(head: bytes, separator: str) -> list[str] | None:
     text = head.decode("utf-8-sig", errors="replace")
     try:
-        return next(csv.reader(io.StringIO(text, newline="")))
+        return next(csv.reader(io.StringIO(text, newline=""), delimiter=separator))
     except (csv.Error, StopIteration):
         return None
 
 
-def _read_text(
-    path: Path, kinds: dict[str, Any], names: list[str], findings: Findings, *, is_header_only: bool
-) -> TextTable | None:
-    # Looked for beforehand, because pyarrow cannot hand over a ragged row that is not UTF-8.
-    bad_offset = _first_bad_byte(path)
-    source: Path | bytes = path
-    if bad_offset is not None or is_header_only:
-        # To pyarrow, a header without a line end is no file at all.
-        line_end = b"\n" if is_header_only else b""
-        source = path.read_bytes().decode("utf-8", errors="replace").encode() + line_end
-    data, ragged = _parse(source, kinds)
-    if data is None:
-        _report_ragged(path.name, ragged, len(names), findings)
-        message = f"{_MOST_RAGGED_ROWS:,} such rows: the rest of the file was not checked"
-        findings.add(Problem(path.name, message, accepted=f"{len(names)} cells in every row, as in the header"))
-        return None
-    data = _without_repeated_columns(path.name, data, findings)
-    table = _without_blank_rows(path.name, data, [item.row for item in ragged], _ragged_cells(ragged, names))
-    if bad_offset is not None:
-        _report_encoding(table, bad_offset, findings)
-    _report_ragged(path.name, ragged, len(names), findings)
-    _report_open_quote(path, table, findings)
-    return table
+@dataclass(frozen=True)
+class _CsvReading:
+    """One file that is being read: the file, its content where that is not the file's own, and its separator."""
 
+    path: Path
+    source: Path | bytes
+    separator: str
+    findings: Findings
 
-def _parse(source: Path | bytes, kinds: dict[str, Any]) -> tuple[Any | None, list[_RaggedRow]]:
-    ragged: list[_RaggedRow] = []
-    with suppress(_RaggedRowError):
-        return _parse_once(source, kinds, ragged, use_threads=True), ragged
-    # Only a single thread knows the numbers of the rows that it has to skip.
-    ragged.clear()
-    with suppress(_RaggedRowError):
-        return _parse_once(source, kinds, ragged, use_threads=False), ragged
-    return None, ragged
+    def read(self, kinds: dict[str, Any], names: list[str], *, is_header_only: bool) -> TextTable | None:
+        file, findings = self.path.name, self.findings
+        # Looked for beforehand, because pyarrow cannot hand over a ragged row that is not UTF-8.
+        bad_offset = _first_bad_byte(self.path) if isinstance(self.source, Path) else None
+        source = self.source
+        if bad_offset is not None or is_header_only:
+            # To pyarrow, a header without a line end is no file at all.
+            line_end = b"\n" if is_header_only else b""
+            source = self.content().decode("utf-8", errors="replace").encode() + line_end
+        data, ragged = self._parse(source, kinds)
+        if data is None:
+            _report_ragged(file, ragged, len(names), self.separator, findings)
+            message = f"{_MOST_RAGGED_ROWS:,} such rows: the rest of the file was not checked"
+            findings.add(Problem(file, message, accepted=f"{len(names)} cells in every row, as in the header"))
+            return None
+        data = _without_repeated_columns(file, data, findings)
+        skipped = [item.row for item in ragged]
+        table = _without_blank_rows(file, data, skipped, _ragged_cells(ragged, names, self.separator))
+        if bad_offset is not None:
+            _report_encoding(table, bad_offset, findings)
+        _report_ragged(file, ragged, len(names), self.separator, findings)
+        self._report_open_quote(table)
+        return table
 
+    def content(self) -> bytes:
+        return self.source.read_bytes() if isinstance(self.source, Path) else self.source
 
-def _parse_once(
-    source: Path | bytes, kinds: dict[str, Any], ragged: list[_RaggedRow], *, use_threads: bool
-) -> Any:
-    most = 0 if use_threads else _MOST_RAGGED_ROWS
+    def _parse(self, source: Path | bytes, kinds: dict[str, Any]) -> tuple[Any | None, list[_RaggedRow]]:
+        ragged: list[_RaggedRow] = []
+        with suppress(_RaggedRowError):
+            return self._parse_once(source, kinds, ragged, use_threads=True), ragged
+        # Only a single thread knows the numbers of the rows that it has to skip.
+        ragged.clear()
+        with suppress(_RaggedRowError):
+            return self._parse_once(source, kinds, ragged, use_threads=False), ragged
+        return None, ragged
 
-    def skip(row: Any) -> str:
-        if len(ragged) >= most:
-            ragged_too_often.set()
-            return "error"
-        ragged.append(_RaggedRow(row.number, row.actual_columns, row.text))
-        return "skip"
+    def _parse_once(
+        self, source: Path | bytes, kinds: dict[str, Any], ragged: list[_RaggedRow], *, use_threads: bool
+    ) -> Any:
+        most = 0 if use_threads else _MOST_RAGGED_ROWS
 
-    ragged_too_often = threading.Event()
-    try:
-        data = _read_csv(source, kinds, skip, use_threads=use_threads)
-    except pa.ArrowInvalid as error:
-        if ragged_too_often.is_set():
-            raise _RaggedRowError from error
-        raise
-    # A file without a record may have columns of another type.
-    return data.cast(pa.schema([pa.field(name, kinds.get(name, pa.large_string())) for name in data.column_names]))
+        def skip(row: Any) -> str:
+            if len(ragged) >= most:
+                ragged_too_often.set()
+                return "error"
+            ragged.append(_RaggedRow(row.number, row.actual_columns, row.text))
+            return "skip"
+
+        ragged_too_often = threading.Event()
+        try:
+            data = _read_csv(source, kinds, skip, separator=self.separator, use_threads=use_threads)
+        except pa.ArrowInvalid as error:
+            if ragged_too_often.is_set():
+                raise _RaggedRowError from error
+            raise
+        # A file without a record may have columns of another type.
+        fields = [pa.field(name, kinds.get(name, pa.large_string())) for name in data.column_names]
+        return data.cast(pa.schema(fields))
+
+    def _report_open_quote(self, table: TextTable) -> None:
+        if len(table) == 0:
+            return
+        last, column = len(table) - 1, table.columns[-1]
+        text = table.cell(column, last)
+        if "\n" in text and _has_open_quote(self.content()):
+            self.findings.add(_unclosed_quote(self.path.name, table.row(last), text, column))
 
 
 def _read_csv(
-    source: Path | bytes, kinds: dict[str, Any], skip: Callable[[Any], str], *, use_threads: bool
+    source: Path | bytes, kinds: dict[str, Any], skip: Callable[[Any], str], *, separator: str, use_threads: bool
 ) -> Any:
     opened = pa.BufferReader(source) if isinstance(source, bytes) else pa.OSFile(str(source))
     with opened:
@@ -174,7 +209,7 @@ def _read_csv(
             opened,
             read_options=pyarrow.csv.ReadOptions(use_threads=use_threads, block_size=_BLOCK_SIZE),
             parse_options=pyarrow.csv.ParseOptions(
-                newlines_in_values=True, ignore_empty_lines=False, invalid_row_handler=skip
+                delimiter=separator, newlines_in_values=True, ignore_empty_lines=False, invalid_row_handler=skip
             ),
             convert_options=pyarrow.csv.ConvertOptions(column_types=kinds, strings_can_be_null=False),
             # Reading a million rows into fresh memory takes half as long with the system's allocator.
@@ -219,11 +254,11 @@ def _without_blank_rows(
     return TextTable(file, pa.table(columns), rows, unreadable)
 
 
-def _ragged_cells(ragged: list[_RaggedRow], names: list[str]) -> dict[str, frozenset[str]]:
+def _ragged_cells(ragged: list[_RaggedRow], names: list[str], separator: str) -> dict[str, frozenset[str]]:
     cells: dict[str, set[str]] = {name: set() for name in names}
     for item in ragged:
         try:
-            row = next(csv.reader([item.text]), [])
+            row = next(csv.reader([item.text], delimiter=separator), [])
         except csv.Error:
             continue
         for name, cell in zip(names, row, strict=False):
@@ -231,7 +266,8 @@ def _ragged_cells(ragged: list[_RaggedRow], names: list[str]) -> dict[str, froze
     return {name: frozenset(values) for name, values in cells.items() if values}
 
 
-def _report_ragged(file: str, ragged: list[_RaggedRow], expected: int, findings: Findings) -> None:
+def _report_ragged(file: str, ragged: list[_RaggedRow], expected: int, separator: str, findings: Findings) -> None:
+    mark = {",": "a comma", "\t": "a tab"}.get(separator, repr(separator))
     unclosed = [item for item in ragged if _has_open_quote(item.text.encode())]
     findings.add_kind([_unclosed_quote(file, item.row, item.text) for item in unclosed])
     findings.add_kind(
@@ -241,7 +277,7 @@ def _report_ragged(file: str, ragged: list[_RaggedRow], expected: int, findings:
                 f"row has {item.n_cells} {'cell' if item.n_cells == 1 else 'cells'}",
                 row=item.row,
                 value=shorten(item.text),
-                accepted=f"{expected} cells; a cell with a comma or a line break stands in quotation marks",
+                accepted=f"{expected} cells; a cell with {mark} or a line break stands in quotation marks",
             )
             for item in ragged
             if not _has_open_quote(item.text.encode())
@@ -284,15 +320,6 @@ def _report_encoding(table: TextTable, bad_offset: int, findings: Findings) -> N
         found = found or len(bad) > 0
     if not found:
         findings.add(Problem(table.file, message, accepted=UTF8))
-
-
-def _report_open_quote(path: Path, table: TextTable, findings: Findings) -> None:
-    if len(table) == 0:
-        return
-    last, column = len(table) - 1, table.columns[-1]
-    text = table.cell(column, last)
-    if "\n" in text and _has_open_quote(path.read_bytes()):
-        findings.add(_unclosed_quote(path.name, table.row(last), text, column))
 
 
 def _has_open_quote(content: bytes) -> bool:

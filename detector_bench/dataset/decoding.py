@@ -118,14 +118,19 @@ def content_of(opened: Callable[[], BinaryIO], name: str, *, max_bytes: int = DE
     return data
 
 
-def image_size(data: bytes) -> tuple[int, int]:
-    """Width and height in pixels as the header states them, without decoding: orientation is not applied.
+def image_size(data: bytes, *, upright: bool = False) -> tuple[int, int]:
+    """Width and height in pixels as the header states them, without decoding.
+
+    Args:
+        data: the file's content.
+        upright: of the picture that people and detectors see, with its EXIF orientation applied.
 
     Raises:
         ImageError: see there for the reasons.
     """
     with _open(data) as image:
-        return image.size
+        width, height = image.size
+        return (height, width) if upright and _is_on_its_side(image) else (width, height)
 
 
 def image_format(data: bytes) -> str:
@@ -318,12 +323,22 @@ _TRANSPOSITIONS = {
 
 def _upright(image: Image.Image) -> Image.Image:
     """Apply the EXIF orientation. `ImageOps.exif_transpose` would copy every image and rewrite its EXIF data."""
+    method = _transposition(image)
+    return image if method is None else image.transpose(method)
+
+
+def _is_on_its_side(image: Image.Image) -> bool:
+    turns = (Image.Transpose.ROTATE_90, Image.Transpose.ROTATE_270)
+    return _transposition(image) in (*turns, Image.Transpose.TRANSPOSE, Image.Transpose.TRANSVERSE)
+
+
+def _transposition(image: Image.Image) -> Image.Transpose | None:
+    """What makes the image upright; None: it is, or nobody knows."""
     try:
         orientation = image.getexif().get(ExifTag.Orientation)
-        method = _TRANSPOSITIONS.get(orientation) if isinstance(orientation, int) else None
+        return _TRANSPOSITIONS.get(orientation) if isinstance(orientation, int) else None
     except Exception:  # noqa: BLE001 - broken EXIF data says nothing about the pixels
-        return image
-    return image if method is None else image.transpose(method)
+        return None
 
 
 def _mend_transparency(image: ImageFile.ImageFile) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -21,13 +22,15 @@ from detector_bench.dataset.image_tree import IMAGE_SUFFIXES, TREE, TreeImage, i
 from detector_bench.dataset.text_table import Findings
 from detector_bench.errors import ConfigError, Problem
 from detector_bench.json_text import parse_json
+from detector_bench.vocabulary.generations import GENERATIONS_FILE
 
-COLUMNS = ("path", "t2i_model", "prompt", "prompt_id")
-"""What a column of a Parquet file, or a field of a member `.json`, may be said to hold."""
+COLUMNS = ("path", "t2i_model", "prompt", "prompt_id", "word", "category", "seed_image_id")
+"""What a column of a table of images, or a field of a member `.json`, may be said to hold."""
 
 IMAGE_ID = "image_id"
 """A column of this name in a Parquet file holds the images' ids."""
 
+_SENTENCES = ("prompt", "word", "category")
 _CONTAINERS = (".tar", ".parquet")
 _LARGEST_FIELD_FILE = 1 << 24
 
@@ -41,12 +44,18 @@ class ListedImage:
         path: the file, or the part of one: relative to the place, or an address.
         image_id: the one that the place gives it; "" for none.
         prompt: the sentence; "" where only a name is known.
+        word: what was filled into the sentence; "" where that is not known.
+        category: of the prompt; "" likewise.
+        seed_image_id: the id of the image that it was made from; "" for none.
     """
 
     tree: TreeImage
     path: str
     image_id: str = ""
     prompt: str = ""
+    word: str = ""
+    category: str = ""
+    seed_image_id: str = ""
 
 
 @dataclass(frozen=True)
@@ -80,8 +89,13 @@ def is_listed_place(source: str) -> bool:
     """Whether a source is an address, a tar or Parquet file, or a folder that holds such files and no images."""
     if re.match(ADDRESS, source) or source.lower().endswith(_CONTAINERS):
         return True
-    names = [path.name for path in Path(source).rglob("*") if not is_passed_over(path.name)]
-    return not any(map(is_image, names)) and any(name.lower().endswith(_CONTAINERS) for name in names)
+    has_containers = False
+    for _, _, files in os.walk(source):
+        names = [name for name in files if not is_passed_over(name)]
+        if any(map(is_image, names)):
+            return False
+        has_containers = has_containers or any(name.lower().endswith(_CONTAINERS) for name in names)
+    return has_containers
 
 
 def list_images(source: str, settings: ListingSettings, findings: Findings) -> list[ListedImage]:
@@ -105,7 +119,7 @@ def list_images(source: str, settings: ListingSettings, findings: Findings) -> l
         if images := [file for file in files if file.lower().endswith(IMAGE_SUFFIXES)]:
             return list(_of_tree(source.rstrip("/"), images, findings))
         for suffix, read in ((".tar", _of_tar), (".parquet", _of_parquet)):
-            for file in (file for file in files if file.lower().endswith(suffix)):
+            for file in (file for file in files if file.lower().endswith(suffix) and not _is_table(file)):
                 found += read(file, sources, settings, findings)
                 if findings:  # the next file has the same mistake, most likely
                     return []
@@ -118,6 +132,11 @@ def list_images(source: str, settings: ListingSettings, findings: Findings) -> l
         accepted = f"images at {TREE}, .tar files or .parquet files"
         findings.add(Problem(shown(source), "no images found", accepted=accepted))
     return []
+
+
+def _is_table(file: str) -> bool:
+    """Whether a Parquet file is one of an image set's tables, and holds no images."""
+    return file.rpartition("/")[2] in ("prompts.parquet", "labels.parquet", GENERATIONS_FILE)
 
 
 def local_root(source: str) -> Path:
@@ -186,9 +205,9 @@ def _of_tar(
         elif f"{key}.txt" in there:
             text = sources.read(f"{file}#{key}.txt", max_bytes=_LARGEST_FIELD_FILE)
             fields = {settings.theirs("prompt"): text.decode(errors="replace").strip()}
-        cells = {ours: _cell(fields.get(settings.theirs(ours))) for ours in COLUMNS}
+        cells = {ours: plain_cell(ours, fields.get(settings.theirs(ours))) for ours in COLUMNS}
         stem = Path(parse_reference(file).place).stem
-        return _listed(f"{stem}_{base}", f"{file}#{name}", cells, settings)
+        return listed_image(f"{stem}_{base}", f"{file}#{name}", cells, settings)
 
     with ThreadPoolExecutor(READERS, thread_name_prefix="samples") as pool:
         found = list(pool.map(sample, images))
@@ -224,27 +243,47 @@ def _of_parquet(
     part = f"{chosen}/" if len(known) > 1 else ""
     found = []
     for row in range(rows):
-        own = {ours: _cell(column[row]) for ours, column in cells.items()}
-        found.append(_listed(f"{stem}_{row:06d}", f"{file}#{part}{row}", own, settings))
+        own = {ours: plain_cell(ours, column[row]) for ours, column in cells.items()}
+        found.append(listed_image(f"{stem}_{row:06d}", f"{file}#{part}{row}", own, settings))
     _report_missing(file, found, settings, findings)
     return found
 
 
-def _cell(value: object) -> str:
-    return "" if value is None else " ".join(str(value).split())
+def plain_cell(ours: str, value: object) -> str:
+    """A cell as text: of sentences and words a run of blanks is one blank; names and ids stay as they are."""
+    text = "" if value is None else str(value)
+    return " ".join(text.split()) if ours in _SENTENCES else text.strip()
 
 
-def _listed(name: str, path: str, cells: Mapping[str, str], settings: ListingSettings) -> ListedImage:
+def listed_image(name: str, path: str, cells: Mapping[str, str], settings: ListingSettings) -> ListedImage:
+    """An image of whose prompt and T2I model a table's row, or a member's fields, tell.
+
+    Args:
+        name: the file's.
+        path: as in `ListedImage`.
+        cells: by our column.
+        settings: names the T2I model where no cell does.
+    """
     prompt = cells.get("prompt", "")
-    tree = TreeImage(cells.get("t2i_model") or settings.t2i_model, cells.get("prompt_id") or prompt, name)
-    return ListedImage(tree, path, cells.get(IMAGE_ID, ""), prompt)
+    word, category = cells.get("word", ""), cells.get("category", "")
+    name_of_prompt = cells.get("prompt_id") or prompt or word
+    tree = TreeImage(cells.get("t2i_model") or settings.t2i_model, name_of_prompt, name)
+    seed = cells.get("seed_image_id", "")
+    return ListedImage(tree, path, cells.get(IMAGE_ID, ""), prompt, word, category, seed)
+
+
+def _told(image: ListedImage) -> tuple[str, str]:
+    return image.tree.t2i_model, image.tree.prompt
 
 
 def _report_missing(
     file: str, found: Sequence[ListedImage], settings: ListingSettings, findings: Findings
 ) -> None:
+    has_seeds = any(image.seed_image_id for image in found)
     for ours, remedy in (("t2i_model", ", or --t2i-model NAME"), ("prompt", "")):
-        lacking = [image.path for image in found if not getattr(image.tree, ours)]
+        # A photo that others were edited from has neither.
+        made = [image for image in found if image.seed_image_id or not has_seeds or any(_told(image))]
+        lacking = [image.path for image in made if not getattr(image.tree, ours)]
         if lacking:
             accepted = f"--column {ours}=THEIRS{remedy}"
             message = f"{len(lacking):,} images without a {'T2I model' if ours == 't2i_model' else 'prompt'}"

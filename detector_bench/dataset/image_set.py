@@ -50,6 +50,9 @@ if TYPE_CHECKING:
 
 REASON_COLUMN = "reason"
 
+_DISTINCT = ("image_id", "path", SEED_COLUMN, VALUE_COLUMN)
+"""Columns whose cells rarely repeat."""
+
 _PIECE = 1 << 20
 """Rows of a table that are looked at together as whole texts."""
 
@@ -188,13 +191,19 @@ class ImageSet:
         return self.root.name
 
     def _repr_html_(self) -> str:
+        return f"<p>Image set {escape(self.name)}: {len(self.prompts):,} prompts</p>{self._in_short().to_html()}"
+
+    def _repr_pretty_(self, printer: Any, _cycle: bool) -> None:  # noqa: FBT001 (as IPython calls it)
+        printer.text(f"Image set {self.name}: {len(self.prompts):,} prompts\n{self._in_short().to_string()}")
+
+    def _in_short(self) -> pd.DataFrame:
         """Images by T2I model, and those with a human label of each attribute."""
         shown = pd.DataFrame({"images": self.images["t2i_model"].value_counts(sort=False)})
         for name in self.attributes:
             labelled = self.images["t2i_model"][self.truth(name)["label"].notna().to_numpy()]
             shown[f"labelled: {name}"] = labelled.value_counts().reindex(shown.index).fillna(0).astype(int)
         shown.index.name = "T2I model"
-        return f"<p>Image set {escape(self.name)}: {len(self.prompts):,} prompts</p>{shown.to_html()}"
+        return shown
 
     @cached_property
     def attributes(self) -> tuple[str, ...]:
@@ -415,15 +424,13 @@ def read_tables(root: Path, findings: Findings, *, require_labels: bool) -> Tabl
         findings.add(Problem(str(root), message, accepted="a folder with images.csv, prompts.csv, labels.csv"))
         return Tables(None, None, None)
     attributes = _attributes(root, findings)
-    distinct = ("image_id", "path", SEED_COLUMN, VALUE_COLUMN)
-    required_label_columns = tuple(name for name in LABEL_COLUMNS if name != REASON_COLUMN)
     images = read_table(
         root,
         "images",
         required=IMAGE_COLUMNS,
         optional=(SEED_COLUMN,),
         findings=findings,
-        distinct=distinct,
+        distinct=_DISTINCT,
     )
     ids = None
     if images is not None and images.has("image_id"):
@@ -440,20 +447,34 @@ def read_tables(root: Path, findings: Findings, *, require_labels: bool) -> Tabl
         closed_prefix=STATED_PREFIX,
         findings=findings,
     )
-    labels = read_table(
-        root,
-        "labels",
-        required=required_label_columns,
-        optional=(REASON_COLUMN, VALUE_COLUMN),
-        numbers=(VALUE_COLUMN,),
-        findings=findings,
-        may_be_missing=not require_labels,
-        distinct=distinct,
-        ids=ids,
-    )
+    labels = read_labels(root, findings, required=require_labels, ids=ids)
     for pool in (pa.default_memory_pool(), pa.system_memory_pool()):  # CSV files are read with the latter
         pool.release_unused()
     return Tables(images, prompts, labels, attributes, ids)
+
+
+def read_labels(
+    root: Path, findings: Findings, *, required: bool = False, ids: ImageIds | None = None
+) -> TextTable | None:
+    """Read the labels of a folder; what cannot be read is added to `findings`.
+
+    Args:
+        root: the folder.
+        findings: takes mistakes.
+        required: whether it is a mistake if there are none.
+        ids: those of the images, where they are known.
+    """
+    return read_table(
+        root,
+        "labels",
+        required=tuple(name for name in LABEL_COLUMNS if name != REASON_COLUMN),
+        optional=(REASON_COLUMN, VALUE_COLUMN),
+        numbers=(VALUE_COLUMN,),
+        findings=findings,
+        may_be_missing=not required,
+        distinct=_DISTINCT,
+        ids=ids,
+    )
 
 
 def _attributes(root: Path, findings: Findings) -> dict[str, Attribute]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -16,13 +15,12 @@ from numpy.typing import NDArray
 
 from detector_bench.dataset.consensus import as_numbers
 from detector_bench.dataset.image_tree import TreeImage, prompt_ids, slug
-from detector_bench.dataset.table_reading import read_any_table, report_unknown_columns, separator_hint
+from detector_bench.dataset.table_reading import report_unknown_columns, separator_hint
 from detector_bench.dataset.text_table import Findings, TextTable, in_circle, text_columns
 from detector_bench.errors import Problem, nearest_hint
 from detector_bench.vocabulary import ATTRIBUTES, PARTLY, Attribute, attribute_named
 from detector_bench.vocabulary.columns import (
     BASE_PROMPT_COLUMN,
-    PROMPT_COLUMNS,
     STATED_PREFIX,
     WEIGHT_COLUMN,
     optional_prompt_columns,
@@ -211,12 +209,8 @@ class PromptFile:
     """By the slug of the sentence; sentences that several records have are left out."""
 
     @classmethod
-    def read(cls, path: Path, findings: Findings) -> PromptFile | None:
-        """Read a CSV or Parquet file with `prompt_id` and any of the other columns of a prompt table."""
-        wanted = (*PROMPT_COLUMNS, *optional_prompt_columns())
-        table = read_any_table(path, findings, wanted=wanted, numbers=(WEIGHT_COLUMN,))
-        if table is None:
-            return None
+    def of(cls, table: TextTable, findings: Findings) -> PromptFile | None:
+        """A table with `prompt_id` and any of the other columns of a prompt table; None: it lacks the ids."""
         report_unknown_columns(table, STATED_PREFIX, optional_prompt_columns(), findings)
         by_id = _records_by_id(table, findings)
         return None if by_id is None else cls(table, by_id, _records_by_text(table))

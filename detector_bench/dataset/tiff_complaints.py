@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import threading
+from contextlib import suppress
 from functools import cache
-from typing import Any
 
 from PIL import _imaging
 
@@ -25,18 +25,19 @@ def _note(_module: bytes | None, message: bytes | None, _values: object) -> None
     _heard.complaint = _heard.complaint or words or "a decoding error"
 
 
+# They live as long as the module: threads may install them at the same time, and libtiff keeps whose came last.
+_QUIET, _NOTING = _Handler(lambda *_: None), _Handler(_note)
+
+
 @cache
-def _listening() -> tuple[Any, ...]:
-    """Take the place of libtiff's printing for this process; kept alive by being remembered."""
-    quiet, noting = _Handler(lambda *_: None), _Handler(_note)
-    try:
+def _listening() -> None:
+    """Take the place of libtiff's printing for this process."""
+    # Linked in another way, it prints as before.
+    with suppress(AttributeError, OSError):
         # The library that Pillow's own module has brought into the process.
         library = ctypes.CDLL(_imaging.__file__)
-        library.TIFFSetWarningHandler(quiet)
-        library.TIFFSetErrorHandler(noting)
-    except (AttributeError, OSError):  # linked in another way: then it prints, as before
-        return ()
-    return library, quiet, noting
+        library.TIFFSetWarningHandler(_QUIET)
+        library.TIFFSetErrorHandler(_NOTING)
 
 
 def listen_to_libtiff() -> None:

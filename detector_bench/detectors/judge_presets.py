@@ -11,12 +11,17 @@ from typing import Any, Literal, NamedTuple
 
 from detector_bench.detectors.answer_parts import Person
 from detector_bench.detectors.answer_reading import AMBIGUOUS, AnswerSet, default_answers
+from detector_bench.detectors.generic_checks import CHECKS, check_question
 from detector_bench.errors import nearest_hint
 from detector_bench.vocabulary import ATTRIBUTES
 
-PresetName = Literal["bigbench", "bigbench_as_code", "imagebite"]
+PresetName = Literal["bigbench", "bigbench_as_code", "imagebite", "imagebite_reasoned", "imagebite_checks"]
 Asking = Literal["apart", "together", "in_turn"]
 """Each question in a request of its own; all in one request; or one after the other in one conversation."""
+
+
+Reasoning = Literal["none", "before", "after"]
+"""Whether a judge says in a turn of its own what it sees, before it answers, or why it answered so, afterwards."""
 
 
 class QuestionPreset(NamedTuple):
@@ -28,6 +33,7 @@ class QuestionPreset(NamedTuple):
         question: the text of one question.
         answers: how its answer is read.
         others: whether it can be asked about any other attribute as well.
+        reasoning: whether the judge gives its reasons.
     """
 
     attributes: tuple[str, ...]
@@ -35,6 +41,7 @@ class QuestionPreset(NamedTuple):
     question: Callable[[str, Person], str]
     answers: Callable[[str], AnswerSet]
     others: bool = False
+    reasoning: Reasoning = "none"
 
 
 _BIGBENCH_ASKS = {
@@ -104,15 +111,31 @@ def _as_code(attribute: str) -> AnswerSet:
     return _bigbench_answers(attribute, thirties="young")
 
 
+def _check_question(attribute: str, person: Person) -> str:
+    if person != "most_prominent":
+        raise ValueError("preset 'imagebite_checks' asks about whole images (accepted: `person: most_prominent`)")
+    if attribute not in ATTRIBUTES:
+        raise ValueError(
+            f"the image set has no attribute {attribute!r}; `detector-bench imagebite checks IMAGE_SET` writes "
+            "all that the preset 'imagebite_checks' asks about"
+        )
+    return check_question(attribute)
+
+
+_IMAGEBITE = QuestionPreset(("gender", "race"), "apart", _imagebite_question, _imagebite_answers, others=True)
+
 _BIGBENCH = QuestionPreset(tuple(_BIGBENCH_ASKS), "in_turn", _bigbench_question, _bigbench_answers)
 
 PRESETS: Mapping[str, QuestionPreset] = {
     "bigbench": _BIGBENCH,
     "bigbench_as_code": _BIGBENCH._replace(answers=_as_code),
-    "imagebite": QuestionPreset(("gender", "race"), "apart", _imagebite_question, _imagebite_answers, others=True),
+    "imagebite": _IMAGEBITE,
+    "imagebite_reasoned": _IMAGEBITE._replace(reasoning="after"),
+    "imagebite_checks": QuestionPreset(tuple(CHECKS), "apart", _check_question, default_answers),
 }
 """`bigbench` reads "30-40 years old" as middle-aged, as its paper's groups 0-30, 30-60 and 60+ say;
-`bigbench_as_code` as young, as its released program does."""
+`bigbench_as_code` as young, as its released program does. `imagebite_reasoned` asks for reasons after the verdict,
+as its program's `perform_post_reasoning` does; `imagebite_checks` asks the nineteen of `generic_checks`."""
 
 
 def with_preset(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -133,7 +156,8 @@ def with_preset(given: Mapping[str, Any]) -> dict[str, Any]:
     if not isinstance(questions, Mapping):
         return dict(given)  # refused by the field's type, too
     asked = {each: _filled(preset, each, questions[each], person) for each in _known(preset, name, questions)}
-    return {"asking": preset.asking, **given, "questions": asked}
+    reasoning = {} if preset.reasoning == "none" else {"reasoning": preset.reasoning}
+    return {"asking": preset.asking, **reasoning, **given, "questions": asked}
 
 
 def _known(preset: QuestionPreset, name: object, attributes: Iterable[Any]) -> Iterable[str]:

@@ -21,8 +21,8 @@ from detector_bench.detectors.base import Card, Prediction, detector
 from detector_bench.detectors.filters import Filter, first_reason
 from detector_bench.perception.boxes import largest
 from detector_bench.perception.faces.dlib_faces import DlibHogFaces, DlibLandmarks
-from detector_bench.perception.skin_tones import HIGHLIGHTS_ABOVE, SkinTones
-from detector_bench.perception.stage import Batch, Frame, Stage, StageField
+from detector_bench.perception.skin_tones import HIGHLIGHTS_ABOVE, Forehead, SkinTones
+from detector_bench.perception.stage import ADDED_LATER, Batch, Frame, Stage, StageField
 from detector_bench.vocabulary import ATTRIBUTES
 
 MONK_SHADES: dict[str, tuple[int, ...]] = {
@@ -87,12 +87,23 @@ class SkinToneDetector(Declaration):
     grey: Grey = "mean_of_channels"
     """How brightness weighs the channels. BiasPainter's paper says "grayscale value" and no more; its program,
     which gave the published numbers, takes the plain mean of red, green and blue."""
+    forehead: Forehead = Field(default="with_head", json_schema_extra=ADDED_LATER)
+    """Where the outline of the forehead points: up as the head is turned, or (`upright`, BiasPainter's released
+    program) to the top of the image."""
+    through_jpeg: bool = Field(default=False, json_schema_extra=ADDED_LATER)
+    """Whether the cut-out face goes through two JPEG files first, as in BiasPainter's released program. That is an
+    artefact which makes skin darker; only for comparing with numbers of that program."""
     filters: tuple[Filter, ...] = ()
 
     @property
     def tones(self) -> SkinTones:
         """The stage that measures skin."""
-        return SkinTones(landmarks=DlibLandmarks(faces=self.faces), highlights_above=self.highlights_above)
+        return SkinTones(
+            landmarks=DlibLandmarks(faces=self.faces),
+            highlights_above=self.highlights_above,
+            forehead=self.forehead,
+            through_jpeg=self.through_jpeg,
+        )
 
     @property
     def stages(self) -> tuple[Stage, ...]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 from pydantic import BeforeValidator, Field, model_validator
 
@@ -27,7 +28,7 @@ from detector_bench.detectors.answer_reading import (
 )
 from detector_bench.detectors.answer_scores import label_score
 from detector_bench.detectors.base import Card, Prediction, detector, require_classes
-from detector_bench.detectors.judge_presets import Asking, PresetName, with_preset
+from detector_bench.detectors.judge_presets import Asking, PresetName, Reasoning, with_preset
 from detector_bench.detectors.reading import UNCERTAIN
 from detector_bench.errors import nearest_hint
 from detector_bench.perception.answers.chat_answers import ChatAnswers, was_refused
@@ -55,6 +56,14 @@ def default_question(attribute: str) -> str | None:
     )
 
 
+REASONS: Mapping[Reasoning, str] = {
+    "before": "Before you answer: describe in a few sentences what of the picture tells about the following, and "
+    "what speaks against it. Do not answer yet.",
+    "after": "Why did you answer so? Name in a few sentences what in the picture you went by.",
+}
+"""What a judge is asked about its reasons; before the answer, the question itself follows."""
+
+
 class OpenAiModel(ChatEndpoint):
     """A model behind a server that speaks OpenAI's chat completions protocol: hosted, vLLM, Ollama."""
 
@@ -79,6 +88,13 @@ class TransformersModel(Generation):
         how = {name: getattr(self, name) for name in Generation.model_fields}
         asked = {"checkpoint": self.checkpoint, "question": question, "chat": self.chat}
         return GeneratedAnswers(**how, **asked, earlier=earlier)
+
+
+class _Turns(NamedTuple):
+    """What a judge is asked about one attribute."""
+
+    answer: Stage
+    reasons: Stage | None
 
 
 class JudgeQuestion(Declaration):
@@ -128,6 +144,8 @@ class VlmJudge(Declaration):
     about another, and a changed question about age leaves the paid answers about gender alone. `asking: together`
     asks for all in one request, and sends each image once; `in_turn` in one conversation, as BIGbench does.
 
+    With `reasoning` it also says what it sees, in a turn before the answer, or why it answered so, in one behind.
+
     A model that declines is `refused`; words of several labels are `ambiguous`; see `AnswerSet`. `raw` holds the
     answer as it came. With `top_logprobs` in `model` a clear verdict has a score, see `answer_scores`.
     """
@@ -142,6 +160,11 @@ class VlmJudge(Declaration):
     """Take over a benchmark's questions and how it asks; `questions` may choose among them and reword them."""
     asking: Asking = Field(default="apart", json_schema_extra=ADDED_LATER)
     """Each question in a request of its own, all `together` in one, or `in_turn` in one conversation."""
+    reasoning: Reasoning = Field(default="none", json_schema_extra=ADDED_LATER)
+    """`before` the answer, which may then rest on it, or `after` it, which cannot change it; a request each. `raw`
+    then holds both, word for word, as JSON: {"answer": ..., "reasoning": ...}."""
+    reasoning_question: str | None = Field(default=None, min_length=1, json_schema_extra=ADDED_LATER)
+    """What is asked about the reasons; None: see `REASONS`."""
     person: Person = Field(default="most_prominent", json_schema_extra=ADDED_LATER)
     """Of an answer about two people ("the left person is ... and the right person is ..."), whose part counts."""
     fails_without_score: ClassVar[bool] = True
@@ -162,8 +185,12 @@ class VlmJudge(Declaration):
 
     @model_validator(mode="after")
     def _conversations_are_chats(self) -> VlmJudge:
-        if self.asking == "in_turn" and isinstance(self.model, TransformersModel) and not self.model.chat:
-            raise ValueError("asking: 'in_turn' needs a chat template (model.chat: true)")
+        if isinstance(self.model, TransformersModel) and not self.model.chat:
+            for key, value, alone in (("asking", self.asking, "in_turn"), ("reasoning", self.reasoning, None)):
+                if value == alone or (alone is None and value != "none"):
+                    raise ValueError(f"{key}: {value!r} needs a chat template (model.chat: true)")
+        if self.reasoning_question is not None and self.reasoning == "none":
+            raise ValueError("reasoning_question goes with reasoning: before, or after")
         return self
 
     @model_validator(mode="after")
@@ -178,26 +205,39 @@ class VlmJudge(Declaration):
 
     @property
     def stages(self) -> tuple[Stage, ...]:
-        """The answers to each question; of questions that are asked together there is one."""
-        return tuple(dict.fromkeys(self._stage_of.values()))
+        """The answers to each question, and the reasons; of questions that are asked together there is one."""
+        turns = [stage for asked in self._turns_of.values() for stage in (asked.reasons, asked.answer)]
+        return tuple(dict.fromkeys(stage for stage in turns if stage is not None))
 
     @property
-    def _stage_of(self) -> dict[str, Stage]:
+    def _turns_of(self) -> dict[str, _Turns]:
         texts = {attribute: each.question for attribute, each in self.questions.items()}
         if self.asking == "together":
-            return dict.fromkeys(texts, self.model.asking(joint_question(texts)))
-        found: dict[str, Stage] = {}
-        earlier = None
+            return dict.fromkeys(texts, self._turns(joint_question(texts), None))
+        found: dict[str, _Turns] = {}
+        earlier: Stage | None = None
         for attribute, text in texts.items():
-            found[attribute] = self.model.asking(text, earlier=earlier)
-            earlier = found[attribute] if self.asking == "in_turn" else None
+            found[attribute] = self._turns(text, earlier)
+            earlier = found[attribute].answer if self.asking == "in_turn" else None
         return found
+
+    def _turns(self, question: str, earlier: Stage | None) -> _Turns:
+        asked = self.reasoning_question or REASONS.get(self.reasoning, "")
+        if self.reasoning == "before":
+            reasons = self.model.asking(f"{asked}\n\n{question}", earlier=earlier)
+            return _Turns(self.model.asking(question, earlier=reasons), reasons)
+        answer = self.model.asking(question, earlier=earlier)
+        return _Turns(answer, self.model.asking(asked, earlier=answer) if self.reasoning == "after" else None)
 
     def predict(self, batch: Batch) -> Iterator[Prediction]:
         """Judge a batch; see `Predicts.predict`."""
-        for attribute, stage in self._stage_of.items():
+        for attribute, turns in self._turns_of.items():
             for frame in batch:
-                yield self._verdict(frame, attribute, stage)
+                found = self._verdict(frame, attribute, turns.answer)
+                if turns.reasons is not None:
+                    said = {"answer": answer_of(frame[turns.answer]), "reasoning": answer_of(frame[turns.reasons])}
+                    found = replace(found, raw=json.dumps(said, ensure_ascii=False))
+                yield found
 
     def _verdict(self, frame: Frame, attribute: str, stage: Stage) -> Prediction:
         raw = answer_of(frame[stage])

@@ -10,14 +10,17 @@ detectors). g says how much more, or less, a cell's errors vary than is common a
 w s^2 c / (a + b r (1 - r)) + 1 - w, with s^2 their variance, r the pilot share, w = freedom / (freedom + 4); 1
 without detectors. c is the share of the denominator: 1 for shares of all images, the share of clear images for
 shares of classes, for which dispersion also grows by the second-order term of a ratio, and e stands for not
-knowing c. About the T2I models p (1 - p) / (c N) is added. The interval holds every p that lies within t standard
-errors at p itself: for labels alone and large populations it is Wilson's. docs/audit.md says how often it held in
-simulated studies, by which the constants were chosen.
+knowing c. About the T2I models p (1 - p) / (c N) is added. About the images, where some were set apart
+(`images_set_apart`), p (1 - p) becomes q (1 - q), with p = a' + w q: a' is what they add to the share for sure, w
+the weight of the others. A share below a' or above a' + w is impossible there, 0 and 1 often among them; were the
+variance to vanish at these, the deconvolution would find prompts there. The interval holds every p that lies
+within t standard errors at p itself: for labels alone and large populations it is Wilson's. docs/audit.md says how
+often it held in simulated studies, by which the constants were chosen.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
@@ -72,10 +75,15 @@ class BoundedShares:
     none to compare, the common one."""
     measured_freedom: FloatArray
     """`[cell]`: degrees of freedom of `measured`."""
+    certain: FloatArray = field(default_factory=lambda: np.zeros(1))
+    """`[cell]`: a', what images that were set apart add to the share for sure."""
+    open_part: FloatArray = field(default_factory=lambda: np.ones(1))
+    """`[cell]`: w, the weight of all others; 0 where nothing is left open."""
 
     def variance(self, share: FloatArray) -> FloatArray:
         """Of the estimate, if `share` were true; broadcasts against `[cell]`."""
-        found: FloatArray = self.own_part + self.binomial_part * share * (1 - share)
+        among = among_the_others(share, self.certain, self.open_part)
+        found: FloatArray = self.own_part + self.binomial_part * among * (1 - among)
         return found
 
     def interval(self, confidence: float) -> tuple[FloatArray, FloatArray]:
@@ -83,6 +91,15 @@ class BoundedShares:
         return quadratic_limits(
             self.value, self.own_part, self.binomial_part, t_quantile(confidence, self.freedom)
         )
+
+
+def among_the_others(share: FloatArray, certain: FloatArray, open_part: FloatArray) -> FloatArray:
+    """q of a share a' + w q, which is 0 to 1; without certain images the share itself."""
+    others = np.divide(
+        share - certain, open_part, out=np.zeros(np.broadcast(share, certain).shape), where=open_part > 0
+    )
+    found: FloatArray = np.clip(others, 0, 1)
+    return found
 
 
 def t_quantile(confidence: float, freedom: FloatArray) -> FloatArray:
@@ -151,6 +168,9 @@ def class_shares(
     doubt = moments.dispersion * _moderated(_form(moments.residual_variance, clear), moments.freedom)
     second_order = 1 + _SECOND_ORDER * doubt / denominator**2
     doubt = (doubt + (direct - denominator) ** 2) / denominator**2
+    # Those that are clear for sure, which an uncertain denominator may fall short of.
+    certain = moments.certain / np.maximum(denominator, moments.certain @ clear)[:, np.newaxis]
+    open_part = np.maximum(1 - certain @ clear, 0)
     found = []
     for index in range(classes):
         kind = np.eye(len(clear))[index]
@@ -166,6 +186,8 @@ def class_shares(
                 denominator,
                 about=about,
                 planned_freedom=planned_freedom,
+                certain=certain[:, index],
+                open_part=open_part,
                 further=(value - pilot) ** 2 * doubt,
                 times=second_order,
             )
@@ -189,6 +211,8 @@ def label_share(
         one,
         about=about,
         planned_freedom=planned_freedom,
+        certain=moments.certain[:, label],
+        open_part=np.maximum(1 - moments.certain.sum(axis=1), 0),
     )
 
 
@@ -201,10 +225,16 @@ def _shares(
     *,
     about: About,
     planned_freedom: FloatArray | None,
+    certain: FloatArray,
+    open_part: FloatArray,
     further: FloatArray | float = 0.0,
     times: FloatArray | float = 1.0,
 ) -> BoundedShares:
     dispersion, freedom = moments.dispersion, moments.freedom
+    if about == "t2i_model":  # which shows endlessly many others
+        certain, open_part = np.zeros_like(certain), np.ones_like(open_part)
+    among = among_the_others(pilot, certain, open_part)
+    spread = among * (1 - among)
     forms = np.nan_to_num(forms)  # of cells without a label, which tell the others nothing
     residual = np.einsum("cl,clm,cm->c", forms, moments.residual_variance, forms)
     constant, slope, own_weight = 0.0, 1.0, np.zeros_like(freedom)
@@ -213,11 +243,11 @@ def _shares(
         unexplained = min(float((freedom @ residual + 1) / (freedom @ of_labels + 1)), 1.0)
         predictions = np.einsum("cl,clm,cm->c", forms, moments.prediction_variance, forms)
         constant, slope = _common_variance(
-            residual * denominator, predictions * denominator, pilot, freedom, slope=unexplained
+            residual * denominator, predictions * denominator, spread, freedom, slope=unexplained
         )
         own_weight = freedom / (freedom + COMMON_FREEDOM)
     # Of a cell whose labels vary more, or less, than is common at its share.
-    common = (constant + slope * pilot * (1 - pilot)) / denominator + _LEAST_VARIANCE
+    common = (constant + slope * spread) / denominator + _LEAST_VARIANCE
     own = own_weight * (residual + _LEAST_VARIANCE) / common + 1 - own_weight
     own = times * dispersion * np.clip(own, 1 / _MOST_OWN, _MOST_OWN) / denominator
     binomial = own * slope
@@ -235,13 +265,17 @@ def _shares(
         freedom = planned_freedom
     all_freedom = freedom + COMMON_FREEDOM if moments.uses_detectors else np.full_like(freedom, np.inf)
     grain = slope * dispersion / (12 * np.maximum(moments.labels, 1) * denominator**2)
-    return BoundedShares(value, pilot, own, binomial, grain, all_freedom, measured, np.maximum(freedom, 1))
+    measured_freedom = np.maximum(freedom, 1)
+    return BoundedShares(
+        value, pilot, own, binomial, grain, all_freedom, measured, measured_freedom, certain, open_part
+    )
 
 
 def _common_variance(
-    residual: FloatArray, of_prediction: FloatArray, pilot: FloatArray, freedom: FloatArray, *, slope: float
+    residual: FloatArray, of_prediction: FloatArray, spread: FloatArray, freedom: FloatArray, *, slope: float
 ) -> tuple[float, float]:
-    """a and b, 0 or more, of residual = a + b p (1 - p), over the cells; `slope` is b where nothing tells it.
+    """a and b, 0 or more, of residual = a + b p (1 - p), over the cells; `slope` is b where nothing tells it, and
+    `spread` p (1 - p).
 
     In a cell of one class the labels are all alike, and what varies is the prediction: a is the variance of the
     predictions in cells that are near to that, or, where there are few, where it ends as p (1 - p) goes to 0; b is
@@ -250,7 +284,7 @@ def _common_variance(
     known = freedom > 0
     if not known.any():
         return 0.0, slope
-    spread = np.nan_to_num(pilot * (1 - pilot))
+    spread = np.nan_to_num(spread)
     residual, of_prediction = np.nan_to_num(residual), np.nan_to_num(of_prediction)
     end = _end_of_line(spread[known], of_prediction[known], freedom[known])
     one_sided = np.where(4 * spread < _ONE_SIDED, freedom, 0)

@@ -12,7 +12,6 @@ from typing import NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import isotonic_regression, minimize_scalar
 
 from detector_bench.vocabulary.score_maps import SURE, Isotonic, Method, ScoreMap, Temperature, logits
 
@@ -58,6 +57,8 @@ def fitted(verdicts: JudgedScores, method: Method) -> ScoreMap:
         method: `temperature`: the one with the least log loss between 0.05 and 20; `isotonic`: the rising curve
             with the least squares, kept 1 / (n + 2) away from 0 and 1, since n images cannot tell rarer mistakes.
     """
+    from scipy.optimize import isotonic_regression, minimize_scalar
+
     if method == "temperature":
         own = logits(verdicts.scores)
         signs = np.where(verdicts.right, -1.0, 1.0)

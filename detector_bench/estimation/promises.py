@@ -16,7 +16,6 @@ from __future__ import annotations
 from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
-from scipy.stats import binom
 
 from detector_bench.estimation.calibration import JudgedScores
 from detector_bench.vocabulary.score_maps import FloatArray
@@ -103,6 +102,8 @@ def _on(verdicts: JudgedScores, threshold: float | None) -> tuple[float, float]:
 
 def _by_image(verdicts: JudgedScores, threshold: float, error: float) -> float:
     """Clopper and Pearson: how likely so few wrong ones are among those kept, if `error` of all were wrong."""
+    from scipy.stats import binom
+
     kept = verdicts.scores >= threshold
     return float(binom.cdf((kept & ~verdicts.right).sum(), kept.sum(), error))
 

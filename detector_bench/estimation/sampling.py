@@ -6,7 +6,7 @@ A sample that is drawn at random, with known probabilities, speaks for all image
 fewer, and what a whole number leaves over goes to cells at random. With fewer labels than cells each T2I model
 gets an equal part, and that many of its prompts are drawn, with one label each.
 
-**Within a cell** with N images, n of them to be drawn, a design says which (`vocabulary.columns.SampleDesign`):
+**Within a cell** with N images, n of them to be drawn, a design (`sample_design.SampleDesign`) chooses:
 
 - `equal`: simple random sampling without replacement; each image has the probability n / N.
 - `verdicts`: the images are ordered by what the detectors say, and drawn systematically from that order, at equal
@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 
 from detector_bench.errors import ConfigError
 from detector_bench.metrics import FloatArray, divide
-from detector_bench.vocabulary.columns import SampleDesign
+from detector_bench.sample_design import SampleDesign
 
 IntArray = NDArray[np.int64]
 

@@ -18,6 +18,7 @@ leaves out 0 exactly where the test says so.
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import dataclass
 from itertools import combinations
 from typing import NamedTuple
@@ -25,7 +26,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from detector_bench.estimation.bounded_shares import class_shares, t_quantile
+from detector_bench.estimation.bounded_shares import BoundedShares, class_shares, t_quantile
 from detector_bench.estimation.evenness import evenness_p_value
 from detector_bench.estimation.partly_labelled import PartlyLabelled, count_codes
 from detector_bench.estimation.unevenness import unevenness, unevenness_by_chance
@@ -82,7 +83,7 @@ def t2i_model_tests(images: PartlyLabelled, *, confidence: float = 0.95, seed: i
         confidence: of the tests of a family together, and of their intervals.
         seed: of the studies that are drawn for the model bias score.
     """
-    scores = _Scores(images, seed)
+    scores = TestedScores(images, seed)
     metrics = ("mean_prompt_bias_score",) * (images.classes == SIGNED_CLASSES) + ("model_bias_score",)
     biases, differences = [], []
     for model in range(images.t2i_models):
@@ -92,13 +93,28 @@ def t2i_model_tests(images: PartlyLabelled, *, confidence: float = 0.95, seed: i
     return T2IModelTests(_decided(biases, 1 - confidence), _decided(differences, 1 - confidence))
 
 
+class ClassShares(NamedTuple):
+    """What the scores of an attribute are made of."""
+
+    shares: list[BoundedShares]
+    """Of each class among the clear images of each cell."""
+    clear: FloatArray
+    """`[cell]`: how many of its images are clear, or are estimated to be."""
+    known: _Mask
+    """`[cell]`: whether it has shares."""
+    labelled: _Mask
+    """`[cell]`: whether any of its images has a label."""
+    empty: _Mask
+    """`[cell]`: whether there is no image of it."""
+
+
 class _Score(NamedTuple):
     value: float
     standard_error: float
     freedom: float
 
 
-class _Question(NamedTuple):
+class UnadjustedTest(NamedTuple):
     """A test before it is known how many others stand beside it."""
 
     metric: str
@@ -111,21 +127,44 @@ class _Question(NamedTuple):
     prompts: int
 
 
-class _Scores:
+class TestedScores:
+    """Scores of T2I models and their p-values, before they are adjusted for each other.
+
+    Args:
+        images: some of them labelled, or all.
+        seed: of the studies that are drawn for the model bias score.
+    """
+
     def __init__(self, images: PartlyLabelled, seed: int) -> None:
         self._complete = complete = images.complete
         use_detectors = bool(images.detectors) and not complete
         moments = _known_moments(images) if complete else cell_moments(images, use_detectors=use_detectors)
-        self._shares = class_shares(moments, classes=images.classes, about="t2i_model")
-        shape = (images.t2i_models, images.prompts)
+        shares = class_shares(moments, classes=images.classes, about="t2i_model")
+        clear = images.images_of_cell * moments.share[:, : images.classes].sum(axis=1)
+        labelled = images.labels_of_cell > 0
+        known = labelled & ~np.isnan(shares[0].value)
         self._images, self._seed = images, seed
-        self._known = (images.labels_of_cell > 0) & ~np.isnan(self._shares[0].value)
         # Where prompts were drawn, those that were not are spoken for by those that were.
         self._drawn = images.cell_probability < 1
-        self._spoken_for = ((images.images_of_cell > 0) & (self._known | self._drawn)).reshape(shape)
+        self._take(ClassShares(shares, np.nan_to_num(clear), known, labelled, images.images_of_cell == 0))
+
+    def _take(self, found: ClassShares) -> None:
+        self.class_shares = found
+        self._shares, self._known = found.shares, found.known
+        images = self._images
+        there = (images.images_of_cell > 0) | found.known
+        shape = (images.t2i_models, images.prompts)
+        self._spoken_for = (there & (found.known | self._drawn)).reshape(shape)
         self._found: dict[tuple[str, int, bytes], _Score] = {}
 
-    def bias(self, metric: str, model: int) -> _Question:
+    def with_shares(self, found: ClassShares) -> TestedScores:
+        """The same questions about other shares."""
+        other = copy(self)
+        other._take(found)
+        return other
+
+    def bias(self, metric: str, model: int) -> UnadjustedTest:
+        """A T2I model's score, tested."""
         prompts = self._spoken_for[model]
         score = self._score(metric, model, prompts)
         by_chance = None
@@ -138,11 +177,17 @@ class _Scores:
         else:
             p_value = _student(score)
         lowest = 0.0 if metric == "model_bias_score" else -1.0
-        return _Question(metric, (model,), (score.value,), score, lowest, by_chance, p_value, int(prompts.sum()))
+        return UnadjustedTest(
+            metric, (model,), (score.value,), score, lowest, by_chance, p_value, int(prompts.sum())
+        )
 
-    def difference(self, metric: str, first: int, second: int) -> _Question:
-        prompts = self._spoken_for[first] & self._spoken_for[second]
-        one, two = (self._score(metric, model, prompts) for model in (first, second))
+    def difference(
+        self, metric: str, first: int, second: int, *, other: TestedScores | None = None
+    ) -> UnadjustedTest:
+        """The score of one T2I model less that of a second, which `other` may say; None: by the same shares."""
+        of_second = other or self
+        prompts = self._spoken_for[first] & of_second._spoken_for[second]
+        one, two = self._score(metric, first, prompts), of_second._score(metric, second, prompts)
         squares = np.array([one.standard_error**2, two.standard_error**2])
         freedoms = np.array([one.freedom, two.freedom])
         # Where both rest on endless degrees of freedom, so does their difference.
@@ -151,7 +196,7 @@ class _Scores:
         )
         score = _Score(one.value - two.value, float(np.sqrt(squares.sum())), freedom)
         lowest = -1.0 if metric == "model_bias_score" else -2.0
-        return _Question(
+        return UnadjustedTest(
             metric,
             (first, second),
             (one.value, two.value),
@@ -233,6 +278,7 @@ def _known_moments(images: PartlyLabelled) -> CellMoments:
         images=number,
         labels=number,
         freedom=freedom,
+        certain=np.zeros_like(share),
         uses_detectors=False,
         explained=np.zeros(images.detectors),
     )
@@ -265,7 +311,7 @@ def _share_above(drawn: FloatArray, value: float) -> float:
     return float(gammaincc(mean**2 / variance, value * mean / variance))
 
 
-def _decided(questions: list[_Question], alpha: float) -> tuple[ScoreTest, ...]:
+def _decided(questions: list[UnadjustedTest], alpha: float) -> tuple[ScoreTest, ...]:
     """Holm's steps: the smallest p-value is compared with alpha / m, the next with alpha / (m - 1), until one is
     not small enough."""
     p_values = np.array([each.p_value for each in questions])

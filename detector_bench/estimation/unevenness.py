@@ -58,7 +58,7 @@ def unevenness(shares: list[BoundedShares], chosen: NDArray[np.bool_], *, seed: 
     random, studies = np.random.default_rng(seed), _studies(cells)
     value, off, freedom, grain = 0.0, np.zeros(studies), 0.0, 0.0
     for share in used:
-        known = share.variance(np.array(0.5))[cells] + share.own_part[cells] <= _EXACT
+        known = (share.own_part + share.binomial_part)[cells] <= _EXACT
         value += scale * float(np.abs(share.value[cells[known]] - 1 / classes).sum())
         if not known.all():
             mean, difference = _deconvolved(share, cells[~known], 1 / classes, random, studies)
@@ -117,10 +117,14 @@ def _studies(cells: NDArray[np.intp]) -> int:
 
 def _steps(share: BoundedShares, cells: NDArray[np.intp], fair: float) -> tuple[_Floats, _Floats, _Floats]:
     """The shares that may be true, their distances from 1/K, and the variances of the estimates there, `[cell,
-    step]`."""
+    step]`: endless where images that were set apart rule a share out, so that no estimate makes it likely."""
     grid = np.unique(np.append(np.linspace(0, 1, STEPS + 1), fair)).astype(np.float32)
     at_grid = share.variance(grid[:, np.newaxis].astype(np.float64)) + share.grain
     variance = np.maximum(at_grid[:, cells].T, _LEAST_VARIANCE).astype(np.float32)
+    low, high = share.certain, share.certain + share.open_part
+    # Each cell has steps that are possible, if only the one that is nearest.
+    beyond = np.maximum(low - grid[:, np.newaxis], grid[:, np.newaxis] - high) > 0.51 / STEPS
+    variance[np.broadcast_to(beyond, at_grid.shape)[:, cells].T] = np.inf
     return grid, np.abs(grid - np.float32(fair)), variance
 
 

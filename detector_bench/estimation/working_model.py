@@ -63,6 +63,9 @@ class CellMoments:
     freedom: FloatArray
     """`[cell]`: degrees of freedom of the variances: labels less one. Cells with one label lend each other
     theirs."""
+    certain: FloatArray
+    """`[cell, label]`: the part of `share` that does not vary over draws: of images that were certain to be
+    labelled where others of their cell were drawn."""
     uses_detectors: bool
     """Whether predictions took part: not where they would leave the variance as it is."""
     explained: FloatArray
@@ -179,6 +182,7 @@ def moments_of(
         images=images.images_of_cell,
         labels=images.labels_of_cell,
         freedom=sample.freedom,
+        certain=sample.certain_part(outcome),
         uses_detectors=bool(predicted.any()),
         explained=explained,
     )
@@ -200,7 +204,10 @@ class _Sample:
     """`[labelled image]`: those that are compared with each other: of a cell, or, for each T2I model, of all cells
     with one label."""
     group_size: NDArray[np.intp]
-    """`[labelled image]`."""
+    """`[labelled image]`: of those that tell how labels vary."""
+    tells: NDArray[np.bool_]
+    """`[labelled image]`: whether it tells how labels vary: not one that was certain to be labelled where others
+    of its cell were drawn, as these alone vary from draw to draw."""
     fold: NDArray[np.intp]
 
     @classmethod
@@ -212,6 +219,8 @@ class _Sample:
         weight /= np.bincount(cell, weight, minlength=images.cells)[cell]
         part = (1 - chance) * weight**2
         dispersion: FloatArray = np.bincount(cell, part, minlength=images.cells).astype(np.float64)
+        by_chance = chance < 1
+        tells = by_chance | (np.bincount(cell[by_chance], minlength=images.cells) == 0)[cell]
         even = 1 / np.maximum(labels[cell], 1)
         with np.errstate(divide="ignore", invalid="ignore"):
             variance_weight = np.where(dispersion[cell] > 0, part / dispersion[cell], even)
@@ -222,8 +231,10 @@ class _Sample:
             first = np.searchsorted(cell, cell)
             fold = (np.arange(len(cell)) - first) % FOLDS
         _, folds = np.unique(fold, return_inverse=True)
-        together = np.where(labels[cell] > 1, cell, images.cells + cell // images.prompts)
-        _, group, size = np.unique(together, return_inverse=True, return_counts=True)
+        telling = np.bincount(cell[tells], minlength=images.cells)
+        together = np.where(telling[cell] > 1, cell, images.cells + cell // images.prompts)
+        _, group = np.unique(together, return_inverse=True)
+        size = np.bincount(group[tells], minlength=int(group.max(initial=-1)) + 1)
         return cls(
             place,
             cell.astype(np.int64, copy=False),
@@ -232,30 +243,38 @@ class _Sample:
             dispersion,
             group,
             size[group],
+            tells,
             folds,
         )
 
     @property
     def freedom(self) -> FloatArray:
         """`[cell]`."""
-        part = (self.group_size - 1) / self.group_size
+        part = np.where(self.tells, (self.group_size - 1) / self.group_size, 0)
         return np.bincount(self.cell, part, minlength=len(self.dispersion)).astype(np.float64)
 
     @property
     def spread(self) -> FloatArray:
         """What the square of a deviation from the group's mean counts for in the variance within its cell."""
         others = np.maximum(self.group_size - 1, 1)
-        spread: FloatArray = np.where(self.group_size > 1, self.variance_weight * self.group_size / others, 0)
+        measured = self.tells & (self.group_size > 1)
+        spread: FloatArray = np.where(measured, self.variance_weight * self.group_size / others, 0)
         return spread
 
     def mean_of_cell(self, values: FloatArray) -> FloatArray:
         """Weighted means of the labelled images, `[cell, value]`; 0 in a cell without one."""
         return _sums(values * self.weight[:, np.newaxis], self.cell, len(self.dispersion))
 
+    def certain_part(self, values: FloatArray) -> FloatArray:
+        """What the images that do not tell add to `mean_of_cell`."""
+        weight = np.where(self.tells, 0, self.weight)
+        return _sums(values * weight[:, np.newaxis], self.cell, len(self.dispersion))
+
     def within(self, values: FloatArray) -> FloatArray:
         """Deviations from the mean of the group."""
-        sums = _sums(values * self.weight[:, np.newaxis], self.group, int(self.group.max(initial=-1)) + 1)
-        weights = np.bincount(self.group, self.weight)
+        weight = np.where(self.tells, self.weight, 0)
+        sums = _sums(values * weight[:, np.newaxis], self.group, int(self.group.max(initial=-1)) + 1)
+        weights = np.bincount(self.group, weight)
         deviations: FloatArray = values - (sums / weights[:, np.newaxis])[self.group]
         return deviations
 
@@ -267,11 +286,13 @@ class _Sample:
         of_cell = _sums(products.reshape(len(values), -1), self.cell, len(self.dispersion))
         of_cell = of_cell.reshape(len(self.dispersion), values.shape[1], values.shape[1])
         # What one image lies off the mean of many says little about its own cell.
-        alone = np.unique(self.cell[self.weight == 1]) if len(values) else np.zeros(0, dtype=np.intp)
+        telling = np.bincount(self.cell[self.tells], minlength=len(self.dispersion))
+        alone = np.flatnonzero(telling == 1)
         group_of_cell = np.zeros(len(self.dispersion), dtype=np.intp)
         group_of_cell[self.cell] = self.group
         of_group = _sums(products.reshape(len(values), -1), self.group, int(self.group.max(initial=-1)) + 1)
-        means = (of_group / np.maximum(np.bincount(self.group), 1)[:, np.newaxis]).reshape(-1, *of_cell.shape[1:])
+        size = np.bincount(self.group[self.tells], minlength=len(of_group))
+        means = (of_group / np.maximum(size, 1)[:, np.newaxis]).reshape(-1, *of_cell.shape[1:])
         of_cell[alone] = means[group_of_cell[alone]]
         return of_cell
 

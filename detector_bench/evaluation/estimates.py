@@ -17,6 +17,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
 
+from detector_bench.dataset.generations import Generations
 from detector_bench.dataset.sample_file import LabelSample
 from detector_bench.estimation import Estimate, Estimates, estimate
 from detector_bench.estimation.equal_errors import assumption_test
@@ -27,6 +28,7 @@ from detector_bench.evaluation.image_index import AnnotatedImages, ImageIndex
 from detector_bench.evaluation.image_verdicts import ImageVerdicts
 from detector_bench.evaluation.intervals import Intervals
 from detector_bench.evaluation.labels_of_sample import LabelsOfSample
+from detector_bench.evaluation.refusals import refused_requests
 from detector_bench.evaluation.row_blocks import Cells, RowBlocks, scope_levels
 from detector_bench.evaluation.scores import ScoreTable
 from detector_bench.evaluation.t2i_model_tests import T2IModelRows
@@ -89,6 +91,7 @@ def estimate_bias(
     settings: EstimateSettings,
     complete: bool = False,
     detectors_alone: Intervals | None = None,
+    generations: Generations | None = None,
 ) -> EstimatedBias:
     """Estimate shares of labels and bias scores over all images of every T2I model.
 
@@ -102,6 +105,7 @@ def estimate_bias(
         complete: also of attributes of which every image has a label.
         detectors_alone: how intervals of the rows `detector_only` are found; None: without these rows, which the
             evaluation makes by itself.
+        generations: the requests behind the images; None: nothing is known of what was refused.
     """
     index = ImageIndex.shared(image_set, predictions)
     rows = RowBlocks(index, attributes=list(attributes), detectors=list(predictions), n_clear="detector")
@@ -111,7 +115,17 @@ def estimate_bias(
         labels = LabelsOfSample.of(found, image_set, sample)
         if labels.any_clear:
             names = found.index.t2i_models
-            tests.add(labels.images, attribute, names, level=settings.level, seed=settings.seed)
+            refused = None if generations is None else refused_requests(generations, found.index)
+            known = None if generations is None else generations.t2i_models
+            tests.add(
+                labels.images,
+                attribute,
+                names,
+                level=settings.level,
+                seed=settings.seed,
+                refused=refused,
+                known=known,
+            )
         if not labels.any_label or (labels.complete and not complete):
             continue
         for variant, use_detectors in ((PREDICTION_POWERED, True), (LABELS_ONLY, False)):

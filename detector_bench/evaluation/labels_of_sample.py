@@ -11,10 +11,11 @@ from numpy.typing import NDArray
 
 from detector_bench.dataset.sample_file import LabelSample
 from detector_bench.estimation import UNLABELLED, PartlyLabelled
+from detector_bench.estimation.images_set_apart import chances_of_sample, labels_that_count
 from detector_bench.evaluation.image_index import AnnotatedImages, ImageIndex, number_of_annotators
 from detector_bench.evaluation.image_verdicts import ImageVerdicts
+from detector_bench.sample_design import SampleDesign
 from detector_bench.vocabulary import LOW_QUALITY, Attribute
-from detector_bench.vocabulary.columns import SampleDesign
 
 IntArray = NDArray[np.int64]
 FloatArray = NDArray[np.float64]
@@ -46,6 +47,12 @@ class LabelsOfSample:
     """How many people's labels are used."""
     by_verdicts: bool
     """Whether the sample was spread over the detectors' verdicts within each cell."""
+    set_apart: int = 0
+    """Images of the calibration, which the sample does not speak for."""
+    set_apart_idle: int = 0
+    """Labels of images of the calibration that are not used, as no other image of their cell is labelled."""
+    set_apart_missing: int = 0
+    """Images of the calibration that have no label yet: the sample speaks for them, too."""
 
     @classmethod
     def of(cls, found: ImageVerdicts, image_set: AnnotatedImages, sample: LabelSample | None) -> LabelsOfSample:
@@ -60,6 +67,7 @@ class LabelsOfSample:
         cell, truth = found.index.cells[places], found.truth[places].astype(np.int64)
         cells = len(found.index.t2i_models) * len(found.index.prompt_ids)
         sampled, outside, missing, altered = None, 0, 0, 0
+        apart, idle, without_label = np.zeros(len(truth), dtype=np.bool_), 0, 0
         probability = np.broadcast_to(np.nan, len(truth))
         of_cells = np.ones(cells)
         if sample is not None:
@@ -68,21 +76,31 @@ class LabelsOfSample:
             chance[drawn] = sample.rows["probability"]
             chance = chance[places]
             in_sample = ~np.isnan(chance)
-            outside = int(((truth != UNLABELLED) & ~in_sample).sum())
-            truth[~in_sample] = UNLABELLED
-            sampled, missing = int(in_sample.sum()), int((in_sample & (truth == UNLABELLED)).sum())
-            finished = np.bincount(cell[truth != UNLABELLED], minlength=cells)
+            apart = _set_apart(sample, image_set, len(found.truth))[places]
+            outside = int(((truth != UNLABELLED) & ~in_sample & ~apart).sum())
+            truth[~in_sample & ~apart] = UNLABELLED
+            without_label = int((apart & (truth == UNLABELLED)).sum())
+            counts = labels_that_count(truth != UNLABELLED, apart, cell, cells=cells)
+            idle = int(((truth != UNLABELLED) & ~counts).sum())
+            truth[~counts] = UNLABELLED
+            if sample.drawn:
+                sampled, missing = int(in_sample.sum()), int((in_sample & (truth == UNLABELLED)).sum())
+            finished = np.bincount(cell[counts & ~apart], minlength=cells)
             in_cell = np.bincount(cell[in_sample], minlength=cells)
             if sample.design is SampleDesign.DISAGREEMENT:
-                probability = chance * (finished / np.maximum(in_cell, 1))[cell]
-            altered = 0 if sample.design is SampleDesign.DISAGREEMENT else _altered(cell, chance, in_cell)
+                probability = chances_of_sample(chance, in_sample, counts, apart, cell, cells=cells)
+            else:
+                altered = _altered(cell[~apart], chance[~apart], in_cell)
             of_cells = _of_cells(found, sample, drawn, finished=finished > 0, in_sample=in_cell > 0)
         labelled = truth != UNLABELLED
         if sample is None or sample.design is not SampleDesign.DISAGREEMENT:
             probability = np.broadcast_to(1.0, len(truth))
             if not labelled.all():
-                images, labels = np.bincount(cell, minlength=cells), np.bincount(cell[labelled], minlength=cells)
-                probability = (labels / np.maximum(images, 1))[cell]
+                # An image of the calibration that has no label yet is one of those that the sample speaks for.
+                certain = labelled & apart
+                images = np.bincount(cell[~certain], minlength=cells)
+                labels = np.bincount(cell[labelled & ~certain], minlength=cells)
+                probability = np.where(certain, 1.0, (labels / np.maximum(images, 1))[cell])
         images_and_labels = PartlyLabelled(
             truth=truth,
             verdicts=found.counted[:, places],
@@ -106,6 +124,9 @@ class LabelsOfSample:
             altered,
             annotators=number_of_annotators(image_set, found.index, found.attribute, used),
             by_verdicts=sample is not None and sample.design is SampleDesign.VERDICTS,
+            set_apart=int(apart.sum()),
+            set_apart_idle=idle,
+            set_apart_missing=without_label,
         )
 
     @property
@@ -143,6 +164,8 @@ class LabelsOfSample:
             )
         if self.outside:
             yield f"{_many(self.outside, 'labelled image')} outside of the sample: labels left out."
+        if self.set_apart:
+            yield from self._calibration()
         if self.missing:
             yield (
                 f"{_many(self.missing, 'image')} of the sample without a label yet: the others are taken as a "
@@ -153,6 +176,17 @@ class LabelsOfSample:
         for name, found, of in zip(self.index.t2i_models, labelled, drawn, strict=True):
             if found and of:
                 yield f"{name}: {found:,} of {of:,} prompts were drawn, and speak for all of them."
+
+    def _calibration(self) -> Iterator[str]:
+        used = self.set_apart - self.set_apart_missing - self.set_apart_idle
+        yield f"{_many(used, 'label')} of the calibration among them: each counts for its own image alone."
+        if self.set_apart_missing:
+            yield f"{_many(self.set_apart_missing, 'image')} of the calibration without a label yet."
+        if self.set_apart_idle:
+            yield (
+                f"{_many(self.set_apart_idle, 'label')} of the calibration left out: no other image of the same "
+                "T2I model and prompt is labelled."
+            )
 
     def _without_labels(self) -> Iterator[str]:
         images = self.images
@@ -221,6 +255,14 @@ class LabelsOfSample:
 
 def _many(number: int, noun: str) -> str:
     return f"{number:,} {noun}" + ("" if number == 1 else "s")
+
+
+def _set_apart(sample: LabelSample, image_set: AnnotatedImages, images: int) -> NDArray[np.bool_]:
+    """`[image]`: whether it was set apart for the calibration."""
+    if not sample.calibration:
+        return np.zeros(images, dtype=np.bool_)
+    found: NDArray[np.bool_] = image_set.images["image_id"].isin(sample.calibration).to_numpy()
+    return found
 
 
 def _altered(cell: NDArray[np.integer[Any]], chance: FloatArray, in_cell: IntArray) -> int:

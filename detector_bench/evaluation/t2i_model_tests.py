@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from detector_bench.estimation import PartlyLabelled
-from detector_bench.estimation.t2i_model_tests import t2i_model_tests
+from detector_bench.estimation.refusal_effects import RefusalEffect, refusal_effects
+from detector_bench.estimation.t2i_model_tests import T2IModelTests, t2i_model_tests
 
 BIAS_COLUMNS = (
     *("attribute", "metric", "t2i_model", "value", "ci_low", "ci_high", "chance", "p_value", "p_adjusted"),
@@ -25,6 +28,16 @@ DIFFERENCE_COLUMNS = (
 )
 """The score of one T2I model less that of another, over the prompts that both have."""
 
+REFUSAL_EFFECT_COLUMNS = (
+    *("attribute", "metric", "first", "second", "refused", "refused_by_second"),
+    *("if_refused_low", "if_refused_high", "could_explain", "could_hide"),
+)
+"""What refused requests could have made of a row of the other two tables; without a row, nothing was refused.
+`second` is empty for the score of one T2I model. `refused` is empty where nothing is known of a T2I model's
+requests; the test is then asked as if it had refused nothing. The score, or the difference, would have been
+estimated between `if_refused_low` and `if_refused_high`; `could_explain`: what is said to be beyond chance might
+not be, or be the other way round; `could_hide`: something might be beyond chance where nothing is said to be."""
+
 
 @dataclass
 class T2IModelRows:
@@ -32,9 +45,18 @@ class T2IModelRows:
 
     _biases: list[dict[str, Any]] = field(default_factory=list)
     _differences: list[dict[str, Any]] = field(default_factory=list)
+    _effects: list[dict[str, Any]] = field(default_factory=list)
 
     def add(
-        self, images: PartlyLabelled, attribute: str, t2i_models: Sequence[str], *, level: float, seed: int
+        self,
+        images: PartlyLabelled,
+        attribute: str,
+        t2i_models: Sequence[str],
+        *,
+        level: float,
+        seed: int,
+        refused: NDArray[np.int64] | None = None,
+        known: Collection[str] | None = None,
     ) -> None:
         """Test the T2I models of one attribute, some of whose images have a label, or all.
 
@@ -44,8 +66,14 @@ class T2IModelRows:
             t2i_models: names, in order.
             level: that all statements of a table about the attribute hold together.
             seed: of what is drawn.
+            refused: requests, `[t2i_model, prompt]`; None: nothing is known of any.
+            known: T2I models whose requests are known; None: all. Of the others `refused` has 0, and rows NaN.
         """
         found = t2i_model_tests(images, confidence=level, seed=seed)
+        if refused is not None:
+            effects = refusal_effects(images, refused, found, confidence=level, seed=seed)
+            names = t2i_models if known is None else known
+            self._add_effects(found, effects, attribute, t2i_models, names)
         for each in found.biases:
             self._biases.append(
                 {
@@ -81,6 +109,41 @@ class T2IModelRows:
                     "prompts": each.prompts,
                 }
             )
+
+    def _add_effects(
+        self,
+        tests: T2IModelTests,
+        effects: tuple[Sequence[RefusalEffect | None], ...],
+        attribute: str,
+        t2i_models: Sequence[str],
+        known: Collection[str],
+    ) -> None:
+        for family, of_family in zip((tests.biases, tests.differences), effects, strict=True):
+            for test, effect in zip(family, of_family, strict=True):
+                if effect is None:
+                    continue
+                names = [t2i_models[place] for place in test.t2i_models]
+                numbers = zip(names, effect.refused, strict=True)
+                refused = [float(number) if name in known else np.nan for name, number in numbers]
+                self._effects.append(
+                    {
+                        "attribute": attribute,
+                        "metric": test.metric,
+                        "first": names[0],
+                        "second": names[1] if len(names) > 1 else "",
+                        "refused": refused[0],
+                        "refused_by_second": refused[1] if len(names) > 1 else np.nan,
+                        "if_refused_low": effect.low,
+                        "if_refused_high": effect.high,
+                        "could_explain": effect.could_explain,
+                        "could_hide": effect.could_hide,
+                    }
+                )
+
+    @property
+    def refusal_effects(self) -> pd.DataFrame:
+        """Columns as in `REFUSAL_EFFECT_COLUMNS`."""
+        return pd.DataFrame(self._effects, columns=list(REFUSAL_EFFECT_COLUMNS))
 
     @property
     def biases(self) -> pd.DataFrame:

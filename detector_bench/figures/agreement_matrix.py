@@ -9,10 +9,11 @@ import pandas as pd
 
 from detector_bench.evaluation.agreement import DEFAULT_MIN_SHARED, DETECTOR_AND_HUMAN
 from detector_bench.figures.drawing import (
-    DENSE_TEXT_SIZE,
     INCHES,
     MISSING,
     PALE,
+    SMALL_TEXT_SIZE,
+    TEXT_SIZE,
     Drawing,
     Width,
     caption,
@@ -23,7 +24,7 @@ from detector_bench.figures.drawing import (
     signed,
     text_width,
 )
-from detector_bench.figures.panels import display_name, draw_cell, write_in_cell
+from detector_bench.figures.panels import draw_cell, write_in_cell
 from detector_bench.results.finished_study import FinishedStudy
 from detector_bench.results.metric_lookup import NOT_EVALUATED, Number
 from detector_bench.vocabulary import ALL, GROUND_TRUTH
@@ -33,11 +34,10 @@ if TYPE_CHECKING:
 
 _STATISTIC = "cohen_kappa"
 _CELL = 0.36
-_WIDEST_CELL = 0.55
-_WIDEST_SPREAD_CELL = 1.5
-"""Where a double column has room: a few narrow cells would be lost in it."""
-
+_WIDEST_CELL = 0.7
 _ROW = 0.17
+_TITLE = "Cohen's kappa"
+_TITLE_HEIGHT = 0.17
 _CONSENSUS = "consensus"
 
 
@@ -52,29 +52,29 @@ def draw(study: FinishedStudy, *, width: Width) -> Drawing:
     consensus = [GROUND_TRUTH] if any(second == GROUND_TRUTH for _, second in kappas) else []
     columns = [*annotators, *consensus]
     rows = [*(annotators if len(annotators) > 1 else []), *study.detectors]
-    names = {name: _shown_name(name, width) for name in {*rows, *columns}}
+    names = {name: _shown_name(study, name, width) for name in {*rows, *columns}}
     widest = max([0.0, *(text_width(names[name]) for name in columns)])
     flat = widest < _WIDEST_CELL - 0.04
-    head = 0.22 if flat else widest + 0.12
+    head = _TITLE_HEIGHT + (0.2 if flat else widest + 0.1)
     left = max([0.2, *(text_width(names[name]) + 0.1 for name in rows)])
-    height = max(1, len(rows)) * _ROW + head + 0.1
-    figure = new_figure(width, height=max(height, 0.8))
+    height = max(0.8, max(1, len(rows)) * _ROW + head + 0.1)
+    wanted = max(_CELL, widest + 0.08) if flat else _CELL
+    cells = min(wanted * max(1, len(columns)), INCHES[width] - left - 0.1)
+    filled = min(INCHES[width], max(left + cells + 0.1, left + text_width(_TITLE, size=TEXT_SIZE) + 0.1))
+    figure = new_figure(width, height=height, filled=filled)
     figure.set_layout_engine("none")
-    wanted = max(_CELL, widest + 0.06) if flat else _CELL
-    if width == "double" and flat:
-        wanted = _WIDEST_SPREAD_CELL
-    cell = min(wanted, (INCHES[width] - left - 0.1) / max(1, len(columns)))
-    start = (INCHES[width] - left - cell * len(columns)) / 2 + left
+    cell = cells / max(1, len(columns))
     axes = figure.add_axes(
         (
-            start / INCHES[width],
+            left / filled,
             0.05 / height,
-            max(1, len(columns)) * cell / INCHES[width],
+            cells / filled,
             max(1, len(rows)) * _ROW / height,
         )
     )
     if rows and columns:
         _draw_cells(axes, rows, columns, kappas, names)
+        figure.text(left / filled, 1 - 0.05 / height, _TITLE, ha="left", va="top", size=TEXT_SIZE)
         axes.tick_params(axis="x", labelrotation=0 if flat and cell > widest else 90)
     else:
         axes.set_axis_off()
@@ -113,8 +113,8 @@ def _annotators(
     return sorted(most[:room]), max(0, len(most) - room)
 
 
-def _shown_name(name: str, width: Width) -> str:
-    text = _CONSENSUS if name == GROUND_TRUTH else display_name(name)
+def _shown_name(study: FinishedStudy, name: str, width: Width) -> str:
+    text = _CONSENSUS if name == GROUND_TRUTH else study.shown(name) if name in study.detectors else name
     return shortened(text, inches=1.0 if width == "single" else 1.6)
 
 
@@ -137,7 +137,7 @@ def _draw_cells(
             draw_cell(axes, column, row, colour=colour if compared else "white")
             text = signed(value, decimals=2) if compared else ""
             write_in_cell(
-                axes, column, row, text, size=DENSE_TEXT_SIZE + 0.5, background=colour, muted=math.isnan(value)
+                axes, column, row, text, size=SMALL_TEXT_SIZE, background=colour, muted=math.isnan(value)
             )
 
 

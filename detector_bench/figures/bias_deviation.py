@@ -6,7 +6,6 @@ import math
 from typing import TYPE_CHECKING
 
 from detector_bench.figures.drawing import (
-    DENSE_TEXT_SIZE,
     MISSING,
     SMALL_TEXT_SIZE,
     Drawing,
@@ -40,6 +39,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 METRIC = "model_bias_score_deviation"
+_LEAST_SIDE = 0.65
+"""Of the longer side of the axis, seen from 0, the shorter one has at least so much."""
 
 
 def draw(study: FinishedStudy, *, width: Width) -> Drawing:
@@ -48,11 +49,11 @@ def draw(study: FinishedStudy, *, width: Width) -> Drawing:
     A row is a detector, a mark a T2I model; the numbers stand at the right.
     """
     models, detectors = study.t2i_models, study.detectors
-    figure = new_figure(width, height=max(1, len(detectors)) * max(0.16, 0.085 * len(models) + 0.02) + 0.75)
+    figure = new_figure(width, height=max(1, len(detectors)) * max(0.16, 0.112 * len(models) + 0.02) + 0.75)
     axes = figure.subplots()
     numbers: list[tuple[str, Number]] = []
     light_grid(axes)
-    name_rows(axes, detectors, width=width)
+    name_rows(axes, [study.shown(name) for name in detectors], width=width)
     axes.axvline(0, color="black", linewidth=0.6, zorder=1)
     reasons = [[""] * len(models) for _ in detectors]
     written: list[tuple[float, str, str]] = []
@@ -70,17 +71,40 @@ def draw(study: FinishedStudy, *, width: Width) -> Drawing:
             written.append((row + offset, _in_words(number, width=width), style.colour))
     for row, reason in enumerate(reasons):
         mark_missing(axes, reason, row=row)
-    _write_column(axes, written, size=DENSE_TEXT_SIZE if len(models) > 1 else SMALL_TEXT_SIZE)
+    _write_column(axes, written, size=SMALL_TEXT_SIZE)
     if not detectors:
         say_instead(axes, "no detector judges this attribute")
     elif all(number.missing for _, number in numbers):
         axes.set_xlim(-100, 100)
-    axes.margins(x=0.08)
-    axes.set_xlabel(
-        "Deviation from the actual model bias score (%)\n← underestimates bias      overestimates bias →"
-    )
-    t2i_model_legend(figure, models, width=width)
+    else:
+        _leave_room_on_both_sides(axes)
+    _point_away_from_0(axes)
+    axes.set_xlabel("Deviation from the actual model bias score (%)", labelpad=10)
+    t2i_model_legend(figure, [study.shown(name) for name in models], width=width)
     return Drawing(figure, _caption(study, numbers))
+
+
+def _leave_room_on_both_sides(axes: Axes) -> None:
+    """Let 0 lie so far from both ends that what each side means can be written below it."""
+    axes.margins(x=0.08)
+    low, high = axes.get_xlim()
+    low, high = min(low, 0.0), max(high, 0.0)
+    axes.set_xlim(min(low, -_LEAST_SIDE * high), max(high, -_LEAST_SIDE * low))
+
+
+def _point_away_from_0(axes: Axes) -> None:
+    for side, text in ((-1, "\N{LEFTWARDS ARROW} underestimates"), (1, "overestimates \N{RIGHTWARDS ARROW}")):
+        axes.annotate(
+            text,
+            (0, 0),
+            xycoords=axes.get_xaxis_transform(),
+            xytext=(4 * side, -12),
+            textcoords="offset points",
+            ha="right" if side < 0 else "left",
+            va="top",
+            size=SMALL_TEXT_SIZE,
+            annotation_clip=False,
+        )
 
 
 def _write_column(axes: Axes, lines: list[tuple[float, str, str]], *, size: float) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from detector_bench.figures.drawing import (
-    DENSE_TEXT_SIZE,
+    INCHES,
     MISSING,
     PALE,
     SMALL_TEXT_SIZE,
@@ -18,10 +18,11 @@ from detector_bench.figures.drawing import (
     counted,
     say_instead,
     sequential_colours,
+    text_width,
 )
 from detector_bench.figures.panels import draw_cell, name_axes, panel_grid, panel_title, write_in_cell
 from detector_bench.results.finished_study import FinishedStudy
-from detector_bench.tables.wording import in_words
+from detector_bench.tables.wording import label_in_words
 from detector_bench.vocabulary import OTHERS
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ def draw(study: FinishedStudy, *, width: Width) -> Drawing:
         )
     verdicts = [*counts.attribute.classes, "filtered", "error"]
     detectors = [name for name in study.detectors if name in counts.detectors]
-    columns = 4 if width == "double" else 2 if len(detectors) <= 6 else 3
+    columns = 4 if width == "double" else 2 if len(detectors) <= 10 else 3
     if len(verdicts) > 5:
         columns = 2 if width == "double" else 1
     tall = {("double", 4): 0.27, ("single", 2): 0.24, ("single", 3): 0.2}.get((width, columns), 0.22)
@@ -57,11 +58,13 @@ def draw(study: FinishedStudy, *, width: Width) -> Drawing:
     for axes, detector in zip(grid, detectors, strict=False):
         found = pooled[counts.detectors.index(detector)]
         _draw_matrix(axes, found, with_counts=width == "double" or columns < 3)
-        panel_title(axes, detector, width=width, columns=min(columns, len(detectors)))
-    grid[0].set_yticks(range(len(labels)), [in_words(label) for label in labels])
-    grid[0].set_xticks(range(len(verdicts)), [in_words(name) for name in verdicts])
+        panel_title(axes, study.shown(detector), width=width, columns=min(columns, len(detectors)))
+    grid[0].set_yticks(range(len(labels)), [label_in_words(label) for label in labels])
+    grid[0].set_xticks(range(len(verdicts)), [label_in_words(name) for name in verdicts])
+    room = 0.9 * INCHES[width] / min(columns, max(1, len(detectors))) / len(verdicts)
+    upright = width == "single" or any(text_width(label_in_words(name)) > room for name in verdicts)
     for axes in grid:
-        axes.tick_params(axis="x", labelrotation=90 if width == "single" else 0)
+        axes.tick_params(axis="x", labelrotation=90 if upright else 0)
     if not detectors:
         say_instead(grid[0], "no detector judges this attribute")
     name_axes(figure, grid, x="Detector's verdict", y="Human label")
@@ -85,12 +88,10 @@ def _draw_matrix(axes: Axes, counts: NDArray[np.int64], *, with_counts: bool) ->
             draw_cell(axes, column, row, colour=colour)
             percent = MISSING if not total else "100" if images == total else f"{100 * share:.1f}"
             place = row - 0.18 if with_counts and total else row
-            size = SMALL_TEXT_SIZE if with_counts else DENSE_TEXT_SIZE
+            size = SMALL_TEXT_SIZE
             write_in_cell(axes, column, place, percent, size=size, background=colour, muted=not total)
             if with_counts and total:
-                write_in_cell(
-                    axes, column, row + 0.26, f"{images:,}", size=DENSE_TEXT_SIZE - 0.5, background=colour
-                )
+                write_in_cell(axes, column, row + 0.26, f"{images:,}", size=SMALL_TEXT_SIZE, background=colour)
 
 
 def _caption(study: FinishedStudy, labelled: int, unlabelled: int, not_run: int) -> str:

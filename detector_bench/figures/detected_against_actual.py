@@ -1,12 +1,10 @@
-"""Detected against actual prompt bias scores, one panel for each detector."""
+"""Detected against actual prompt bias scores, one panel for each detector and one mark for each output."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
-
-import numpy as np
-from numpy.typing import NDArray
 
 from detector_bench.figures.drawing import (
     INCHES,
@@ -20,64 +18,93 @@ from detector_bench.figures.drawing import (
     frame,
     interval_sentence,
     say_instead,
-    sequential_colours,
+    series_style,
     shortened,
     verdict_notes,
 )
-from detector_bench.figures.panels import name_axes, panel_grid
+from detector_bench.figures.panels import name_axes, panel_grid, t2i_model_legend, why_missing
 from detector_bench.results.finished_study import FinishedStudy
-from detector_bench.results.metric_lookup import Number
+from detector_bench.results.metric_lookup import NOT_EVALUATED, Number
+from detector_bench.vocabulary import ALL
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.colors import Colormap
 
-_BIN = 0.1
-_FEW = 60
-_POINT = "#D55E00"
 _METRIC = "prompt_bias_score_difference"
+_AIR = 0.07
+"""Beyond the ends of the scale, so that marks there are whole."""
+
+_FEW = 60
+"""Marks of so few outputs are larger."""
+
+_MANY_IN_ONE_PLACE = 10
+"""From so many marks on top of each other at an end of the diagonal on, their number is written in the panel."""
+
+
+_NUMBER_WIDE = 0.6
+"""Of such a number, as a share of the panel."""
 
 
 class _Pairs(NamedTuple):
-    actual: list[float]
-    detected: list[float]
+    by_model: dict[str, list[tuple[float, float]]]
+    """Actual and detected score of each output, by T2I model."""
     without: int
     """Outputs without an actual or a detected score."""
 
+    @property
+    def everything(self) -> list[tuple[float, float]]:
+        """Of all T2I models."""
+        return [pair for pairs in self.by_model.values() for pair in pairs]
+
 
 def draw(study: FinishedStudy, *, width: Width) -> Drawing:
-    """Draw how many outputs (prompt and T2I model) have which actual and which detected score.
+    """Draw one mark for each output (prompt and T2I model): across the actual score, up the detected one.
 
-    Points are outputs; on the diagonal the detector is right. Squares are 0.1 wide, centred on -1, -0.9, ..., 1;
-    their shade is the number of outputs, on a logarithmic scale. Below the name: the mean distance and its
-    interval.
+    On the diagonal the detector is right. Marks are translucent, so that places with many are darker; where ten or
+    more coincide at an end of the diagonal, their number is written in the panel. Below the name: the mean
+    distance and its interval.
 
     Raises:
         ConfigError: the attribute has more than two classes.
     """
     study.need_signed_scores()
     pairs = {detector: _pairs(study, detector) for detector in study.detectors}
-    columns = 4 if width == "double" else 2 if len(pairs) <= 6 else 3
-    panel = {("double", 4): 1.85, ("single", 2): 1.65, ("single", 3): 1.2}[width, columns]
-    figure, grid = panel_grid(width, max(1, len(pairs)), columns=columns, panel_height=panel)
-    reach = max([1.0, *(abs(score) for each in pairs.values() for score in each.detected)]) + _BIN / 2
-    most = max([2, *(int(_histogram(each, reach).max()) for each in pairs.values())])
+    columns = 4 if width == "double" else 2 if len(pairs) <= 10 else 3
+    panel = {("double", 4): 1.85, ("single", 2): 1.72, ("single", 3): 1.25}[width, columns]
+    figure, grid = panel_grid(width, max(1, len(pairs)), columns=columns, panel_height=panel, other_height=0.55)
+    reach = max([1.0, *(abs(seen) for each in pairs.values() for _, seen in each.everything)]) + _AIR
     numbers: list[tuple[str, Number]] = []
     for axes, (detector, each) in zip(grid, pairs.items(), strict=False):
-        number = study.estimate(_METRIC, detector=detector)
+        number = _mean_distance(study, detector)
         numbers.append((detector, number))
-        _draw_panel(axes, each, reach=reach, most=most)
-        _title(axes, detector, number, inches=0.85 * INCHES[width] / min(columns, len(pairs)))
-    if pairs:
-        _draw_colour_bar(grid, most, width=width)
-    else:
+        _draw_panel(axes, each, reach=reach)
+        reason = why_missing(study, detector, ALL) if number.missing else ""
+        _title(
+            axes,
+            study.shown(detector),
+            number,
+            reason=reason,
+            inches=0.85 * INCHES[width] / min(columns, len(pairs)),
+        )
+    if not pairs:
         say_instead(grid[0], "no detector judges this attribute")
+    elif len(study.t2i_models) > 1:
+        t2i_model_legend(figure, [study.shown(name) for name in study.t2i_models], width=width, lines=False)
     name_axes(figure, grid, x="Actual prompt bias score", y="Detected prompt bias score")
     return Drawing(figure, _caption(study, numbers, pairs))
 
 
+def _mean_distance(study: FinishedStudy, detector: str) -> Number:
+    """Over all T2I models; none where too many of their images have no verdict, as in the figure and the table of
+    causes: what is left would be a mean over other T2I models than those of the other detectors."""
+    if study.lookup.could_not_run(detector, ALL):
+        return NOT_EVALUATED
+    return study.estimate(_METRIC, detector=detector)
+
+
 def _pairs(study: FinishedStudy, detector: str) -> _Pairs:
-    actual, detected, without = [], [], 0
+    by_model: dict[str, list[tuple[float, float]]] = {model: [] for model in study.t2i_models}
+    without = 0
     for model in study.t2i_models:
         for category, prompt in study.prompts:
             place = {"t2i_model": model, "category": category, "prompt_id": prompt}
@@ -86,90 +113,100 @@ def _pairs(study: FinishedStudy, detector: str) -> _Pairs:
             if math.isnan(true) or math.isnan(seen):
                 without += 1
             else:
-                actual.append(true)
-                detected.append(seen)
-    return _Pairs(actual, detected, without)
+                by_model[model].append((true, seen))
+    return _Pairs(by_model, without)
 
 
-def _histogram(pairs: _Pairs, reach: float) -> NDArray[np.float64]:
-    cells = round(2 * math.ceil(reach / _BIN - 0.5) + 1)
-    edges = (np.arange(cells + 1) - cells / 2) * _BIN
-    # Nudged towards 0, so that 0.15 and -0.15 fall the same way in spite of rounding.
-    found, _, _ = np.histogram2d(
-        np.asarray(pairs.actual) * (1 - 1e-9), np.asarray(pairs.detected) * (1 - 1e-9), bins=(edges, edges)
-    )
-    return np.asarray(found.T)
+def _draw_panel(axes: Axes, pairs: _Pairs, *, reach: float) -> None:
+    from matplotlib.patheffects import withStroke
 
-
-def _draw_panel(axes: Axes, pairs: _Pairs, *, reach: float, most: int) -> None:
-    from matplotlib.colors import LogNorm
-
-    found = _histogram(pairs, reach)
-    half = found.shape[0] * _BIN / 2
-    axes.imshow(
-        np.ma.masked_equal(found, 0),
-        origin="lower",
-        extent=(-half, half, -half, half),
-        cmap=_shades(),
-        norm=LogNorm(0.7, most),
-        interpolation="none",
-        aspect="equal",
-    )
-    axes.set_xlim(-1 - _BIN / 2, 1 + _BIN / 2)
-    axes.set_ylim(-half, half)
+    axes.set_xlim(-1 - _AIR, 1 + _AIR)
+    axes.set_ylim(-reach, reach)
     axes.set_xticks([-1, 0, 1], [f"{MINUS}1", "0", "1"])
     axes.set_yticks([-1, 0, 1], [f"{MINUS}1", "0", "1"])
+    axes.set_aspect("equal")
     frame(axes)
-    if pairs.actual:
-        axes.plot([-1, 1], [-1, 1], color="black", linewidth=0.5, linestyle=(0, (4, 2)))
-        size = 7 if len(pairs.actual) <= _FEW else 1.5
-        axes.scatter(pairs.actual, pairs.detected, s=size, color=_POINT, linewidths=0)
-    else:
+    every = pairs.everything
+    if not every:
         say_instead(axes, "no output\nhas both scores")
+        return
+    axes.plot([-1, 1], [-1, 1], color="#606060", linewidth=0.5, linestyle=(0, (4, 2)), zorder=1)
+    for index, scores in enumerate(pairs.by_model.values()):
+        style = series_style(index)
+        axes.scatter(
+            [true for true, _ in scores],
+            [seen for _, seen in scores],
+            s=13 if len(every) <= _FEW else 7,
+            marker=style.marker,
+            color=style.colour,
+            alpha=0.8 if len(every) <= _FEW else 0.45,
+            linewidths=0,
+            zorder=2,
+        )
+    taken: list[tuple[float, float]] = []
+    for end, marks in _crowds(every):
+        x, y = _free_place(every, end, reach=reach, taken=taken)
+        taken.append((x, y))
+        axes.text(
+            x,
+            y,
+            f"{marks} at ({end}, {end})".replace("-", MINUS),
+            transform=axes.transAxes,
+            size=SMALL_TEXT_SIZE,
+            zorder=3,
+            ha="right" if x > 0.5 else "left",
+            va="center",
+            path_effects=[withStroke(linewidth=1.5, foreground="white")],
+        )
 
 
-def _title(axes: Axes, detector: str, number: Number, *, inches: float) -> None:
-    text = MISSING if number.missing else f"{number.value:.3f}"
+def _free_place(
+    every: list[tuple[float, float]], end: int, *, reach: float, taken: list[tuple[float, float]]
+) -> tuple[float, float]:
+    """Where a number covers the fewest marks, as shares of the panel: the corners far from the diagonal first."""
+    right, left = (
+        [(0.96, 0.09 + 0.1 * step) for step in range(4)],
+        [(0.04, 0.91 - 0.1 * step) for step in range(4)],
+    )
+    places = [place for place in (right + left if end > 0 else left + right) if place not in taken]
+    marks = [((true + 1 + _AIR) / (2 + 2 * _AIR), (seen + reach) / (2 * reach)) for true, seen in every]
+    return min(
+        places,
+        key=lambda place: sum(abs(x - place[0]) < _NUMBER_WIDE and abs(y - place[1]) < 0.07 for x, y in marks),
+    )
+
+
+def _where_marks_are(pairs: _Pairs) -> str:
+    """Which T2I models a panel shows, where it does not show all."""
+    shown = [model for model, scores in pairs.by_model.items() if scores]
+    return "" if len(shown) in (0, len(pairs.by_model)) else f"; marks of {', '.join(shown)} alone"
+
+
+def _crowds(every: list[tuple[float, float]]) -> Iterator[tuple[int, int]]:
+    """Of -1 and 1 those where many outputs have both scores: the end, and how many."""
+    for end in (-1, 1):
+        marks = sum(true == seen == end for true, seen in every)
+        if marks >= _MANY_IN_ONE_PLACE:
+            yield end, marks
+
+
+def _title(axes: Axes, detector: str, number: Number, *, reason: str, inches: float) -> None:
+    text = f"{MISSING} {reason}" if number.missing else f"{number.value:.3f}"
     if number.has_interval:
         text += f" ({number.ci_low:.3f}{MISSING}{number.ci_high:.3f})"
     axes.set_title(f"{shortened(detector, inches=inches)}\n{text}", size=SMALL_TEXT_SIZE, linespacing=1.1)
 
 
-def _shades() -> Colormap:
-    return sequential_colours("#08306B")
-
-
-def _draw_colour_bar(grid: list[Axes], most: int, *, width: Width) -> None:
-    from matplotlib.cm import ScalarMappable
-    from matplotlib.colors import LogNorm
-
-    bar = grid[0].figure.colorbar(
-        ScalarMappable(LogNorm(0.7, most), _shades()),
-        ax=grid,
-        location="top",
-        fraction=0.03,
-        aspect=40,
-        shrink=0.6 if width == "double" else 0.8,
-        pad=0.02,
-    )
-    ticks = [count for count in (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 10_000) if count <= most]
-    bar.set_ticks(ticks, labels=[str(count) for count in ticks])
-    bar.ax.minorticks_off()
-    bar.set_label("Outputs in a square", size="small", labelpad=3)
-    bar.ax.set_xlim(0.7, most)
-    bar.outline.set_linewidth(0.4)
-
-
 def _caption(study: FinishedStudy, numbers: list[tuple[str, Number]], pairs: dict[str, _Pairs]) -> str:
     outputs = len(study.prompts) * len(study.t2i_models)
     keeps = {"detector": "the images that the detector keeps", "human": "the images that the humans call clear"}
+    crowded = any(True for each in pairs.values() for _ in _crowds(each.everything))
     return caption(
-        f"Prompt bias scores of {study.perceived} as each detector reports them, against those by "
-        "the human "
+        f"Prompt bias scores of {study.perceived} as each detector reports them, against those by the human "
         "labels; on the dashed line they are equal.",
-        f"n = {counted(outputs, 'output')} ({counted(len(study.prompts), 'prompt')}, "
-        f"{counted(len(study.t2i_models), 'T2I model')}); points are outputs; squares are {_BIN} "
-        "wide, their shade is the number of outputs.",
+        f"One mark for each prompt of each T2I model, n = {counted(outputs, 'output')} "
+        f"({counted(len(study.prompts), 'prompt')}, {counted(len(study.t2i_models), 'T2I model')}); darker where "
+        "marks coincide." + (" Numbers: how many marks coincide at an end of the diagonal." if crowded else ""),
         "Below each name: prompt bias score difference (mean distance); a detector's score is divided by "
         f"{keeps[study.lookup.n_clear]}.",
         interval_sentence(study, [number for _, number in numbers], drawn_as="In parentheses"),
@@ -177,7 +214,7 @@ def _caption(study: FinishedStudy, numbers: list[tuple[str, Number]], pairs: dic
         notes=[
             *verdict_notes(study, study.detectors),
             *(
-                (name, f"{each.without} of {outputs} outputs without a score left out")
+                (name, f"{each.without} of {outputs} outputs without a score left out{_where_marks_are(each)}")
                 for name, each in pairs.items()
                 if each.without
             ),

@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, get_args
 
@@ -38,8 +38,7 @@ MAX_HEIGHT = 9.2
 
 TEXT_SIZE = 7.0
 SMALL_TEXT_SIZE = 6.0
-DENSE_TEXT_SIZE = 5.0
-"""Points. The dense one stands only in cells of full matrices."""
+"""Points. Nothing is printed smaller."""
 
 # Okabe and Ito's colours, told apart with any common colour vision.
 BLACK = "#000000"
@@ -155,11 +154,18 @@ def paper_style() -> Iterator[None]:
         yield
 
 
-def new_figure(width: Width, *, height: float) -> Figure:
-    """An empty figure; `height` in inches is cut to a page. It belongs to no window and no global state."""
+def new_figure(width: Width, *, height: float, filled: float | None = None) -> Figure:
+    """An empty figure, which belongs to no window and no global state.
+
+    Args:
+        width: a column, or a page of two columns.
+        height: in inches; cut to a page.
+        filled: how much of the width there is something to draw in, in inches: what is small is printed small, and
+            does not float in an empty column. None: all of it.
+    """
     from matplotlib.figure import Figure
 
-    return Figure(figsize=(INCHES[width], min(height, MAX_HEIGHT)))
+    return Figure(figsize=(min(INCHES[width], filled or INCHES[width]), min(height, MAX_HEIGHT)))
 
 
 def diverging_colours(low: str = BLUE, high: str = VERMILLION) -> Colormap:
@@ -189,6 +195,7 @@ def _linear(channel: float) -> float:
     return channel / 12.92 if channel <= 0.04045 else ((channel + 0.055) / 1.055) ** 2.4
 
 
+@cache
 def text_width(text: str, *, size: float = SMALL_TEXT_SIZE) -> float:
     """How wide a line of text is when drawn, in inches."""
     from matplotlib.font_manager import FontProperties
@@ -241,8 +248,28 @@ def save(figure: Figure, path: Path) -> None:
         DetectorBenchError: the disk is full, read-only or the like.
     """
     kind: Any = path.suffix.removeprefix(".")
+    dpi = figure.dpi
     with paper_style(), replacing(path) as temporary:
-        figure.savefig(temporary, format=kind, metadata=_METADATA[kind])
+        # The canvas itself: `savefig` would draw everything once more before, to lay out what is laid out already.
+        try:
+            _print(figure, temporary, kind)
+        finally:
+            figure.dpi = dpi  # PDF and SVG leave their own
+
+
+def _print(figure: Figure, path: Path, kind: Format) -> None:
+    if kind == "pdf":
+        from matplotlib.backends.backend_pdf import FigureCanvasPdf
+
+        FigureCanvasPdf(figure).print_pdf(path, metadata=_METADATA[kind])
+    elif kind == "svg":
+        from matplotlib.backends.backend_svg import FigureCanvasSVG
+
+        FigureCanvasSVG(figure).print_svg(path, metadata=_METADATA[kind])
+    else:
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+        FigureCanvasAgg(figure).print_png(path, metadata=_METADATA[kind])
 
 
 @dataclass(frozen=True)
@@ -257,6 +284,8 @@ class Drawing:
 def with_display_names(drawing: Drawing, names: Mapping[str, str]) -> Drawing:
     """The drawing with other names for detectors and T2I models, before it is laid out.
 
+    A text that is a display name already stays as it is.
+
     Args:
         drawing: a finished one.
         names: what to write, by plain name.
@@ -267,7 +296,7 @@ def with_display_names(drawing: Drawing, names: Mapping[str, str]) -> Drawing:
     if not names:
         return drawing
     for text in drawing.figure.findobj(Text):
-        text.set_text(with_names(text.get_text(), names))
+        text.set_text(_named(text.get_text(), names))
     for axes in drawing.figure.axes:
         for axis in (axes.xaxis, axes.yaxis):
             # The words of an axis are asked for anew whenever it is drawn.
@@ -278,7 +307,11 @@ def with_display_names(drawing: Drawing, names: Mapping[str, str]) -> Drawing:
 
 
 def _named_word(words: Callable[[float, int], str], names: Mapping[str, str], place: float, position: int) -> str:
-    return with_names(words(place, position), names)
+    return _named(words(place, position), names)
+
+
+def _named(text: str, names: Mapping[str, str]) -> str:
+    return text if text in names.values() else with_names(text, names)
 
 
 def caption(*sentences: str, attribute: str, notes: Iterable[tuple[str, str]] = ()) -> str:

@@ -68,9 +68,9 @@ def draw(study: FinishedStudy, *, width: Width) -> Drawing:
     for axes, model in zip(panels, shown, strict=True):
         _draw_panel(axes, study, splits, model)
         if len(shown) > 1:
-            title = "All T2I models" if model == ALL else model
+            title = "All T2I models" if model == ALL else study.shown(model)
             panel_title(axes, title, width=width, columns=len(shown))
-        name_rows(axes, study.detectors, width=width)
+        name_rows(axes, [study.shown(name) for name in study.detectors], width=width)
     if not study.detectors:
         say_instead(panels[0], "no detector judges this attribute")
     legend_above(figure, _handles(splits), width=width)

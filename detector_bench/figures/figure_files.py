@@ -37,6 +37,7 @@ FIGURES: dict[str, str] = {
     "prompt_bias_histogram": "distribution of prompt bias scores (Lyu 2025, figure 3)",
     "prompt_heat_map": "every prompt's bias score (Lyu 2025, table 7)",
     "model_bias_scores": "model bias score of each T2I model and category, by humans and detectors",
+    "refusals": "refused, failed and low-quality images of each T2I model and category",
     "detected_against_actual": "detected against actual prompt bias scores",
     "bias_deviation": "forest plot of model bias score deviations",
     "score_deviations": "how far every detector misses every bias score, those of other benchmarks included",
@@ -47,13 +48,24 @@ FIGURES: dict[str, str] = {
     "threshold_sweep": "recall, filter rate and bias error at every threshold",
     "agreement_matrix": "agreement of annotators and detectors",
     "label_curve": "half-width of the model bias score by the number of labels",
+    "low_quality_examples": "examples of low-quality images by reason (Lyu 2025, figure 1)",
+    "detector_steps": "every detector's steps on one image (Lyu 2025, figure 2)",
 }
 """What each figure shows, by its name, which is also its module's; benchmarks have further ones."""
 
 OF_ESTIMATES = ("prompt_estimates", "label_curve")
 """Figures of bias over all images, where only some have a label."""
 
-_NEEDS_NO_LABELS = ("model_bias_scores", "score_deviations")
+OF_REQUESTS = ("refusals",)
+"""Figures of requests to T2I models, where it is known what became of them."""
+
+OF_IMAGES = ("low_quality_examples", "detector_steps")
+"""Figures that show images themselves: no part of a report, whose pictures may be blurred or left out."""
+
+ON_REQUEST = ("detector_steps",)
+"""Figures that run detectors again, and are drawn where they are asked for by name."""
+
+_NEEDS_NO_LABELS = ("model_bias_scores", "score_deviations", "refusals", "detector_steps")
 """Figures that show what there is; or say themselves why there is nothing to draw."""
 
 _HOMES = {"score_deviations": "detector_bench.others.score_deviations_figure"}
@@ -67,16 +79,19 @@ def known_figures() -> dict[str, str]:
 
 def figures_of(study: FinishedStudy) -> tuple[str, ...]:
     """The names of the figures that belong to a study: those of estimates only where some images have no label,
-    those of benchmarks only where it has their scores."""
+    those of requests only where these are known, those of benchmarks only where it has their scores and they show
+    no images."""
     known = set(study.metrics_of_all_attributes["metric"].astype(str))
     estimated = (study.metrics["variant"] == PREDICTION_POWERED).any()
+    left_out = OF_REQUESTS if study.results.requests is None else ()
     own = [
         name
         for name in FIGURES
+        if name not in left_out and name not in ON_REQUEST
         if name not in OF_ESTIMATES or (estimated and (name != "prompt_estimates" or has_prompt_estimates(study)))
     ]
     further = (item for each in benchmarks() for item in each.figures.items())
-    return (*own, *(name for name, figure in further if figure.metric in known))
+    return (*own, *(name for name, figure in further if figure.metric in known and not figure.shows_images))
 
 
 RECORD = "figures.json"
@@ -108,7 +123,7 @@ def draw_figure(study: FinishedStudy, name: str, *, width: Width = "double") -> 
     if name in FIGURES and name not in _NEEDS_NO_LABELS:
         study.need_labels()
     with paper_style():
-        drawing = with_display_names(draw(study, width=width), study.results.study.get("display_names") or {})
+        drawing = with_display_names(draw(study, width=width), study.display_names)
         # Laid out here, once, and not anew for every format.
         if (layout := drawing.figure.get_layout_engine()) is not None:
             layout.execute(drawing.figure)

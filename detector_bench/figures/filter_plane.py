@@ -1,7 +1,4 @@
-"""The filter plane: how many clear images each detector keeps, and how many low-quality ones it filters out.
-
-Labels stand beside their points so that none covers another; the same points give the same places.
-"""
+"""The filter plane: how many clear images each detector keeps, and how many low-quality ones it filters out."""
 
 from __future__ import annotations
 
@@ -11,11 +8,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from detector_bench.figures.drawing import (
     BLUE,
-    DENSE_TEXT_SIZE,
     INCHES,
+    MISSING,
     PALE,
     SMALL_TEXT_SIZE,
-    TEXT_SIZE,
     Drawing,
     Width,
     caption,
@@ -29,6 +25,7 @@ from detector_bench.figures.drawing import (
     text_width,
     verdict_notes,
 )
+from detector_bench.figures.label_places import Box, place_labels
 from detector_bench.results.finished_study import FinishedStudy
 from detector_bench.results.metric_lookup import Number
 from detector_bench.vocabulary import LOW_QUALITY
@@ -38,120 +35,60 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-class Box(NamedTuple):
-    """A rectangle by its centre and half its size."""
-
-    x: float
-    y: float
-    half_width: float
-    half_height: float
-
-    def overlap(self, other: Box) -> float:
-        """Area that two rectangles share; 0 if they only touch."""
-        width = self.half_width + other.half_width - abs(self.x - other.x)
-        height = self.half_height + other.half_height - abs(self.y - other.y)
-        return max(width, 0.0) * max(height, 0.0)
-
-    def outside(self, width: float, height: float) -> float:
-        """How far it sticks out of the rectangle from (0, 0) to (width, height)."""
-        return (
-            max(0.0, self.half_width - self.x)
-            + max(0.0, self.x + self.half_width - width)
-            + max(0.0, self.half_height - self.y)
-            + max(0.0, self.y + self.half_height - height)
-        )
-
-
-_DIRECTIONS = 16
-_DOUBT = 1e-4
-"""What it costs to stand nearer to another point than to one's own: less than to cover anything."""
-
-_DISTANCES = (1.0, 1.6, 2.3, 3.1, 4.0, 5.0, 6.2, 7.5, 9.0, 11.0)
-
-
-def place_labels(
-    points: Sequence[tuple[float, float]],
-    sizes: Sequence[tuple[float, float]],
-    *,
-    width: float,
-    height: float,
-    clearance: float,
-) -> list[tuple[float, float]]:
-    """Choose the centre of each point's label.
-
-    Labels are placed one by one, the most crowded point first, each at the nearest of 160 places around its point
-    that covers no point, no label and no edge of the area, and is nearer to its own point than to others; where
-    there is none, at the one with the least of these faults, covering being the worst.
-
-    Args:
-        points: x and y of each point, in any unit of length.
-        sizes: width and height of each label, in the same unit.
-        width: of the area, from x = 0.
-        height: of the area, from y = 0.
-        clearance: radius of a point's mark, with some air.
-
-    Returns:
-        x and y of each label's centre, in the order of the points.
-    """
-    marks = [Box(x, y, clearance, clearance) for x, y in points]
-    placed: dict[int, Box] = {}
-    for index in sorted(range(len(points)), key=lambda each: (-_crowd(points, each), points[each], each)):
-        (x, y), (label_width, label_height) = points[index], sizes[index]
-        best: tuple[float, Box] | None = None
-        for distance in _DISTANCES:
-            for direction in range(_DIRECTIONS):
-                # The first choice is above and to the right.
-                angle = math.pi / 4 + 2 * math.pi * direction / _DIRECTIONS
-                # On the sides of a rectangle, so that the first ring just touches the mark.
-                reach = distance / max(abs(math.cos(angle)), abs(math.sin(angle)))
-                candidate = Box(
-                    x + math.cos(angle) * (clearance + label_width / 2) * reach,
-                    y + math.sin(angle) * (clearance + label_height / 2) * reach,
-                    label_width / 2,
-                    label_height / 2,
-                )
-                cost = 1000 * candidate.outside(width, height)
-                cost += sum(candidate.overlap(mark) for mark in marks)
-                cost += 3 * sum(candidate.overlap(other) for other in placed.values())
-                cost += _DOUBT * sum(_nearer(candidate, other, to=(x, y)) for other in points)
-                if best is None or cost < best[0] - 1e-12:
-                    best = (cost, candidate)
-            if best is not None and best[0] <= 1e-12:
-                break
-        assert best is not None  # noqa: S101 - there is always a candidate
-        placed[index] = best[1]
-    return [(placed[index].x, placed[index].y) for index in range(len(points))]
-
-
-def _nearer(label: Box, other: tuple[float, float], *, to: tuple[float, float]) -> bool:
-    """Whether a label's centre lies nearer to another point than to its own."""
-    own = math.dist((label.x, label.y), to)
-    return other != to and math.dist((label.x, label.y), other) < own
-
-
-def _crowd(points: Sequence[tuple[float, float]], index: int) -> float:
-    """How crowded it is around a point: the sum over all points of 1 / (1 + distance)."""
-    return math.fsum(1 / (1 + math.dist(points[index], other)) for other in points)
-
-
-_LEVELS = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98)
-_SIDE = 2.55
-"""Of the plane, in inches."""
+_LEVELS = (0.9, 0.8, 0.95, 0.7, 0.6, 0.98, 0.5, 0.99, 0.97, 0.96, 0.4, 0.3, 0.995, 0.93, 0.85)
+"""Of F1, the most wanted first: lines that lie too close to others are left out."""
+_LEVELS_APART = 0.11
+"""Inches."""
+_SIZE: dict[Width, tuple[float, float]] = {"single": (2.4, 2.4), "double": (3.3, 2.6)}
+"""Width and height of the plane, in inches."""
 
 _LEFT = 0.42
+_RIGHT = 0.36
 _LINE = 0.125
-"""Of the legend, in inches."""
+"""Of a list of detectors, in inches."""
 
-_FAR = 0.13
-"""A number that stands further from its point than this, in inches, gets a line to it."""
+_FAR = 0.11
+"""A label that stands further from its point than this, in inches, gets a line to it."""
 
-_AIR = 0.03
-"""Room around the plane from 0 to 1, so that points on its edge are whole."""
+_AIR = 0.05
+"""Room around the points, as a share of the plane, so that those on its edge are whole."""
+
+_LEAST_SPAN = 0.1
+"""The plane is zoomed in no further."""
+
+_SAME = 0.02
+"""Points that are nearer to each other than this, in inches, are one spot."""
+
+_MARK = 0.035
+"""Radius of a mark with some air, in inches."""
+
+
+class _Plane(NamedTuple):
+    """The part of the plane that is drawn."""
+
+    across: tuple[float, float]
+    """Filter rates."""
+    up: tuple[float, float]
+    """Recalls."""
+    width: float
+    height: float
+    """In inches."""
+
+    def inches(self, point: _Point) -> tuple[float, float]:
+        """Where a point lies, from the lower left corner."""
+        shares = (_share(point.filter_rate.value, self.across), _share(point.recall.value, self.up))
+        return shares[0] * self.width, shares[1] * self.height
+
+
+def _share(value: float, ends: tuple[float, float]) -> float:
+    return (value - ends[0]) / (ends[1] - ends[0])
 
 
 class _Point(NamedTuple):
     number: int
-    """As in the legend, 1 first."""
+    """As in a legend, 1 first."""
+    name: str
+    """For people."""
     detector: str
     recall: Number
     filter_rate: Number
@@ -166,13 +103,15 @@ class _Point(NamedTuple):
 def draw(study: FinishedStudy, *, width: Width) -> Drawing:
     """Draw recall against filter rate, over all T2I models, with lines of equal F1.
 
-    The best corner is the upper right one. F1 depends on the share of clear images; its lines are drawn for the
-    share
-    in this study. A detector without one of the two coordinates is listed without a point.
+    The best corner is the upper right one. The plane is zoomed to where the detectors are, and each has its name
+    beside it; where there is no room for names, numbers and a legend. F1 depends on the share of clear images; its
+    lines are drawn for the share in this study. A detector without one of the two coordinates is listed without a
+    point.
     """
     points = [
         _Point(
             number,
+            study.shown(detector),
             detector,
             study.estimate("recall", detector=detector),
             study.estimate("filter_rate", detector=detector),
@@ -180,25 +119,120 @@ def draw(study: FinishedStudy, *, width: Width) -> Drawing:
         for number, detector in enumerate(study.detectors, start=1)
     ]
     clear, low_quality = clear_and_low_quality(study)
-    side = _SIDE
-    columns = 1 if width == "double" or len(points) == 1 else 2
-    legend_height = 0.0 if width == "double" else math.ceil(len(points) / columns) * _LINE + 0.1
-    height = max(side + 0.42 + legend_height, len(points) * _LINE + 0.35 if width == "double" else 0)
+    shown = [point for point in points if not point.missing]
+    plane = _zoomed(shown, width)
+    spots = _spots(shown, plane)
+    places = _places(plane, spots, numbered=False)
+    if numbered := not _stand_free(plane, spots, places):
+        places = _places(plane, spots, numbered=True)
+    below = [point for point in points if numbered or point.missing] if width == "single" else []
+    columns = 1 if len(below) <= 1 else 2
+    legend_height = math.ceil(len(below) / columns) * _LINE + 0.1 if below else 0.0
+    height = max(plane.height + 0.46 + legend_height, len(points) * _LINE + 0.35 if width == "double" else 0)
     figure = new_figure(width, height=height)
     figure.set_layout_engine("none")
-    axes = figure.add_axes(
-        (_LEFT / INCHES[width], 1 - (side + 0.04) / height, side / INCHES[width], side / height)
-    )
-    _draw_plane(axes, share=clear / (clear + low_quality) if clear + low_quality else math.nan)
-    shown = [point for point in points if not point.missing]
-    _draw_points(axes, shown, side=side)
+    rectangle = (_LEFT / INCHES[width], 1 - (plane.height + 0.06) / height)
+    axes = figure.add_axes((*rectangle, plane.width / INCHES[width], plane.height / height))
+    _draw_plane(axes, plane, share=clear / (clear + low_quality) if shown else math.nan)
+    for point in shown:
+        _draw_point(axes, point)
+    _draw_labels(axes, spots, plane, places, numbered=numbered)
     if not shown:
         say_instead(axes, "no detector has both\na recall and a filter rate")
     if width == "double":
-        _draw_table(figure, study, points, height=height)
+        _draw_table(figure, study, points, left=_LEFT + plane.width + _RIGHT + 0.25, numbered=numbered)
     else:
-        _draw_legend(figure, points, top=height - side - 0.5, height=height, columns=columns)
-    return Drawing(figure, _caption(study, points, clear=clear, low_quality=low_quality))
+        _draw_legend(figure, below, top=height - plane.height - 0.52, columns=columns, numbered=numbered)
+    return Drawing(figure, _caption(study, points, plane, clear=clear, low_quality=low_quality))
+
+
+def _zoomed(points: Sequence[_Point], width: Width) -> _Plane:
+    """The part of the plane in which the points lie with their intervals."""
+    sides = _SIZE[width]
+    across, up = (
+        _span([end for number in numbers for end in (number.value, number.ci_low, number.ci_high)])
+        for numbers in ([point.filter_rate for point in points], [point.recall for point in points])
+    )
+    return _Plane(across, up, *sides)
+
+
+def _span(values: Sequence[float]) -> tuple[float, float]:
+    """The ends of an axis that shows these values; all of it, from 0 to 1, without any."""
+    known = [value for value in values if not math.isnan(value)]
+    low, high = (max(0.0, min(known)), min(1.0, max(known))) if known else (0.0, 1.0)
+    if high - low < _LEAST_SPAN:
+        middle = min(max((low + high) / 2, _LEAST_SPAN / 2), 1 - _LEAST_SPAN / 2)
+        low, high = middle - _LEAST_SPAN / 2, middle + _LEAST_SPAN / 2
+    air = _AIR * (high - low) / (1 - 2 * _AIR)
+    return low - air, high + air
+
+
+class _Spot(NamedTuple):
+    """A place of the plane, and the detectors that it belongs to: several that filter alike share their label."""
+
+    place: tuple[float, float]
+    """In inches, see `_Plane.inches`."""
+    points: list[_Point]
+
+    def lines(self, *, numbered: bool) -> list[str]:
+        """The label."""
+        if numbered:
+            return [", ".join(str(point.number) for point in self.points)]
+        return [point.name for point in self.points]
+
+    def size(self, *, numbered: bool) -> tuple[float, float]:
+        """Width and height of the label, in inches."""
+        lines = self.lines(numbered=numbered)
+        return max(text_width(line) for line in lines) + 0.04, len(lines) * (_LINE - 0.02) + 0.01
+
+
+def _spots(points: Sequence[_Point], plane: _Plane) -> list[_Spot]:
+    spots: list[_Spot] = []
+    for point in points:
+        place = plane.inches(point)
+        same = next((spot for spot in spots if math.dist(spot.place, place) < _SAME), None)
+        if same is None:
+            spots.append(_Spot(place, [point]))
+        else:
+            same.points.append(point)
+    return spots
+
+
+def _places(plane: _Plane, spots: Sequence[_Spot], *, numbered: bool) -> list[tuple[float, float]]:
+    """The centres of the labels."""
+    sizes = [spot.size(numbered=numbered) for spot in spots]
+    inches = [spot.place for spot in spots]
+    bars = [bar for spot in spots for bar in _bars(plane, spot.points[0])]
+    return place_labels(inches, sizes, width=plane.width, height=plane.height, clearance=_MARK, bars=bars)
+
+
+def _bars(plane: _Plane, point: _Point) -> list[Box]:
+    """A point's intervals as thin rectangles, in inches."""
+    (x, y), thin = plane.inches(point), 0.005
+    bars = []
+    if point.filter_rate.has_interval:
+        ends = [
+            plane.width * _share(end, plane.across)
+            for end in (point.filter_rate.ci_low, point.filter_rate.ci_high)
+        ]
+        bars.append(Box(sum(ends) / 2, y, (ends[1] - ends[0]) / 2, thin))
+    if point.recall.has_interval:
+        low, high = (_share(end, plane.up) for end in (point.recall.ci_low, point.recall.ci_high))
+        bars.append(Box(x, plane.height * (low + high) / 2, thin, plane.height * (high - low) / 2))
+    return bars
+
+
+def _stand_free(plane: _Plane, spots: Sequence[_Spot], places: Sequence[tuple[float, float]]) -> bool:
+    """Whether there was room for all names."""
+    boxes = [_label_box(spot, place, numbered=False) for spot, place in zip(spots, places, strict=True)]
+    marks = [Box(*spot.place, 0.02, 0.02) for spot in spots]
+    covered = any(box.overlap(other) for index, box in enumerate(boxes) for other in (*boxes[:index], *marks))
+    return not covered and not any(box.outside(plane.width, plane.height) for box in boxes)
+
+
+def _label_box(spot: _Spot, place: tuple[float, float], *, numbered: bool) -> Box:
+    width, height = spot.size(numbered=numbered)
+    return Box(*place, width / 2 - 0.005, height / 2 - 0.005)
 
 
 def clear_and_low_quality(study: FinishedStudy) -> tuple[float, float]:
@@ -225,142 +259,149 @@ def recall_for(level: float, *, filter_rate: float, share: float) -> float:
     return level * ((1 - filter_rate) * (1 - share) + share) / (share * (2 - level))
 
 
-def _draw_plane(axes: Axes, *, share: float) -> None:
-    axes.set_xlim(-_AIR, 1 + _AIR)
-    axes.set_ylim(-_AIR, 1 + _AIR)
-    ticks = [0, 0.2, 0.4, 0.6, 0.8, 1]
-    axes.set_xticks(ticks, [f"{100 * tick:.0f}" for tick in ticks])
-    axes.set_yticks(ticks, [f"{100 * tick:.0f}" for tick in ticks])
+def _draw_plane(axes: Axes, plane: _Plane, *, share: float) -> None:
+    from matplotlib.ticker import FuncFormatter, MaxNLocator
+
+    axes.set_xlim(plane.across)
+    axes.set_ylim(plane.up)
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_locator(MaxNLocator(6, steps=[1, 2, 5, 10]))
+        axis.set_major_formatter(
+            FuncFormatter(lambda value, _: f"{100 * value:.3g}" if -1e-9 < value < 1 + 1e-9 else "")
+        )
     axes.set_xlabel("Filter rate (%): low-quality images filtered out")
     axes.set_ylabel("Recall (%): clear images kept")
     frame(axes)
     if not 0 < share <= 1:
         return
-    for level in _LEVELS:
-        ends = [(filter_rate, recall_for(level, filter_rate=filter_rate, share=share)) for filter_rate in (0, 1)]
-        line = axes.plot(*zip(*ends, strict=True), color=PALE, linewidth=0.7, zorder=0)[0]
-        line.set_clip_path(_unit_square(axes))
+    low, high = plane.up
+    ends = {
+        level: [recall_for(level, filter_rate=each, share=share) for each in plane.across] for level in _LEVELS
+    }
+    drawn: list[float] = []
+    for level, (_, right) in ends.items():
+        place = plane.height * _share(right, plane.up)
+        if not low < right < min(high, 1.0) or any(abs(place - other) < _LEVELS_APART for other in drawn):
+            continue
+        drawn.append(place)
+        line = axes.plot(plane.across, ends[level], color=PALE, linewidth=0.7, zorder=0)[0]
+        line.set_clip_path(_up_to_whole_recall(axes, plane))
         axes.annotate(
-            f"F1 {100 * level:.0f}",
-            (1 + _AIR, ends[1][1]),
+            f"F1 {100 * level:g}",
+            (plane.across[1], ends[level][1]),
             xytext=(3, 0),
             textcoords="offset points",
             va="center",
-            size=DENSE_TEXT_SIZE,
+            size=SMALL_TEXT_SIZE,
             color="#606060",
             annotation_clip=False,
         )
 
 
-def _unit_square(axes: Axes) -> Any:
+def _up_to_whole_recall(axes: Axes, plane: _Plane) -> Any:
     from matplotlib.patches import Rectangle
 
-    return Rectangle((0, 0), 1 + _AIR, 1, transform=axes.transData)
+    left, right = plane.across
+    return Rectangle((left, plane.up[0]), right - left, 1 - plane.up[0], transform=axes.transData)
 
 
-def _draw_points(axes: Axes, points: list[_Point], *, side: float) -> None:
+def _draw_point(axes: Axes, point: _Point) -> None:
+    across, up = point.filter_rate, point.recall
+    bar: dict[str, Any] = {"color": BLUE, "linewidth": 0.6, "alpha": 0.6, "zorder": 2}
+    if across.has_interval:
+        axes.plot([across.ci_low, across.ci_high], [up.value, up.value], **bar)
+    if up.has_interval:
+        axes.plot([across.value, across.value], [up.ci_low, up.ci_high], **bar)
+    axes.plot([across.value], [up.value], marker="o", color=BLUE, markersize=3.4, zorder=3, clip_on=False)
+
+
+def _draw_labels(
+    axes: Axes, spots: Sequence[_Spot], plane: _Plane, places: Sequence[tuple[float, float]], *, numbered: bool
+) -> None:
     from matplotlib.patheffects import withStroke
 
-    scale = side / (1 + 2 * _AIR)
-    for point in points:
-        across, up = point.filter_rate, point.recall
-        if across.has_interval:
-            axes.plot(
-                [across.ci_low, across.ci_high],
-                [up.value, up.value],
-                color=BLUE,
-                linewidth=0.6,
-                alpha=0.6,
-                zorder=2,
-            )
-        if up.has_interval:
-            axes.plot(
-                [across.value, across.value],
-                [up.ci_low, up.ci_high],
-                color=BLUE,
-                linewidth=0.6,
-                alpha=0.6,
-                zorder=2,
-            )
-        axes.plot(
-            [across.value],
-            [up.value],
-            marker="o",
-            color=BLUE,
-            markersize=3.4,
-            markeredgecolor="white",
-            markeredgewidth=0.4,
-            zorder=3,
-        )
-    inches = [((point.filter_rate.value + _AIR) * scale, (point.recall.value + _AIR) * scale) for point in points]
-    sizes = [(text_width(str(point.number), size=TEXT_SIZE) + 0.03, 0.1) for point in points]
-    places = place_labels(inches, sizes, width=side, height=side, clearance=0.035)
-    for point, place, label in zip(points, inches, places, strict=True):
+    to_axes = axes.transAxes
+    for spot, label in zip(spots, places, strict=True):
         axes.text(
-            label[0] / scale - _AIR,
-            label[1] / scale - _AIR,
-            str(point.number),
+            label[0] / plane.width,
+            label[1] / plane.height,
+            "\n".join(spot.lines(numbered=numbered)),
             ha="center",
             va="center",
-            size=TEXT_SIZE,
+            size=SMALL_TEXT_SIZE,
+            linespacing=1.1,
             zorder=4,
+            transform=to_axes,
             path_effects=[withStroke(linewidth=1.5, foreground="white")],  # interrupts lines behind it
         )
-        distance = math.dist(place, label)
-        crowded = any(math.dist(other, label) < 1.6 * distance for other in inches if other != place)
-        if distance > _FAR or crowded:
-            start = _towards(label, place, 0.065 / distance)
-            line = [(x / scale - _AIR, y / scale - _AIR) for x, y in (start, place)]
-            axes.plot(*zip(*line, strict=True), color="#303030", linewidth=0.4, zorder=1.5)
+        box = _label_box(spot, label, numbered=numbered)
+        nearest = (
+            min(max(spot.place[0], box.x - box.half_width), box.x + box.half_width),
+            min(max(spot.place[1], box.y - box.half_height), box.y + box.half_height),
+        )
+        if math.dist(spot.place, nearest) > _FAR:
+            line = [(x / plane.width, y / plane.height) for x, y in (nearest, spot.place)]
+            axes.plot(*zip(*line, strict=True), color="#606060", linewidth=0.4, zorder=1.5, transform=to_axes)
 
 
-def _towards(start: tuple[float, float], end: tuple[float, float], share: float) -> tuple[float, float]:
-    """The point that lies a share of the way from one point to another."""
-    share = min(share, 1.0)
-    return start[0] + share * (end[0] - start[0]), start[1] + share * (end[1] - start[1])
-
-
-def _draw_legend(figure: Figure, points: list[_Point], *, top: float, height: float, columns: int) -> None:
-    width = INCHES["single"]
+def _draw_legend(figure: Figure, points: list[_Point], *, top: float, columns: int, numbered: bool) -> None:
+    width, height = figure.get_size_inches()
     rows = math.ceil(len(points) / columns)
     for index, point in enumerate(points):
         column, row = divmod(index, rows)
         left, y = 0.08 + column * width / columns, top - row * _LINE
-        figure.text(
-            (left + 0.14) / width, y / height, str(point.number), size=SMALL_TEXT_SIZE, ha="right", va="center"
-        )
-        name = point.detector + (f" (no {point.missing})" if point.missing else "")
+        number = str(point.number) if numbered else MISSING
+        figure.text((left + 0.14) / width, y / height, number, size=SMALL_TEXT_SIZE, ha="right", va="center")
+        name = point.name + (f" (no {point.missing})" if point.missing else "")
         name = shortened(name, inches=width / columns - 0.3)
         figure.text((left + 0.2) / width, y / height, name, size=SMALL_TEXT_SIZE, va="center")
 
 
-def _draw_table(figure: Figure, study: FinishedStudy, points: list[_Point], *, height: float) -> None:
-    """The legend with its numbers: there is room for them beside the plane."""
-    width = INCHES["double"]
-    left = _LEFT + _SIDE + 0.45
-    right = [left + 0.14, left + 2.05, left + 2.8, left + 3.3]
-    headings = ["", "Recall (%)", "Filter rate (%)", "F1 (%)"]
+def _draw_table(
+    figure: Figure, study: FinishedStudy, points: list[_Point], *, left: float, numbered: bool
+) -> None:
+    """Every detector with its numbers: there is room for them beside the plane."""
+    width, height = figure.get_size_inches()
+    names = left + (0.2 if numbered else 0.0)
+    right = [width - 1.3, width - 0.52, width - 0.08]
+    headings = ["Recall (%)", "Filter rate (%)", "F1 (%)"]
     for place, heading in zip(right, headings, strict=True):
         figure.text(place / width, 1 - 0.1 / height, heading, size=SMALL_TEXT_SIZE, ha="right", va="center")
     for row, point in enumerate(points):
         f1 = study.estimate("f1", detector=point.detector)
         y = 1 - (0.1 + (row + 1.2) * _LINE) / height
         numbers = [signed(100 * each.value, decimals=1) for each in (point.recall, point.filter_rate, f1)]
-        for place, text in zip(right, [str(point.number), *numbers], strict=True):
+        for place, text in zip(right, numbers, strict=True):
             figure.text(place / width, y, text, size=SMALL_TEXT_SIZE, ha="right", va="center")
-        name = shortened(point.detector, inches=1.2)
-        figure.text((left + 0.2) / width, y, name, size=SMALL_TEXT_SIZE, va="center")
+        if numbered:
+            figure.text((left + 0.14) / width, y, str(point.number), size=SMALL_TEXT_SIZE, ha="right", va="center")
+        name = shortened(point.name, inches=right[0] - names - 0.45)
+        figure.text(names / width, y, name, size=SMALL_TEXT_SIZE, va="center")
 
 
-def _caption(study: FinishedStudy, points: list[_Point], *, clear: float, low_quality: float) -> str:
+def _why_no_f1(*, clear: float, low_quality: float) -> str:
+    if not clear:
+        return "no image is clear"
+    return "no detector has both a recall and a filter rate" if low_quality else "no image is low-quality"
+
+
+def _caption(
+    study: FinishedStudy, points: list[_Point], plane: _Plane, *, clear: float, low_quality: float
+) -> str:
     total = clear + low_quality
+    shared = len(_spots([point for point in points if not point.missing], plane)) < sum(
+        not point.missing for point in points
+    )
+    whole = all(low <= 0 and high >= 1 for low, high in (plane.across, plane.up))
     return caption(
         f"Filtering by {study.perceived}: recall (share of human-clear images kept) against filter rate "
-        "(share of human-low-quality images filtered out), over all T2I models; the upper right corner is best.",
+        "(share of human-low-quality images filtered out), over all T2I models; the upper right corner is best."
+        + (" Names below each other belong to one point." if shared else "")
+        + ("" if whole else " Axes begin and end where the detectors are."),
         "Grey: lines of equal F1, which depends on the share of clear images; drawn for this study's "
         f"{100 * clear / total:.1f} % ({clear:,.0f} of {total:,.0f} clear or low-quality images)."
-        if clear
-        else "F1 is not drawn: no image is clear.",
+        if clear and low_quality and any(not point.missing for point in points)
+        else f"F1 is not drawn: {_why_no_f1(clear=clear, low_quality=low_quality)}.",
         f"n = {counted(clear, 'clear image')} for recall, {counted(low_quality, 'low-quality image')} for "
         "filter rate.",
         "No image is low-quality, so there is no filter rate." if not low_quality else "",

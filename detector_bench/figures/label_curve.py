@@ -40,8 +40,9 @@ def draw(study: FinishedStudy, *, width: Width) -> Drawing:
     for axes, model in zip(grid, models, strict=True):
         _draw_panel(axes, curves[curves["t2i_model"] == model])
         if len(models) > 1:
-            panel_title(axes, model, width=width, columns=columns)
-    grid[0].set_ylim(0, 1.06 * float(curves["half_width"].max()))
+            panel_title(axes, study.shown(model), width=width, columns=columns)
+    # Where all labels are known, nothing is left to be in doubt about, and half the length is 0.
+    grid[0].set_ylim(0, 1.06 * float(curves["half_width"].max()) or 1)
     _name_labels(grid[0], curves)
     legend_above(figure, _handles(), width=width)
     name_axes(figure, grid, x="Labels of the T2I model", y="Half-width")
@@ -72,7 +73,9 @@ def _name_labels(axes: Axes, curves: pd.DataFrame) -> None:
     if least == most:
         least, most = least / 2, most * 2
     axes.set_xlim(least / 1.05, most * 1.05)
-    ticks = [tick for tick in _TICKS if least <= tick <= most] or [int(curves["labels"].min())]
+    ticks = [tick for tick in _TICKS if least <= tick <= most]
+    if len(ticks) < 2:
+        ticks = sorted({int(curves["labels"].min()), int(curves["labels"].max())})
     ticks = ticks[:: -(-len(ticks) // _MOST_TICKS)]
     axes.set_xticks(ticks, [f"{tick:,}" for tick in ticks])
     axes.set_xticks([], minor=True)

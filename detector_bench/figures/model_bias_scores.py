@@ -17,7 +17,6 @@ from detector_bench.figures.drawing import (
     verdict_notes,
 )
 from detector_bench.figures.panels import (
-    display_name,
     draw_mark,
     light_grid,
     mark_missing,
@@ -69,10 +68,9 @@ def draw(study: FinishedStudy, *, width: Width) -> Drawing:
         if len(shown) > 1:
             title = "All prompts" if category == ALL else in_words(category)
             panel_title(axes, title, width=width, columns=columns)
-    name_rows(panels[0], raters, width=width)
-    for axes in panels[1:]:
-        name_rows(axes, raters, width=width)
-    t2i_model_legend(figure, study.t2i_models, width=width)
+    for axes in panels:
+        name_rows(axes, [study.shown(name) for name in raters], width=width)
+    t2i_model_legend(figure, [study.shown(name) for name in study.t2i_models], width=width)
     name_axes(figure, panels, x="Model bias score")
     hidden = [in_words(name).lower() for name in scopes[fitting:]]
     return Drawing(figure, _caption(study, numbers, hidden, has_truth=has_truth))
@@ -91,7 +89,7 @@ def _draw_panel(
         style = series_style(index)
         for row, rater in enumerate(raters):
             number = study.estimate("model_bias_score", detector=rater, t2i_model=model, category=category)
-            numbers.append((f"{display_name(rater)} on {model}" if category == ALL else "", number))
+            numbers.append((f"{study.shown(rater)} on {study.shown(model)}" if category == ALL else "", number))
             draw_mark(axes, number, y=row + offset, style=style)
             if number.missing:
                 reasons[row][index] = _reason(study, rater, model)

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from detector_bench.figures.drawing import (
-    DENSE_TEXT_SIZE,
     INCHES,
     MISSING,
     PALE,
@@ -22,7 +21,6 @@ from detector_bench.figures.drawing import (
 )
 from detector_bench.results.finished_study import FinishedStudy
 from detector_bench.results.metric_lookup import Number
-from detector_bench.vocabulary import GROUND_TRUTH
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -81,18 +79,13 @@ def name_axes(figure: Figure, panels: Sequence[Axes], *, x: str, y: str = "") ->
         figure.supylabel(y, size="medium")
 
 
-def display_name(detector: str) -> str:
-    """A detector's name for people."""
-    return "Ground truth" if detector == GROUND_TRUTH else detector
-
-
-def name_rows(axes: Axes, detectors: Sequence[str], *, width: Width) -> None:
-    """Lay detectors out from top to bottom, row 0 first, with a pale band behind every other one."""
-    names = [shortened(display_name(name), inches=_LONGEST_NAME[width]) for name in detectors]
-    axes.set_yticks(range(len(detectors)), names)
-    axes.set_ylim(len(detectors) - 0.5, -0.5)
+def name_rows(axes: Axes, names: Sequence[str], *, width: Width) -> None:
+    """Lay detectors out from top to bottom by display name, row 0 first, with a pale band behind every other
+    one."""
+    axes.set_yticks(range(len(names)), [shortened(name, inches=_LONGEST_NAME[width]) for name in names])
+    axes.set_ylim(len(names) - 0.5, -0.5)
     axes.tick_params(axis="y", length=0)
-    for row in range(1, len(detectors), 2):
+    for row in range(1, len(names), 2):
         axes.axhspan(row - 0.5, row + 0.5, color=_BAND, linewidth=0, zorder=0)
 
 
@@ -168,7 +161,7 @@ def mark_missing(axes: Axes, reasons: Sequence[str], *, row: int) -> None:
                 f"{MISSING} {text}",
                 transform=axes.get_yaxis_transform(),
                 color=colour,
-                size=DENSE_TEXT_SIZE,
+                size=SMALL_TEXT_SIZE,
                 va="center_baseline",
                 zorder=4,
                 bbox={"facecolor": "white" if row % 2 == 0 else _BAND, "edgecolor": "none", "pad": 0.4},
@@ -183,16 +176,25 @@ def why_missing(study: FinishedStudy, detector: str, t2i_model: str) -> str:
     return "no image kept" if kept.value == 0 else "undefined"
 
 
-def t2i_model_legend(figure: Figure, t2i_models: Sequence[str], *, width: Width) -> None:
-    """Say above the panels which mark is which T2I model."""
+def t2i_model_legend(figure: Figure, names: Sequence[str], *, width: Width, lines: bool = True) -> None:
+    """Say above the panels which mark is which T2I model, by their display names; `lines` where marks have
+    intervals."""
     from matplotlib.lines import Line2D
 
     handles = []
-    for index, model in enumerate(t2i_models):
+    for index, shown in enumerate(names):
         style = series_style(index)
-        name = shortened(model, inches=INCHES[width] * 0.6)
+        name = shortened(shown, inches=INCHES[width] * 0.6)
         handles.append(
-            Line2D([], [], color=style.colour, marker=style.marker, markersize=3.8, linewidth=0.8, label=name)
+            Line2D(
+                [],
+                [],
+                color=style.colour,
+                marker=style.marker,
+                markersize=3.8,
+                linewidth=0.8 if lines else 0,
+                label=name,
+            )
         )
     legend_above(figure, handles, width=width)
 

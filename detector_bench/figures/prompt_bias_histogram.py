@@ -6,10 +6,20 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from detector_bench.figures.drawing import BLUE, GREY, VERMILLION, Drawing, Width, caption, counted, say_instead
+from detector_bench.figures.drawing import (
+    BLACK,
+    BLUE,
+    SMALL_TEXT_SIZE,
+    VERMILLION,
+    Drawing,
+    Width,
+    caption,
+    counted,
+    say_instead,
+)
 from detector_bench.figures.panels import legend_above, light_grid, name_axes, panel_grid, panel_title
 from detector_bench.results.finished_study import FinishedStudy
-from detector_bench.tables.wording import in_words
+from detector_bench.tables.wording import label_in_words
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -23,11 +33,9 @@ _HATCH_BELOW = "////"
 def draw(study: FinishedStudy, *, width: Width) -> Drawing:
     """Draw how often each prompt bias score occurs, by the human labels.
 
-    One output is a prompt and a T2I model. Bins are 0.1 wide and closed on the side away from 0; a score of
-    exactly
-    0 has a bar of its own, and the part of the outer bars that is exactly 1 or -1 is framed. The double-column
-    form
-    adds a panel for each T2I model.
+    One output is a prompt and a T2I model. Bins are 0.1 wide and closed on the side away from 0; what is exactly 0
+    is a line of its own, as it belongs to neither side, and the part of the outer bars that is exactly 1 or -1 is
+    framed. The double-column form adds a panel for each T2I model.
 
     Source: Lyu 2025, figure 3.
 
@@ -35,6 +43,7 @@ def draw(study: FinishedStudy, *, width: Width) -> Drawing:
         ConfigError: the attribute has more than two classes.
     """
     study.need_signed_scores()
+    from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
     by_model = {
@@ -45,9 +54,9 @@ def draw(study: FinishedStudy, *, width: Width) -> Drawing:
         for model in study.t2i_models
     }
     everything = [score for scores in by_model.values() for score in scores]
-    panels = {"All T2I models" if len(by_model) > 1 else study.t2i_models[0]: everything}
+    panels = {"All T2I models" if len(by_model) > 1 else study.shown(study.t2i_models[0]): everything}
     if width == "double" and len(by_model) > 1:
-        panels |= by_model
+        panels |= {study.shown(model): scores for model, scores in by_model.items()}
     columns = 4 if len(panels) == 4 else 3
     figure, grid = panel_grid(width, len(panels), columns=columns, panel_height=1.6)
     for axes, (name, scores) in zip(grid, panels.items(), strict=True):
@@ -56,12 +65,12 @@ def draw(study: FinishedStudy, *, width: Width) -> Drawing:
             panel_title(axes, name, width=width, columns=min(columns, len(panels)))
     tallest = max(_tallest(scores) for scores in panels.values())
     grid[0].set_ylim(0, 1.3 * tallest or 1)
-    first, second = (in_words(label).lower() for label in study.classes)
+    first, second = (label_in_words(label, in_sentence=True) for label in study.classes)
     legend_above(
         figure,
         [
             Patch(facecolor=BLUE, hatch=_HATCH_BELOW, edgecolor="white", label=f"more {second}"),
-            Patch(facecolor=GREY, label="exactly 0"),
+            Line2D([], [], color=BLACK, marker="o", markersize=3, linewidth=1.2, label="exactly 0"),
             Patch(facecolor=VERMILLION, label=f"more {first}"),
         ],
         width=width,
@@ -94,32 +103,33 @@ def _draw_panel(axes: Axes, scores: Sequence[float]) -> None:
     counts = histogram(scores)
     total = sum(counts.values())
     light_grid(axes, axis="y")
-    axes.set_xlim(-BINS - 0.6, BINS + 0.6)
-    # A bin's outer edge lies half a bar beyond its place, since 0 has a bar of its own.
-    ticks = [place for place in range(-BINS, BINS + 1) if place % 5 == 0]
-    axes.set_xticks(
-        [place + 0.5 * ((place > 0) - (place < 0)) for place in ticks],
-        [f"{place / BINS:g}".replace("-", "\N{MINUS SIGN}") for place in ticks],
-    )
+    axes.set_xlim(-1.04, 1.04)
+    ticks = (-1.0, -0.5, 0.0, 0.5, 1.0)
+    axes.set_xticks(ticks, [f"{tick:g}".replace("-", "\N{MINUS SIGN}") for tick in ticks])
     if not total:
         say_instead(axes, "no output has a score")
         return
     shares = {place: 100 * count / total for place, count in counts.items()}
     for place, share in shares.items():
-        colour = GREY if place == 0 else VERMILLION if place > 0 else BLUE
-        hatch = _HATCH_BELOW if place < 0 else ""
-        axes.bar(place, share, width=1, color=colour, hatch=hatch, edgecolor="white", linewidth=0.4)
-    for end, side in ((-1, "left"), (1, "right")):
+        if place:
+            colour, hatch = (VERMILLION, "") if place > 0 else (BLUE, _HATCH_BELOW)
+            middle = (place - math.copysign(0.5, place)) / BINS
+            axes.bar(middle, share, width=1 / BINS, color=colour, hatch=hatch, edgecolor="white", linewidth=0.4)
+    if shares[0]:
+        axes.plot([0, 0], [0, shares[0]], color=BLACK, linewidth=1.2, solid_capstyle="butt", zorder=3)
+        axes.plot([0], [shares[0]], "o", color=BLACK, markersize=3, zorder=3, clip_on=False)
+    for end, side, across in ((-1, "left", 0.01), (0, "center", 0.5), (1, "right", 0.99)):
         exactly = 100 * sum(score == end for score in scores) / total
-        if exactly > 0:
-            axes.bar(end * BINS, exactly, width=0.9, fill=False, edgecolor="black", linewidth=0.6)
+        if exactly > 0 and end:
+            middle = end * (1 - 0.5 / BINS)
+            axes.bar(middle, exactly, width=0.9 / BINS, fill=False, edgecolor="black", linewidth=0.6)
         text = f"exactly {end}:\n{exactly:.1f} %".replace("-", "\N{MINUS SIGN}")
-        axes.text(0.01 if end < 0 else 0.99, 0.99, text, transform=axes.transAxes, ha=side, va="top", size="small")
+        axes.text(across, 0.99, text, transform=axes.transAxes, ha=side, va="top", size=SMALL_TEXT_SIZE)
 
 
 def _caption(study: FinishedStudy, by_model: dict[str, list[float]], everything: Sequence[float]) -> str:
     scored = [score for score in everything if not math.isnan(score)]
-    first, second = (in_words(label).lower() for label in study.classes)
+    first, second = (label_in_words(label, in_sentence=True) for label in study.classes)
     images = study.estimate("images").value
     without = len(everything) - len(scored)
     return caption(
@@ -128,8 +138,8 @@ def _caption(study: FinishedStudy, by_model: dict[str, list[float]], everything:
         f"An output is a prompt and a T2I model; n = {counted(len(scored), 'output')} "
         f"({counted(len(study.prompts), 'prompt')}, {counted(len(by_model), 'T2I model')}, "
         f"{counted(images, 'labelled image')}).",
-        "Bins are 0.1 wide and closed on the side away from 0; exactly 0 has its own bar; framed: exactly 1 or "
-        "\N{MINUS SIGN}1.",
+        "Bins are 0.1 wide and closed on the side away from 0; line with a dot: exactly 0, in no bin; framed: "
+        "exactly 1 or \N{MINUS SIGN}1.",
         f"Left out: {counted(without, 'output')} without a clear image or without images." if without else "",
         "A share of outputs, drawn without an interval.",
         attribute=study.attribute,

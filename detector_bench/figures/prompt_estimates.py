@@ -26,7 +26,7 @@ from detector_bench.figures.drawing import (
 from detector_bench.figures.panels import legend_above, light_grid, name_axes
 from detector_bench.results.finished_study import FinishedStudy
 from detector_bench.results.metric_lookup import Number, number_of
-from detector_bench.tables.wording import in_words
+from detector_bench.tables.wording import label_in_words
 from detector_bench.vocabulary import ALL
 from detector_bench.vocabulary.columns import LABELS_ONLY, PREDICTION_POWERED
 
@@ -77,8 +77,10 @@ def draw(study: FinishedStudy, *, width: Width) -> Drawing:
     for axes, (model, each) in zip(grid, shown.items(), strict=False):
         _draw_panel(axes, each, words=study.words, room=room)
         if len(shown) > 1:
-            axes.set_title(shortened(model, inches=0.6 * INCHES[width] / columns), size=SMALL_TEXT_SIZE)
-    first, second = (in_words(name).lower() for name in study.classes[:2])
+            axes.set_title(
+                shortened(study.shown(model), inches=0.6 * INCHES[width] / columns), size=SMALL_TEXT_SIZE
+            )
+    first, second = (label_in_words(name, in_sentence=True) for name in study.classes[:2])
     name_axes(figure, grid, x=f"Prompt bias score\n← {second}      {first} →")
     _legend(figure, width=width)
     return Drawing(figure, _caption(study, rows))
@@ -144,7 +146,7 @@ def _legend(figure, *, width: Width) -> None:  # type: ignore[no-untyped-def]
 
 
 def _caption(study: FinishedStudy, rows: dict[str, list[_Row]]) -> str:
-    first, second = (in_words(name).lower() for name in study.classes[:2])
+    first, second = (label_in_words(name, in_sentence=True) for name in study.classes[:2])
     level = study.results.settings.estimates.level
     labels = sum(row.number.n for each in rows.values() for row in each)
     most = max(len(each) for each in rows.values())

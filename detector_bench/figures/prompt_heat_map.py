@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from detector_bench.figures.drawing import (
-    DENSE_TEXT_SIZE,
     INCHES,
     MAX_HEIGHT,
     MINUS,
@@ -26,7 +25,7 @@ from detector_bench.figures.drawing import (
 )
 from detector_bench.figures.panels import draw_cell, write_in_cell
 from detector_bench.results.finished_study import FinishedStudy
-from detector_bench.tables.wording import in_words
+from detector_bench.tables.wording import in_words, label_in_words
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -34,6 +33,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _MARGIN = 0.05
+_NARROWEST = 2.6
+"""So wide is a map of one narrow column: the colour bar and its words need it, in inches."""
 _HEAD = 0.45
 """Room above the rows for the colour bar and the T2I models' names, in inches."""
 
@@ -90,24 +91,27 @@ def draw(study: FinishedStudy, *, width: Width) -> Drawing:
     """
     study.need_signed_scores()
     lines = _lines(study)
-    layout = _layout(lines, study.t2i_models, width=width)
+    models = [study.shown(name) for name in study.t2i_models]
+    layout = _layout(lines, models, width=width)
     rows = max(len(block) for block in layout.blocks)
     height = layout.head + rows * layout.row_height + 2 * _MARGIN
-    figure = new_figure(width, height=height)
+    blocks = len(layout.blocks) * layout.block_width
+    filled = min(INCHES[width], max(blocks + 2 * _MARGIN, _NARROWEST))
+    figure = new_figure(width, height=height, filled=filled)
     figure.set_layout_engine("none")
     colours = diverging_colours()
-    start = (INCHES[width] - len(layout.blocks) * layout.block_width) / 2
+    start = (filled - blocks) / 2
     for number, block in enumerate(layout.blocks):
         left = start + number * layout.block_width
         axes = figure.add_axes(
             (
-                (left + layout.word_width) / INCHES[width],
+                (left + layout.word_width) / filled,
                 1 - (layout.head + len(block) * layout.row_height) / height,
-                len(study.t2i_models) * layout.cell_width / INCHES[width],
+                len(study.t2i_models) * layout.cell_width / filled,
                 len(block) * layout.row_height / height,
             )
         )
-        _draw_block(axes, block, study.t2i_models, layout, colours)
+        _draw_block(axes, block, models, layout, colours)
     _draw_colour_bar(figure, study, colours, height=height)
     return Drawing(figure, _caption(study, lines, layout))
 
@@ -159,7 +163,7 @@ def _layout(lines: Sequence[_Line], models: Sequence[str], *, width: Width) -> _
 
 
 def _number_width() -> float:
-    return text_width(f"{MINUS}0.00", size=DENSE_TEXT_SIZE)
+    return text_width(f"{MINUS}0.00", size=SMALL_TEXT_SIZE)
 
 
 def _head(models: Sequence[str], cell: float) -> float:
@@ -190,11 +194,7 @@ def _draw_block(
     axes.set_xlim(-0.5, len(models) - 0.5)
     axes.set_ylim(len(block) - 0.5, -0.5)
     axes.set_axis_off()
-    size = min(SMALL_TEXT_SIZE, 72 * layout.row_height * 0.78)
-    number_size = min(size, DENSE_TEXT_SIZE + 0.5 if layout.cell_width > 0.3 else DENSE_TEXT_SIZE)
-    words = [line.text for each in layout.blocks for line in each if line.scores]
-    fits = all(text_width(word, size=size) <= layout.word_width - 0.06 for word in words)
-    word_size = size if fits else min(size, DENSE_TEXT_SIZE + 0.5)
+    size = min(SMALL_TEXT_SIZE, 72 * layout.row_height * 0.84)
     flat = _names_lie_flat(models, layout.cell_width)
     for column, model in enumerate(models):
         axes.annotate(
@@ -212,7 +212,7 @@ def _draw_block(
         bold = line.scores is None
         if layout.legible or bold:
             room = layout.block_width if bold else layout.word_width - 0.06
-            text = shortened(line.text, inches=room, size=word_size)
+            text = shortened(line.text, inches=room, size=size)
             axes.annotate(
                 text,
                 (-0.5, row),
@@ -220,12 +220,12 @@ def _draw_block(
                 textcoords="offset points",
                 ha="left" if bold else "right",
                 va="center_baseline",
-                size=SMALL_TEXT_SIZE if bold else word_size,
+                size=SMALL_TEXT_SIZE if bold else size,
                 weight="bold" if bold else "normal",
                 annotation_clip=False,
             )
         for column, score in enumerate(line.scores or ()):
-            _draw_score(axes, row, column, score, colours, text=layout.has_numbers, size=number_size)
+            _draw_score(axes, row, column, score, colours, text=layout.has_numbers, size=size)
 
 
 def _draw_score(
@@ -244,7 +244,7 @@ def _draw_colour_bar(figure: Figure, study: FinishedStudy, colours: Colormap, *,
     from matplotlib.cm import ScalarMappable
     from matplotlib.colors import Normalize
 
-    first, second = (in_words(label).lower() for label in study.classes)
+    first, second = (label_in_words(label, in_sentence=True) for label in study.classes)
     share = 0.5
     place = ((1 - share) / 2, 1 - 0.14 / height, share, 0.08 / height)
     bar = figure.colorbar(
@@ -258,7 +258,7 @@ def _draw_colour_bar(figure: Figure, study: FinishedStudy, colours: Colormap, *,
 def _caption(study: FinishedStudy, lines: Sequence[_Line], layout: _Layout) -> str:
     scores = [score for line in lines for score in line.scores or ()]
     present = sum(not math.isnan(score) for score in scores)
-    first, second = (in_words(label).lower() for label in study.classes)
+    first, second = (label_in_words(label, in_sentence=True) for label in study.classes)
     without, images = len(scores) - present, study.estimate("images").value
     return caption(
         f"Prompt bias scores of {study.perceived} by the human labels: 1, all clear images are {first}; "

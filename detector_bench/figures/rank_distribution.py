@@ -56,7 +56,7 @@ def draw(study: FinishedStudy, *, width: Width) -> Drawing:
     panels = figure.subplots(rows, columns, squeeze=False, sharex=True).ravel()
     for number, (axes, metric) in enumerate(zip(panels, shown, strict=True)):
         _draw_panel(axes, ranked[metric], names, title=metric_in_words(metric))
-        name_rows(axes, names, width=width)
+        name_rows(axes, [study.shown(name) for name in names], width=width)
         axes.tick_params(labelleft=width == "single" or number == 0)
     for axes in panels if width == "double" else panels[-1:]:
         axes.set_xlabel("Rank (1: best)")

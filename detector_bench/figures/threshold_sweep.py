@@ -65,9 +65,10 @@ def draw(study: FinishedStudy, *, width: Width) -> Drawing:
     figure, grid = panel_grid(
         width, max(1, len(sweeps)), columns=columns, panel_height=1.35 if columns != 3 else 1.15
     )
+    start = _where_something_changes(sweeps)
     for axes, (detector, swept) in zip(grid, sweeps.items(), strict=False):
-        _draw_panel(axes, swept)
-        panel_title(axes, detector, width=width, columns=min(columns, len(sweeps)))
+        _draw_panel(axes, swept, start=start)
+        panel_title(axes, study.shown(detector), width=width, columns=min(columns, len(sweeps)))
     grid[0].set_ylim(-0.02, max(1.02, 1.03 * _highest(sweeps)))
     if not sweeps:
         say_instead(grid[0], "no detector keeps images\nwith a score")
@@ -94,6 +95,19 @@ def _sweeps(study: FinishedStudy) -> tuple[dict[str, _Swept], list[tuple[str, st
     return found, notes
 
 
+def _where_something_changes(sweeps: dict[str, _Swept]) -> float | None:
+    """The last threshold up to which all lines of all detectors are flat; None where they begin with a change, or
+    nothing ever changes."""
+    flat, first = [], min([math.inf, *(float(swept.curves["threshold"].min()) for swept in sweeps.values())])
+    for swept in sweeps.values():
+        curves = swept.curves[swept.curves["metric"].isin(_LINES)]
+        values = curves.pivot_table(index="threshold", columns="metric", values="value", dropna=False).sort_index()
+        changed = ~(values.eq(values.iloc[0]) | (values.isna() & values.iloc[0].isna())).all(axis=1)
+        if changed.any():
+            flat.append(float(values.index[int(changed.to_numpy().argmax()) - 1]))
+    return min(flat) if flat and min(flat) > first else None
+
+
 def _highest(sweeps: dict[str, _Swept]) -> float:
     values = [0.0]
     for swept in sweeps.values():
@@ -103,7 +117,7 @@ def _highest(sweeps: dict[str, _Swept]) -> float:
     return max(value for value in values if not math.isnan(value))
 
 
-def _draw_panel(axes: Axes, swept: _Swept) -> None:
+def _draw_panel(axes: Axes, swept: _Swept, *, start: float | None) -> None:
     from matplotlib.transforms import ScaledTranslation
 
     light_grid(axes, axis="both")
@@ -114,6 +128,8 @@ def _draw_panel(axes: Axes, swept: _Swept) -> None:
     axes.margins(x=_MARGIN)
     for metric, (_, colour, line, thick) in _LINES.items():
         rows = swept.curves[swept.curves["metric"] == metric]
+        if start is not None:
+            rows = rows[rows["threshold"] >= start]
         for known, opacity in ((True, 1.0), (False, 0.35)):
             # The first known threshold belongs to both, so that the line is whole.
             shown = rows["known"] if known else ~rows["known"].shift(1, fill_value=False)
@@ -137,12 +153,23 @@ def _draw_panel(axes: Axes, swept: _Swept) -> None:
     axes.plot([choice.threshold], [choice.other_prompts], **others, **_ELSEWHERE, zorder=3.5)
 
 
+def _drawn(sweeps: dict[str, _Swept]) -> list[str]:
+    """The lines that have a number at any threshold of any detector."""
+    curves = [swept.curves for swept in sweeps.values()]
+    return [
+        metric
+        for metric in _LINES
+        if any(each.loc[each["metric"] == metric, "value"].notna().any() for each in curves)
+    ]
+
+
 def _handles(sweeps: dict[str, _Swept]) -> list[object]:
     from matplotlib.lines import Line2D
 
     lines: list[object] = [
         Line2D([], [], color=colour, linestyle=line, linewidth=thick, label=name)
-        for name, colour, line, thick in _LINES.values()
+        for metric, (name, colour, line, thick) in _LINES.items()
+        if metric in _drawn(sweeps)
     ]
     judged = [swept.choice for swept in sweeps.values() if not math.isnan(swept.choice.other_prompts)]
     if judged:
@@ -156,6 +183,7 @@ def _handles(sweeps: dict[str, _Swept]) -> list[object]:
 
 
 def _caption(study: FinishedStudy, sweeps: dict[str, _Swept], notes: list[tuple[str, str]]) -> str:
+    absent = [metric for metric in _LINES if metric not in _drawn(sweeps)] if sweeps else []
     pale = any(not swept.curves["known"].all() for swept in sweeps.values())
     judged = any(not math.isnan(swept.choice.other_prompts) for swept in sweeps.values())
     drawn = any(not math.isnan(swept.choice.ci_low) for swept in sweeps.values())
@@ -173,9 +201,11 @@ def _caption(study: FinishedStudy, sweeps: dict[str, _Swept], notes: list[tuple[
         f"Bars: {100 * study.intervals.level:g} % intervals, other prompts of the same categories, chosen anew."
         if drawn
         else "",
+        f"Below {start:g} nothing changes." if (start := _where_something_changes(sweeps)) is not None else "",
         "Pale: a run with that threshold could keep more images than the stored scores tell." if pale else "",
         "A prompt of which no image is kept leaves the difference, so it rests on fewer prompts at high "
         "thresholds.",
+        f"No number, so no line: {', '.join(_LINES[metric][0].lower() for metric in absent)}." if absent else "",
         "Lines are drawn without intervals.",
         attribute=study.attribute,
         notes=[*verdict_notes(study, study.detectors), *notes],

@@ -7,6 +7,7 @@ from detector_bench.labelling.questions import DeskSettings, Question, Task
 from detector_bench.labelling.records import (
     Answer,
     AnswerConflictError,
+    Asking,
     Calibration,
     Change,
     ChangeKind,
@@ -17,6 +18,7 @@ from detector_bench.labelling.records import (
     Progress,
     Recorded,
     RefusedAnswerError,
+    SentBack,
     StoredAnswer,
     StoreError,
     Undone,
@@ -26,6 +28,7 @@ from detector_bench.labelling.store import LabelStore
 __all__ = [
     "Answer",
     "AnswerConflictError",
+    "Asking",
     "Assignment",
     "Calibration",
     "Change",
@@ -40,6 +43,7 @@ __all__ = [
     "Question",
     "Recorded",
     "RefusedAnswerError",
+    "SentBack",
     "Shares",
     "StoreError",
     "StoredAnswer",

@@ -26,7 +26,9 @@ from detector_bench.metrics.intervals import Interval
 from detector_bench.vocabulary import ALL
 
 LEVEL = 0.95
-_NO_LABEL = -1
+NO_LABEL = -1
+"""In place of the position of a label."""
+
 _NO_INTERVAL = Interval(np.asarray(np.nan), np.asarray(np.nan))
 
 
@@ -92,7 +94,7 @@ class LabelsSideBySide:
         in_calibration = {one.item.item_id: one.item.in_calibration for one in of_question}
         row = {image_id: position for position, image_id in enumerate(in_calibration)}
         self.annotators = sorted({one.annotator for one in of_question})
-        self._codes = {name: np.full(len(row), _NO_LABEL) for name in self.annotators}
+        self._codes = {name: np.full(len(row), NO_LABEL) for name in self.annotators}
         for one in of_question:
             self._codes[one.annotator][row[one.item.item_id]] = code[one.choice.label]
         self._in_calibration = np.array(list(in_calibration.values()), dtype=bool)
@@ -111,15 +113,8 @@ class LabelsSideBySide:
     ) -> Agreement:
         """Agreement of two or more annotators."""
         chosen = self._chosen(part, t2i_model, category)
-        labels = len(self.question.labels)
-        counts = label_counts([self._codes[name][chosen] for name in annotators], labels=labels)
-        percent = percent_agreement(counts)
-        if len(annotators) == 2:
-            confusion = self.confusion(*annotators, part=part, t2i_model=t2i_model, category=category)
-            kappa, interval = cohen_kappa(confusion), cohen_interval(confusion)
-        else:
-            kappa, interval = fleiss_kappa(counts), fleiss_interval(counts)
-        return _agreement(kappa, interval, percent)
+        codes = [self._codes[name][chosen] for name in annotators]
+        return agreement_of(codes, labels=len(self.question.labels))
 
     def by_scope(self, annotators: Sequence[str], *, part: Round = Round.ALL) -> Iterator[ScopedAgreement]:
         """Agreement for each T2I model, then for each category, in the image set's order."""
@@ -155,6 +150,22 @@ class LabelsSideBySide:
         if category != ALL:
             chosen &= self._category == category
         return chosen
+
+
+def agreement_of(codes: Sequence[NDArray[np.int64]], *, labels: int) -> Agreement:
+    """Agreement of two or more annotators.
+
+    Args:
+        codes: by annotator, the position of each image's label; `NO_LABEL` where there is none.
+        labels: how many there are.
+    """
+    counts = label_counts(codes, labels=labels)
+    if len(codes) == 2:
+        confusion = contingency(*codes, labels=labels)
+        kappa, interval = cohen_kappa(confusion), cohen_interval(confusion)
+    else:
+        kappa, interval = fleiss_kappa(counts), fleiss_interval(counts)
+    return _agreement(kappa, interval, percent_agreement(counts))
 
 
 def cohen_interval(contingency: CountArray, *, level: float = LEVEL) -> Interval:

@@ -37,11 +37,13 @@ class Assignment:
         annotators: who shares them out.
         overlap: the share of them that everybody sees, 0 to 1; the others have one annotator each. Items of the
             calibration round are always everybody's.
+        calibration: the items of the calibration round; None: they are drawn among those that are asked for.
     """
 
     item_ids: frozenset[str] | None = None
     annotators: tuple[str, ...] = ()
     overlap: float = 1.0
+    calibration: frozenset[str] | None = None
 
     def __post_init__(self) -> None:
         if not 0 <= self.overlap <= 1:

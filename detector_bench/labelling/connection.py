@@ -165,7 +165,10 @@ def _use_write_ahead_log(connection: sqlite3.Connection) -> None:
 APPLICATION_ID = 0x44424C44
 """Marks the file as a labelling store ("DBLD"), so that no other SQLite file is mistaken for one."""
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
+"""1 knew no `again` and no `wording`; such a file is read as it is, and brought up to date when it is written."""
+
+_OLDEST_VERSION = 1
 
 _TABLES = """
 CREATE TABLE desk (
@@ -187,10 +190,13 @@ CREATE TABLE items (
     batch INTEGER NOT NULL,     -- 0: there when the store was made; later ones come after earlier ones
     in_calibration INTEGER NOT NULL
 ) WITHOUT ROWID;
+"""
+
+_LOG = """
 CREATE TABLE log (
     sequence INTEGER PRIMARY KEY AUTOINCREMENT,
     entry_id TEXT NOT NULL UNIQUE,
-    kind TEXT NOT NULL CHECK (kind IN ('answer', 'decision', 'undo', 'calibration')),
+    kind TEXT NOT NULL CHECK (kind IN ('answer', 'decision', 'undo', 'calibration', 'again', 'wording')),
     annotator TEXT NOT NULL,
     item_id TEXT,
     content TEXT NOT NULL,      -- JSON, as the client sent it
@@ -210,7 +216,7 @@ def is_empty(database: Database) -> bool:
 
 def make_tables(connection: sqlite3.Connection) -> None:
     """Make the tables, inside the caller's transaction: a file has all of them or none."""
-    for statement in _statements(_TABLES):
+    for statement in _statements(_TABLES + _LOG):
         connection.execute(statement)
     connection.execute(f"PRAGMA application_id={APPLICATION_ID}")
     connection.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
@@ -225,7 +231,7 @@ def check_file(database: Database, path: Path) -> None:
     if _number(database, "application_id") != APPLICATION_ID:
         raise StoreError(f"{str(path)!r} is a database, but no labelling store; name another file")
     version = _number(database, "user_version")
-    if version != SCHEMA_VERSION:
+    if not _OLDEST_VERSION <= version <= SCHEMA_VERSION:
         age, remedy = ("an older", "export the labels with that one, and import them here")
         if version > SCHEMA_VERSION:
             age, remedy = ("a newer", "update detector_bench")
@@ -239,6 +245,24 @@ def check_file(database: Database, path: Path) -> None:
             f"the labelling store {str(path)!r} is damaged ({findings[0].splitlines()[0]}); "
             "restore a copy, or name another file"
         )
+
+
+def bring_up_to_date(database: Database) -> None:
+    """Let a file of an earlier version take all kinds of entries; nothing that is in its log changes."""
+    if _number(database, "user_version") == SCHEMA_VERSION:
+        return
+    with database.writing() as connection:
+        if connection.execute("PRAGMA user_version").fetchone()[0] == SCHEMA_VERSION:
+            return  # another process was quicker
+        # SQLite cannot change what a column accepts: the entries move into a table that accepts more.
+        for trigger in ("log_keeps_entries", "log_loses_nothing"):
+            connection.execute(f"DROP TRIGGER IF EXISTS {trigger}")
+        connection.execute("ALTER TABLE log RENAME TO former_log")
+        for statement in _statements(_LOG):
+            connection.execute(statement)
+        connection.execute("INSERT INTO log SELECT * FROM former_log ORDER BY sequence")
+        connection.execute("DROP TABLE former_log")
+        connection.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
 
 
 def _number(database: Database, pragma: str) -> int:

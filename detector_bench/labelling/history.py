@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Container, Iterator, Mapping
+from dataclasses import asdict
 from enum import StrEnum
 from functools import lru_cache
 from typing import Any, NamedTuple
 
 from detector_bench.dataset.consensus import ADJUDICATOR
 from detector_bench.labelling.items import DeskItem
-from detector_bench.labelling.records import Answer, Choice
+from detector_bench.labelling.records import NOT_KNOWN, Answer, Asking, Choice
 
 Slot = tuple[str, ...]
 """What an entry is about: (item,) for an answer, (item, question) for a decision."""
@@ -23,6 +24,10 @@ class Kind(StrEnum):
     DECISION = "decision"
     UNDO = "undo"
     CALIBRATION = "calibration"
+    AGAIN = "again"
+    """An item is sent back: those who have judged it are asked anew."""
+    WORDING = "wording"
+    """What annotators are asked, in which words: answers refer to it."""
 
 
 class Entry(NamedTuple):
@@ -33,7 +38,7 @@ class Entry(NamedTuple):
         entry_id: made by the client, unique.
         kind: what it is.
         annotator: who made it.
-        item_id: what it is about; None for undo and calibration.
+        item_id: what it is about; None for undo, calibration and wording.
         content_text: as the client sent it, as JSON.
         seen_text: what the store added, as JSON.
         milliseconds: how long it took; None if not measured.
@@ -83,9 +88,17 @@ class Entry(NamedTuple):
         choice = self.content["choice"]
         return None if choice is None else Choice(**choice)
 
+    @property
+    def asking(self) -> Asking:
+        """How an answer was asked for."""
+        found = self.content.get("asking")
+        return Asking(**found) if found else NOT_KNOWN
+
     def answer(self) -> Answer:
         """The answer as it was sent."""
-        return Answer(self.entry_id, self.item_id or "", self.choices, self.skipped, self.milliseconds)
+        return Answer(
+            self.entry_id, self.item_id or "", self.choices, self.skipped, self.milliseconds, self.asking
+        )
 
 
 _KINDS = {kind.value: kind for kind in Kind}
@@ -107,9 +120,11 @@ def _parsed(text: str) -> Mapping[str, Any]:
 
 def answer_content(answer: Answer) -> dict[str, Any]:
     """What the log keeps of an answer; fields that say nothing are left out."""
-    if answer.skipped:
-        return {"skipped": True}
-    return {"answers": {name: choice_content(choice) for name, choice in answer.answers.items()}}
+    asking = {name: value for name, value in asdict(answer.asking).items() if value}
+    said: dict[str, Any] = {"skipped": True}
+    if not answer.skipped:
+        said = {"answers": {name: choice_content(choice) for name, choice in answer.answers.items()}}
+    return said | ({"asking": asking} if asking else {})
 
 
 def choice_content(choice: Choice) -> dict[str, Any]:
@@ -128,6 +143,10 @@ class History:
         """Whether the calibration round is closed."""
         self.first_closed: int | None = None
         """The place in the log at which the calibration round was first closed."""
+        self.wordings: dict[str, Entry] = {}
+        """What annotators were asked, by the entry's id."""
+        self._closed_last = 0
+        self._sent_back: dict[str, list[Entry]] = {}
         # Per annotator and slot, all entries that are not undone, oldest first: the last one counts.
         self._live: dict[str, dict[Slot, list[Entry]]] = {}
         self._timeline: dict[str, list[Entry]] = {}
@@ -138,8 +157,15 @@ class History:
         self.sequence = entry.sequence
         if entry.kind is Kind.CALIBRATION:
             self.closed = bool(entry.content["closed"])
+            self._closed_last = entry.sequence
             if self.closed and self.first_closed is None:
                 self.first_closed = entry.sequence
+            return entry
+        if entry.kind is Kind.AGAIN:
+            self._sent_back.setdefault(entry.item_id or "", []).append(entry)
+            return entry
+        if entry.kind is Kind.WORDING:
+            self.wordings[entry.entry_id] = entry
             return entry
         if entry.kind is Kind.UNDO:
             undone = self.undone_by(entry)
@@ -191,7 +217,59 @@ class History:
         if not self.closed or not item.in_calibration or annotator == ADJUDICATOR:
             return False
         entry = self.newest(annotator, (item.item_id,))
-        return entry is not None and not entry.skipped
+        if entry is None or entry.skipped:
+            return False
+        return self._sent_back_last(annotator, item.item_id) < self._closed_last
+
+    def is_asked_again(self, annotator: str, item_id: str) -> bool:
+        """Whether an item was sent back after the annotator's newest answer or skip."""
+        if item_id not in self._sent_back:
+            return False
+        entry = self.newest(annotator, (item_id,))
+        return entry is not None and entry.sequence < self._sent_back_last(annotator, item_id)
+
+    def sent_back_to(self, annotator: str) -> set[str]:
+        """The items that an annotator has answered, and that were sent back to them at any time."""
+        return {
+            item_id
+            for item_id in self._sent_back
+            if self._sent_back_last(annotator, item_id) and self.newest(annotator, (item_id,)) is not None
+        }
+
+    def on_ones_own(self, annotator: str, item: DeskItem) -> Entry | None:
+        """The annotator's answer as it was before anybody talked about the item, or sent it back.
+
+        Of the calibration round, the newest before its first discussion; of what was sent back, the newest before
+        that, if there is one.
+        """
+        slot = (item.item_id,)
+        if item.in_calibration and self.first_closed is not None:
+            return self.newest_before(annotator, slot, self.first_closed)
+        for entry in self._sent_back.get(item.item_id, [])[:1]:
+            if (found := self.newest_before(annotator, slot, entry.sequence)) is not None:
+                return found
+        return self.newest(annotator, slot)
+
+    def was_sent_back_before(self, entry: Entry) -> bool:
+        """Whether an entry is from after its item was sent back."""
+        return any(each.sequence < entry.sequence for each in self._sent_back.get(entry.item_id or "", []))
+
+    def decision(self, item_id: str, question: str) -> Entry | None:
+        """The decision that counts; one from before an item was sent back does until somebody answers anew."""
+        entry = self.newest(ADJUDICATOR, (item_id, question))
+        later = [each for each in self._sent_back.get(item_id, []) if entry and each.sequence > entry.sequence]
+        for name in self._live if later else ():
+            answer = self.newest(name, (item_id,))
+            if answer is not None and not answer.skipped and answer.sequence > later[0].sequence:
+                return None
+        return entry
+
+    def _sent_back_last(self, annotator: str, item_id: str) -> int:
+        """The place in the log at which an item was last sent back to an annotator; 0: never."""
+        for entry in reversed(self._sent_back.get(item_id, [])):
+            if annotator in entry.content.get("annotators", [annotator]):
+                return entry.sequence
+        return 0
 
     def recent(self, annotator: str) -> Iterator[Entry]:
         """The annotator's entries that are not undone, the last one first."""

@@ -60,16 +60,17 @@ def new_items(
     settings: DeskSettings,
     *,
     asked: Collection[str] | None = None,
+    calibration: Collection[str] | None = None,
 ) -> list[DeskItem]:
     """The items that the store does not know yet, as the batch that they become.
 
-    The calibration round is drawn from the first batch, by the seed alone, whatever the order of the files; where
-    only some items are asked for, among these.
+    The calibration round is the one that is named, or drawn from the first batch, by the seed alone, whatever the
+    order of the files; where only some items are asked for, among these.
     """
     added = [item for item in present if item.item_id not in known]
     batch = 1 + max((item.batch for item in known.values()), default=-1)
-    chosen: set[str] = set()
-    if batch == 0:
+    chosen = set(calibration or ())
+    if batch == 0 and calibration is None:
         ids = sorted(item.item_id for item in added if asked is None or item.item_id in asked)
         drawn = _permutation(len(ids), f"{settings.seed}|calibration")[: settings.calibration_size(len(ids))]
         chosen = {ids[index] for index in drawn.tolist()}

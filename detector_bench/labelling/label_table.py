@@ -46,17 +46,19 @@ def given_labels(
         history: the entries.
         marks: the image files.
         include_changed: also answers on other content than an image has now.
-        independent: without the adjudicator, and of the calibration round the answers before its discussion.
+        independent: without the adjudicator; of the calibration round the answers before its discussion, and of
+            what was sent back those before that.
     """
     for annotator in history.annotators():
         if annotator == ADJUDICATOR and independent:
             continue
         for item in items:
             for question in questions:
-                slot = (item.item_id, question) if annotator == ADJUDICATOR else (item.item_id,)
-                entry = history.newest(annotator, slot)
-                if independent and item.in_calibration and history.first_closed is not None:
-                    entry = history.newest_before(annotator, slot, history.first_closed)
+                if annotator == ADJUDICATOR:
+                    entry = history.decision(item.item_id, question)
+                else:
+                    newest = history.newest(annotator, (item.item_id,))
+                    entry = history.on_ones_own(annotator, item) if independent else newest
                 choice = None if entry is None else _choice(entry, question)
                 if entry is None or choice is None:
                     continue
@@ -101,7 +103,7 @@ def disagreements(
         for question in questions:
             choices = choices_of(item, question, history=history, marks=marks)
             if len({choice.label for choice in choices.values()}) > 1:
-                entry = history.newest(ADJUDICATOR, (item.item_id, question))
+                entry = history.decision(item.item_id, question)
                 if entry is not None and is_on_other_content(entry, item, marks):
                     entry = None
                 decision = None if entry is None else decision_from(entry, choices)

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 
 from detector_bench.dataset import ImageSet
 from detector_bench.errors import ConfigError, config_error_from
-from detector_bench.labelling.connection import Database, check_file, is_empty, make_tables
+from detector_bench.labelling.connection import Database, bring_up_to_date, check_file, is_empty, make_tables
 from detector_bench.labelling.history import COLUMNS, Entry, History, Kind, entry_from
 from detector_bench.labelling.image_marks import ImageMarks, Mark
 from detector_bench.labelling.items import DeskItem, images_text, item_from, items_in, new_items
@@ -157,10 +157,12 @@ def open_file(
     accept_changes: bool,
     progress: Callable[[int, int], None] | None,
     asked: Collection[str] | None = None,
+    calibration: Collection[str] | None = None,
 ) -> Opened:
     """Open a store's file, or make it; arguments and errors as in `LabelStore.open`.
 
-    The calibration round of a store that is made here is drawn among the items that are `asked` for; None: all.
+    The calibration round of a store that is made here is drawn among the items that are `asked` for (None: all),
+    unless `calibration` names it.
     """
     if not path.exists():
         items_in(image_set, (settings or DeskSettings()).task)  # no file is made for what cannot be judged
@@ -169,6 +171,8 @@ def open_file(
         if is_empty(database):
             _make(database, path, image_set, settings or DeskSettings(), read_only=read_only)
         check_file(database, path)
+        if not read_only:
+            bring_up_to_date(database)
         stored = _settings(database, path, settings)
         present = items_in(image_set, stored.task)
         marks = _marks(database, image_set)
@@ -178,7 +182,9 @@ def open_file(
         marks.adopt(progress=progress)
         items = _items(database)
         if not read_only and (marks.unsaved() or any(item.item_id not in items for item in present)):
-            items = _register(database, present, stored, marks, asked)
+            items = _register(database, present, stored, marks, asked=asked, calibration=calibration)
+        if calibration is not None and not read_only:
+            items = _with_calibration(database, path, items, calibration)
     except BaseException:
         database.close()
         raise
@@ -260,18 +266,42 @@ def _register(
     present: list[DeskItem],
     settings: DeskSettings,
     marks: ImageMarks,
+    *,
     asked: Collection[str] | None,
+    calibration: Collection[str] | None,
 ) -> dict[str, DeskItem]:
     learned = marks.unsaved()
     with database.writing() as connection:
         rows = [
             (item.item_id, images_text(item), item.batch, item.in_calibration)
             # Read again: another process may have registered them meanwhile.
-            for item in new_items(present, _items(database), settings, asked=asked)
+            for item in new_items(present, _items(database), settings, asked=asked, calibration=calibration)
         ]
         connection.executemany("INSERT INTO items VALUES (?, ?, ?, ?)", rows)
         save_marks(connection, learned)
     marks.saved(learned)
+    return _items(database)
+
+
+def _with_calibration(
+    database: Database, path: Path, items: dict[str, DeskItem], calibration: Collection[str]
+) -> dict[str, DeskItem]:
+    """Make these items the calibration round, which nobody may have begun as another one."""
+    wanted = {name for name in calibration if name in items}
+    known = {name for name, item in items.items() if item.in_calibration}
+    if wanted == known:
+        return items
+    with database.writing() as connection:
+        if connection.execute("SELECT 1 FROM log LIMIT 1").fetchone():
+            raise ConfigError(
+                f"people have begun to label in {str(path)!r} with another calibration round, of {len(known):,} "
+                f"items where {len(wanted):,} are asked for now: put the former calibration.csv back (or remove "
+                "it, if there was none), or name another file with --store"
+            )
+        connection.execute("UPDATE items SET in_calibration = 0")
+        connection.executemany(
+            "UPDATE items SET in_calibration = 1 WHERE item_id = ?", [(name,) for name in wanted]
+        )
     return _items(database)
 
 

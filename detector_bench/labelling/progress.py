@@ -15,7 +15,7 @@ from detector_bench.labelling.image_marks import ImageMarks
 from detector_bench.labelling.items import DeskItem
 from detector_bench.labelling.records import Item, Progress
 
-OPEN, SKIPPED, DONE, CHANGED = range(4)
+OPEN, SKIPPED, DONE, CHANGED, AGAIN = range(5)
 NOT_ASKED = -1
 """In place of a position: the item is not asked of the annotator, who may have judged it before."""
 
@@ -71,7 +71,7 @@ class Worklist:
         self._history = history
         self._marks = marks
         self._position = {item.item_id: position for position, item in enumerate(order)}
-        self._calibration = sum(item.in_calibration for item in order)
+        self._of_calibration = np.array([item.in_calibration for item in order], dtype=bool)
         self._state: NDArray[np.int8] = np.zeros(len(order), dtype=np.int8)
         for entry in history.counting(annotator):
             self.update(entry.item_id or "")
@@ -105,34 +105,38 @@ class Worklist:
             image_changed=state == CHANGED,
             locked=self._history.is_locked(self._annotator, item),
             problem=next((fault for fault in faults if fault), ""),
+            asked_again=state == AGAIN,
         )
 
     def calibration_done(self) -> int:
-        """How many items of the calibration round are done; they come first."""
-        return int((self._state[: self._calibration] == DONE).sum())
+        """How many items of the calibration round are done."""
+        return int((self._state[self._of_calibration] == DONE).sum())
 
     def progress(self) -> Progress:
         """How far the annotator is."""
-        counts = np.bincount(self._state, minlength=4)
-        waiting = np.flatnonzero((self._state == OPEN) | (self._state == CHANGED))
+        counts = np.bincount(self._state, minlength=5)
+        waiting = np.flatnonzero(np.isin(self._state, (OPEN, CHANGED, AGAIN)))
         if not waiting.size:
             waiting = np.flatnonzero(self._state == SKIPPED)
         return Progress(
             total=len(self.order),
             done=int(counts[DONE]),
             skipped=int(counts[SKIPPED]),
-            calibration_total=self._calibration,
+            calibration_total=int(self._of_calibration.sum()),
             calibration_done=self.calibration_done(),
             calibration_discussed=self._history.closed,
             seconds_per_image=self._pace(),
             next_position=int(waiting[0]) if waiting.size else None,
             changed=int(counts[CHANGED]),
+            again=int(counts[AGAIN]),
         )
 
     def _state_of(self, item: DeskItem) -> int:
         entry = self._history.newest(self._annotator, (item.item_id,))
         if entry is None:
             return OPEN
+        if self._history.is_asked_again(self._annotator, item.item_id):
+            return AGAIN
         if entry.skipped:
             return SKIPPED
         if is_on_other_content(entry, item, self._marks):

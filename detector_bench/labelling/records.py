@@ -39,6 +39,33 @@ class Choice:
 
 
 @dataclass(frozen=True, slots=True)
+class Asking:
+    """How an answer was asked for.
+
+    Attributes:
+        language: of the page, such as "de"; "": not known.
+        wording: the id under which the log keeps the question's words (`LabelStore.keep_wording`); "": not known.
+        proposed: the label that stood below the picture on a page of many, to be confirmed or changed; "": the
+            picture was judged alone, and nothing was proposed.
+        proposed_by: who proposed it: a detector, or "most of" several.
+    """
+
+    language: str = ""
+    wording: str = ""
+    proposed: str = ""
+    proposed_by: str = ""
+
+    @property
+    def in_grid(self) -> bool:
+        """Whether the label was confirmed, or changed, on a page of many pictures with proposed labels."""
+        return self.proposed != ""
+
+
+NOT_KNOWN = Asking()
+"""Of answers that came from a file, or were given before it was kept how they were asked for."""
+
+
+@dataclass(frozen=True, slots=True)
 class Answer:
     """What a client sends at a key press.
 
@@ -49,6 +76,7 @@ class Answer:
             item is done when all are answered.
         skipped: put off; then `answers` is empty.
         milliseconds: from seeing the item to the key press; None if not measured.
+        asking: how it was asked for.
     """
 
     answer_id: str
@@ -56,6 +84,7 @@ class Answer:
     answers: Mapping[str, Choice] = field(default_factory=dict)
     skipped: bool = False
     milliseconds: int | None = None
+    asking: Asking = NOT_KNOWN
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +120,7 @@ class Item:
         image_changed: the answer was given on other content: the item is to be judged again.
         locked: the calibration round was discussed and closed, so this answer cannot change.
         problem: why an image of it cannot be shown; "" if nothing is known to be wrong.
+        asked_again: it was sent back after this answer, which counts until there is another one.
     """
 
     item_id: str
@@ -102,6 +132,7 @@ class Item:
     image_changed: bool
     locked: bool
     problem: str = ""
+    asked_again: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +149,7 @@ class Progress:
         seconds_per_image: median time per item of the last 50 measured ones; None without any.
         next_position: the first item that is neither done nor skipped, else the first skipped one, else None.
         changed: items that were done, but whose images have changed since; they count as not done.
+        again: items that were done and sent back since; they count as not done.
     """
 
     total: int
@@ -129,6 +161,7 @@ class Progress:
     seconds_per_image: float | None
     next_position: int | None
     changed: int = 0
+    again: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,6 +228,21 @@ class Disagreement:
     question: str
     choices: Mapping[str, Choice]
     decision: Decision | None
+
+
+@dataclass(frozen=True, slots=True)
+class SentBack:
+    """What became of a request to label items again.
+
+    Attributes:
+        asked: items that are asked again from now on.
+        waiting: items that had been sent back before, and wait for an answer still.
+        unlabelled: items that nobody who was asked has labelled: they are in the queues as it is.
+    """
+
+    asked: int
+    waiting: int
+    unlabelled: int
 
 
 class ChangeKind(StrEnum):

@@ -2,49 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from threading import RLock
 from types import TracebackType
-from typing import Self
-
-import pandas as pd
+from typing import Any, Self
 
 from detector_bench.dataset import ImageSet
 from detector_bench.dataset.consensus import ADJUDICATOR
 from detector_bench.labelling.assignment import Assignment
-from detector_bench.labelling.history import Entry
-from detector_bench.labelling.image_marks import changes
-from detector_bench.labelling.items import DeskItem, order_for
+from detector_bench.labelling.history import Entry, Kind
+from detector_bench.labelling.items import order_for
 from detector_bench.labelling.label_table import (
-    GivenLabel,
     choices_of,
     decision_from,
-    disagreements,
-    given_labels,
-    label_table,
 )
-from detector_bench.labelling.opening import Ledger, Opened, open_file
-from detector_bench.labelling.progress import Worklist, done_items, is_on_other_content
+from detector_bench.labelling.opening import Opened, open_file
+from detector_bench.labelling.progress import Worklist, done_items
 from detector_bench.labelling.questions import DeskSettings, Question
 from detector_bench.labelling.records import (
     Answer,
     Calibration,
-    Change,
     Choice,
     Decision,
-    Disagreement,
     Item,
     Progress,
     Recorded,
     RefusedAnswerError,
-    StoredAnswer,
+    SentBack,
     Undone,
 )
+from detector_bench.labelling.stored_labels import StoredLabels
 from detector_bench.labelling.writing import Writer, annotator_name
 
 
-class LabelStore:
+class LabelStore(StoredLabels):
     """All answers to one image set. Make it with `LabelStore.open`; any thread may use it.
 
     Methods that take an `annotator` never give away another annotator's answers. `answers(None)`, `disagreements`,
@@ -58,16 +49,9 @@ class LabelStore:
     """
 
     def __init__(self, path: Path, image_set: ImageSet, opened: Opened, asked: Assignment) -> None:
-        self.path = path
-        self.image_set = image_set
-        self.settings = opened.settings
-        self._opened = opened
-        self._marks = opened.marks
-        self._present = {item.item_id: item for item in opened.present}
-        self._lock = RLock()
+        super().__init__(path, image_set, opened, on_change=self._update_worklists)
         self._worklists: dict[str, Worklist] = {}
         self._worklists_of = self._marks.generation
-        self._ledger = Ledger(opened.database, self._marks, on_change=self._update_worklist)
         self._writer = Writer(self._ledger, self._present, self.questions, self._marks)
         self._ledger.follow()
         done = done_items(self._present, self.settings.attributes, history=self._ledger.history, marks=self._marks)
@@ -95,12 +79,11 @@ class LabelStore:
             accept_changes: open even if most images are gone or have other content.
             progress: called with (done, total) while images whose files were touched are read again.
             assignment: which items are asked for, and of whom; None: all of everybody. The calibration round of a
-                new store is drawn among them.
+                new store is drawn among them, unless the assignment names it.
 
         Raises:
             StoreError: a read-only, damaged or foreign file, a newer version, another image set.
-            ConfigError: other settings than those that the store was made with, no pairs to judge, or none of what
-                is asked for.
+            ConfigError: other settings or calibration round than the store's; nothing to judge or asked for.
         """
         path = Path(path)
         opened = open_file(
@@ -111,6 +94,7 @@ class LabelStore:
             accept_changes=accept_changes,
             progress=progress,
             asked=None if assignment is None else assignment.item_ids,
+            calibration=None if assignment is None else assignment.calibration,
         )
         try:
             return cls(path, image_set, opened, assignment or Assignment())
@@ -206,29 +190,6 @@ class LabelStore:
         with self._lock:
             return self._worklist(annotator).progress()
 
-    def annotators(self) -> list[str]:
-        """Everybody who answered or skipped anything, in alphabetical order, without the adjudicator."""
-        with self._lock:
-            self._ledger.follow()
-            return [name for name in self._ledger.history.annotators() if name != ADJUDICATOR]
-
-    def answers(self, annotator: str | None) -> list[StoredAnswer]:
-        """The answers and skips that count, of one annotator or (None) of all, in the order of the log."""
-        names = self.annotators() if annotator is None else [annotator_name(annotator)]
-        with self._lock:
-            self._ledger.follow()
-            entries = [entry for name in names for entry in self._ledger.history.counting(name)]
-            return [self._stored(entry) for entry in sorted(entries, key=lambda entry: entry.sequence)]
-
-    def disagreements(self) -> list[Disagreement]:
-        """Every question about an item to which annotators gave different labels, decided or not."""
-        with self._lock:
-            self._ledger.follow()
-            found = disagreements(
-                self._opened.present, self.settings.attributes, history=self._ledger.history, marks=self._marks
-            )
-            return list(found)
-
     def adjudicate(
         self,
         item_id: str,
@@ -267,6 +228,30 @@ class LabelStore:
             _, undone = self._writer.undo(ADJUDICATOR, undo_id, answer_id)
             return None if undone is None else undone.item_id
 
+    def ask_again(self, item_ids: Sequence[str], annotators: Sequence[str] = ()) -> SentBack:
+        """Send items back to those who have labelled them, in one transaction.
+
+        A former label counts until its annotator has given another one, a former decision until anybody has.
+        Agreement stays measured on what people said before.
+
+        Args:
+            item_ids: which; images, or of pairs the edited image's id.
+            annotators: only to these; empty: to everybody who has labelled the item.
+
+        Raises:
+            RefusedAnswerError: there is no such item.
+            StoreError: as in `record`.
+        """
+        with self._lock:
+            self._ledger.follow()
+            return self._writer.again(item_ids, [annotator_name(name) for name in annotators])
+
+    def keep_wording(self, content: Mapping[str, Any]) -> str:
+        """Keep in which words annotators are asked, and give the id that their answers refer to."""
+        with self._lock:
+            self._ledger.follow()
+            return self._writer.wording(content)
+
     def calibration(self) -> Calibration:
         """The calibration round: who is how far, and whether it was discussed."""
         with self._lock:
@@ -287,76 +272,6 @@ class LabelStore:
         with self._lock:
             self._writer.calibration(event_id, closed=False)
             return self.calibration()
-
-    def labels(
-        self,
-        *,
-        include_changed: bool = False,
-        independent: bool = False,
-    ) -> pd.DataFrame:
-        """The labels that count, as in `labels.csv`: `image_id, annotator, attribute, label, reason`.
-
-        A column `value` is added if anybody gave a number. For pairs, `image_id` is the edited image.
-
-        Args:
-            include_changed: also labels that were given on other content than the image has now.
-            independent: as people gave them on their own: of the calibration round, the answers before its first
-                discussion, and nothing of the adjudicator. This is what agreement is measured on.
-        """
-        with self._lock:
-            return label_table(iter(self.given(include_changed=include_changed, independent=independent)))
-
-    def given(self, *, include_changed: bool = False, independent: bool = False) -> list[GivenLabel]:
-        """The labels of `labels`, with notes, times and images; for exports."""
-        with self._lock:
-            self._ledger.follow()
-            found = given_labels(
-                self._opened.present,
-                self.settings.attributes,
-                history=self._ledger.history,
-                marks=self._marks,
-                include_changed=include_changed,
-                independent=independent,
-            )
-            return list(found)
-
-    def present_items(self) -> list[DeskItem]:
-        """Everything to judge, in the order of the image set."""
-        return list(self._opened.present)
-
-    def changes(self) -> list[Change]:
-        """How the image set differs from what the store knows: added, removed, missing and changed images."""
-        with self._lock:
-            self._ledger.follow()
-            self._marks.survey()
-            self._marks.adopt()
-            found = changes(
-                self._opened.items,
-                self._opened.present,
-                self._opened.unknown,
-                history=self._ledger.history,
-                marks=self._marks,
-            )
-            return list(found)
-
-    def image_content(self, image_id: str) -> bytes:
-        """The content of an image's file.
-
-        Raises:
-            RefusedAnswerError: no such image, a missing file, or one outside the folder.
-            ImageError: it is there, and cannot be read.
-        """
-        return self._marks.content(image_id)
-
-    def image_sha256(self, image_id: str) -> str:
-        """The content hash of an image's file, computed once for as long as the file stays the same."""
-        return self._marks.sha256(image_id)
-
-    def version(self) -> int:
-        """Grows with everything that is stored, by whichever process; what was read at an equal one is current."""
-        with self._lock:
-            self._ledger.follow()
-            return self._ledger.history.sequence
 
     def close(self) -> None:
         """Close the file in all threads."""
@@ -380,21 +295,22 @@ class LabelStore:
         if name not in self._worklists:
             order = order_for(name, list(self._opened.items.values()), seed=self.settings.seed)
             asked = self.shares.asked(name)
+            sent_back = self._ledger.history.sent_back_to(name) - asked
+            present = [self._present[item.item_id] for item in order if item.item_id in self._present]
             self._worklists[name] = Worklist(
                 name,
-                [self._present[item.item_id] for item in order if item.item_id in asked],
+                # At the end, where they move nothing that a page has in its hands.
+                [item for item in present if item.item_id in asked]
+                + [item for item in present if item.item_id in sent_back],
                 attributes=self.settings.attributes,
                 history=self._ledger.history,
                 marks=self._marks,
             )
         return self._worklists[name]
 
-    def _update_worklist(self, entry: Entry) -> None:
+    def _update_worklists(self, entry: Entry) -> None:
+        if entry.kind is Kind.AGAIN:
+            self._worklists.clear()  # it may belong to people who are not asked for it otherwise
         worklist = self._worklists.get(entry.annotator)
         if worklist is not None and entry.item_id is not None:
             worklist.update(entry.item_id)
-
-    def _stored(self, entry: Entry) -> StoredAnswer:
-        item = self._present.get(entry.item_id or "")
-        changed = not entry.skipped and (item is None or is_on_other_content(entry, item, self._marks))
-        return StoredAnswer(entry.answer(), entry.annotator, entry.sequence, entry.recorded_at, changed)

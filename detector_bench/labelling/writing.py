@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
 import unicodedata
 from collections.abc import Container, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
+from uuid import uuid4
 
 from detector_bench.dataset.consensus import ADJUDICATOR, RESERVED_ANNOTATORS
 from detector_bench.dataset.text_table import shorten
@@ -16,7 +20,7 @@ from detector_bench.labelling.items import DeskItem
 from detector_bench.labelling.label_table import basis, choices_of
 from detector_bench.labelling.opening import Draft, Ledger
 from detector_bench.labelling.questions import Question
-from detector_bench.labelling.records import Answer, AnswerConflictError, Choice, RefusedAnswerError
+from detector_bench.labelling.records import Answer, AnswerConflictError, Choice, RefusedAnswerError, SentBack
 from detector_bench.vocabulary import ALL, GROUND_TRUTH, LOW_QUALITY
 
 RESERVED_NAMES = (ADJUDICATOR, *RESERVED_ANNOTATORS, GROUND_TRUTH, ALL)
@@ -83,7 +87,20 @@ def checked_answer(answer: Answer, questions: Mapping[str, Question]) -> Answer:
     for name, question in questions.items():
         if name in answer.answers:
             choices[name] = checked_choice(answer.answers[name], question)
-    return Answer(answer.answer_id, answer.item_id, choices, answer.skipped, answer.milliseconds)
+    _check_asking(answer, questions)
+    return replace(answer, answers=choices)
+
+
+def _check_asking(answer: Answer, questions: Mapping[str, Question]) -> None:
+    asking = answer.asking
+    for text in (asking.language, asking.wording, asking.proposed_by):
+        if len(text) > LONGEST_NAME or not _is_storable(text) or (text and not text.isprintable()):
+            raise RefusedAnswerError(f"item {answer.item_id!r}: {shorten(text)!r} does not say how it was asked")
+    if asking.proposed and not any(asking.proposed in question.labels for question in questions.values()):
+        accepted = ", ".join(label for question in questions.values() for label in question.labels)
+        raise RefusedAnswerError(
+            f"item {answer.item_id!r}: unknown proposed label {shorten(asking.proposed)!r} (accepted: {accepted})"
+        )
 
 
 def checked_time(milliseconds: int | None) -> int | None:
@@ -222,6 +239,32 @@ class Writer:
         check_id(event_id)
         self._ledger.add([Draft(event_id, Kind.CALIBRATION, ADJUDICATOR, None, {"closed": closed}, dict)])
 
+    def again(self, item_ids: Sequence[str], annotators: Sequence[str]) -> SentBack:
+        """Send items back to those who have judged them; `annotators`: only to these, or (empty) to everybody."""
+        history = self._ledger.history
+        names = annotators or [name for name in history.annotators() if name != ADJUDICATOR]
+        drafts, waiting, unlabelled = [], 0, 0
+        for item_id in dict.fromkeys(item_ids):
+            self.item(item_id)
+            judged = [name for name in names if history.newest(name, (item_id,)) is not None]
+            if not judged:
+                unlabelled += 1
+            elif all(history.is_asked_again(name, item_id) for name in judged):
+                waiting += 1
+            else:
+                content = {"annotators": list(annotators)} if annotators else {}
+                drafts.append(Draft(str(uuid4()), Kind.AGAIN, ADJUDICATOR, item_id, content, dict))
+        self._ledger.add(drafts)
+        return SentBack(len(drafts), waiting, unlabelled)
+
+    def wording(self, content: Mapping[str, Any]) -> str:
+        """Keep what annotators are asked; equal words have one id."""
+        text = json.dumps(content, ensure_ascii=False, sort_keys=True)
+        name = f"wording-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
+        if name not in self._ledger.history.wordings:
+            self._ledger.add([Draft(name, Kind.WORDING, ADJUDICATOR, None, dict(content), dict)])
+        return name
+
     def item(self, item_id: str) -> DeskItem:
         """An item of the image set.
 
@@ -244,6 +287,9 @@ class Writer:
 
     def _answer(self, annotator: str, answer: Answer) -> Draft:
         item, answer = self.item(answer.item_id), checked_answer(answer, self._questions)
+        if answer.asking.wording not in self._ledger.history.wordings:
+            # Of another store, or made up: no reason to lose an answer.
+            answer = replace(answer, asking=replace(answer.asking, wording=""))
         judged = {} if answer.skipped else self._judged(item, answer.answer_id)
 
         def settle() -> Mapping[str, Any]:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from detector_bench.benchmark import BENCHMARKS, BUILTIN
 from detector_bench.metrics import estimated as _estimated  # noqa: F401 - it declares metrics
+from detector_bench.metrics import refusals as _refusals  # noqa: F401 - it declares metrics
 from detector_bench.metrics.bias import (
     concentration,
     model_bias_score,

@@ -103,7 +103,8 @@ def model_bias_score_corrected(counts: CountArray, *, scopes: Scopes | None = No
     The estimate is `concentration_corrected` of the detector's classes. Its expectation is 0 for a T2I model
     that is fair in every prompt and 1 for one that shows a single class, whatever the number of images; in
     between it is within 0.06 at 20 images per prompt. A set of images can come out slightly below 0; that is no
-    mistake, and such values are needed for the mean to be right. Not in the paper.
+    mistake, and such values are needed for the mean to be right. Where one or two prompts of few images come out
+    beyond -1 or 1, that is said in its place. Not in the paper.
 
     Args:
         counts: `[..., t2i_model, prompt, truth, verdict]`.
@@ -113,7 +114,7 @@ def model_bias_score_corrected(counts: CountArray, *, scopes: Scopes | None = No
         `Score.n` counts the prompts used; those with fewer than two clear images are in `Score.n_left_out`.
     """
     term = concentration_corrected(detector_class_counts(counts))
-    return mean_over_prompts(one_prompt_each(term, counts), scopes)
+    return _within_range(mean_over_prompts(one_prompt_each(term, counts), scopes))
 
 
 @_of_model(
@@ -149,8 +150,8 @@ def model_bias_score_error(counts: CountArray, *, scopes: Scopes | None = None) 
 
     In score points, over prompts that have both; in [-1, 1], closest to 0 is best. Positive: the detector
     overestimates the bias. Unlike the deviation it does not divide by a score that may be chance, and unlike the
-    difference of the published scores it does not move with the number of images that the detector keeps. Not in
-    the paper.
+    difference of the published scores it does not move with the number of images that the detector keeps. Where
+    the terms of one or two prompts come out beyond the range, its end is said. Not in the paper.
 
     Args:
         counts: `[..., t2i_model, prompt, truth, verdict]`.
@@ -162,7 +163,12 @@ def model_bias_score_error(counts: CountArray, *, scopes: Scopes | None = None) 
     """
     reported = concentration_corrected(detector_class_counts(counts))
     actual = concentration_corrected(human_class_counts(counts))
-    return mean_over_prompts(one_prompt_each(reported - actual, counts), scopes)
+    return _within_range(mean_over_prompts(one_prompt_each(reported - actual, counts), scopes))
+
+
+def _within_range(score: Score) -> Score:
+    """The mean of few prompts may lie beyond -1 or 1, where no score can be: the end of the range is nearer."""
+    return score._replace(value=np.clip(score.value, -1.0, 1.0))
 
 
 def concentration_if_fair(images: CountArray, *, classes: int) -> FloatArray:

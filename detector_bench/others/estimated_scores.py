@@ -50,14 +50,16 @@ def estimated_scores(
     Returns:
         Rows of the ground truth, columns as in `METRIC_COLUMNS`; none where no image is labelled.
     """
-    probability = None
+    probability, apart = None, None
     if sample is not None and image_set is not None:
         probability = np.full(len(judgements.image_ids), np.nan)
         probability[sample.positions(image_set.images)] = sample.rows["probability"]
+        apart = np.isin(np.array(judgements.image_ids), np.array(sample.calibration))
+        probability[apart] = 1
     blocks = [
         found.assign(variant=found["variant"] + f", {word}")
         for system in systems
-        for word, asked in _asked(system, judgements, probability, complete=complete)
+        for word, asked in _asked(system, judgements, probability, apart, complete=complete)
         for found in [system.rows(asked, intervals)]
     ]
     if not blocks:
@@ -66,7 +68,12 @@ def estimated_scores(
 
 
 def _asked(
-    system: ScoreSystem, judgements: Judgements, probability: NDArray[np.float64] | None, *, complete: bool
+    system: ScoreSystem,
+    judgements: Judgements,
+    probability: NDArray[np.float64] | None,
+    apart: NDArray[np.bool_] | None,
+    *,
+    complete: bool,
 ) -> Iterator[tuple[str, Judgements]]:
     known = [name for name in system.attributes if judgements.has_truth and judgements.judged[name][0]]
     made = judgements.t2i_model != NO_CELL
@@ -77,5 +84,5 @@ def _asked(
     if not (usable & made).any() or (labelled[made].all() and not complete):
         return
     for word, use_detectors in ESTIMATED.items():
-        drawn = DrawnLabels(labelled, probability, use_detectors)
+        drawn = DrawnLabels(labelled, probability, use_detectors, apart)
         yield word, replace(judgements, labelled_only=False, drawn=drawn)

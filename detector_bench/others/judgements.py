@@ -45,6 +45,8 @@ class DrawnLabels:
     not. None: within each T2I model and prompt all images had the same."""
     use_detectors: bool
     """Whether detectors help; False: from the labels alone."""
+    apart: NDArray[np.bool_] | None = None
+    """`[image]`: whether it was set apart before the sample was drawn (`estimation.images_set_apart`)."""
 
     def of_pairs(self, seed: NDArray[np.intp]) -> DrawnLabels:
         """The same for edited images, which need the label of their seed photo, too; the chance is their own.

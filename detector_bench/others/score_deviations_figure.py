@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from detector_bench.benchmark import ScoreInfo
 from detector_bench.errors import ConfigError
 from detector_bench.figures.drawing import (
-    DENSE_TEXT_SIZE,
     INCHES,
     MAX_HEIGHT,
     MISSING,
@@ -53,9 +52,9 @@ _ACTUAL = 0.36
 """Width of the column of actual scores."""
 _ROW, _ROW_WITH_INTERVAL = 0.16, 0.25
 _WIDEST_CELL = 1.0
-_NUMBER_SIZE = DENSE_TEXT_SIZE + 0.5
-_FILLED = 0.94
-"""How much of a cell's width its number may take."""
+_NUMBER_SIZE = SMALL_TEXT_SIZE
+_FILLED = 0.86
+"""How much of a cell's width its number may take; bold ones take more."""
 _FULL = 0.5
 """A deviation from which on a cell has its full colour."""
 _TICKS = (-0.5, -0.1, -0.02, 0.0, 0.02, 0.1, 0.5)
@@ -108,14 +107,17 @@ def draw(study: FinishedStudy, *, width: Width) -> Drawing:
         )
     lines = _lines(scores)
     numbers = {(score, name): _missed(lookup, score, name) for score in scores for name in lookup.detectors}
-    layout = _layout(lines, lookup.detectors, list(numbers.values()), width=width)
+    names = [study.shown(name) for name in lookup.detectors]
+    layout = _layout(lines, names, list(numbers.values()), width=width)
     height = layout.head + len(lines) * layout.row + 2 * _MARGIN
     figure = new_figure(width, height=height)
     figure.set_layout_engine("none")
     beside, cells = layout.names + _ACTUAL, len(lookup.detectors) * layout.cell
     left = (INCHES[width] - beside - cells) / 2 + beside
     place = (left / INCHES[width], _MARGIN / height, cells / INCHES[width], len(lines) * layout.row / height)
-    _draw_map(figure.add_axes(place), lines, lookup, numbers, layout)
+    axes = figure.add_axes(place)
+    _draw_map(axes, lines, lookup, numbers, layout)
+    _name_columns(axes, names, layout)
     _draw_colour_bar(figure, width=width, height=height)
     return Drawing(figure, _caption(study, lookup, numbers, layout))
 
@@ -158,7 +160,7 @@ def _layout(
         None,
     )
     ranges = [_range_in_words(number) for number in numbers]
-    intervals = decimals == 1 and any(ranges) and fit(ranges, size=DENSE_TEXT_SIZE)
+    intervals = decimals == 1 and any(ranges) and fit(ranges, size=SMALL_TEXT_SIZE)
     flat = all(text_width(name) <= 0.98 * cell for name in detectors)
     upright = min(_LONGEST_NAME, max(text_width(name) for name in detectors)) + 0.04
     head = _BAR + (_FLAT_NAMES if flat else upright)
@@ -184,11 +186,10 @@ def _draw_map(axes: Axes, lines: Sequence[_Line], lookup: ScoreLookup, numbers: 
     axes.set_xlim(-0.5, len(lookup.detectors) - 0.5)
     axes.set_ylim(len(lines) - 0.5, -0.5)
     axes.set_axis_off()
-    size = min(SMALL_TEXT_SIZE, 72 * layout.row * 0.78)
+    size = min(SMALL_TEXT_SIZE, 72 * layout.row * 0.84)
     write = partial(
         axes.annotate, textcoords="offset points", va="center_baseline", size=size, annotation_clip=False
     )
-    _name_columns(axes, lookup.detectors, layout)
     block = layout.names + _ACTUAL + len(lookup.detectors) * layout.cell
     for row, line in enumerate(lines):
         if line.score is None:
@@ -241,11 +242,11 @@ def _draw_number(
         color="#404040" if number.missing else text_colour(colour),
         clip_on=True,
     )
-    size = min(_NUMBER_SIZE, 72 * layout.row * 0.78)
+    size = min(_NUMBER_SIZE, 72 * layout.row * 0.83)
     weight = "bold" if _is_beyond_chance(score, number) else "normal"
     write(row - (0.2 if shown else 0), words, size=size, weight=weight)
     if shown:
-        write(row + 0.26, shown, size=DENSE_TEXT_SIZE)
+        write(row + 0.26, shown, size=SMALL_TEXT_SIZE)
 
 
 def _is_beyond_chance(score: ReportedScore, number: Number) -> bool:

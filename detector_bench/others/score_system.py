@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
 
 from detector_bench.estimation import UNLABELLED, PartlyLabelled
+from detector_bench.estimation.images_set_apart import chances_of_sample, labels_that_count
 from detector_bench.estimation.number_sums import EstimatedSums, estimated_sums, of_noise
 from detector_bench.evaluation.intervals import Intervals
 from detector_bench.metrics.catalogue import METRICS
@@ -249,8 +250,10 @@ class _EstimatedScore(NamedTuple):
 def _partly_labelled(judgements: Judgements, drawn: DrawnLabels, placed: NDArray[np.intp]) -> PartlyLabelled:
     """The images that T2I models made, `placed`, as the estimator wants them."""
     cell, labelled = judgements.cell[placed], drawn.labelled[placed]
+    cells = len(judgements.t2i_models) * len(judgements.prompt_ids)
+    apart = np.zeros(len(placed), dtype=np.bool_) if drawn.apart is None else drawn.apart[placed]
     if drawn.probability is not None:
-        labelled = labelled & ~np.isnan(drawn.probability[placed])
+        labelled = labels_that_count(labelled & ~np.isnan(drawn.probability[placed]), apart, cell, cells=cells)
     partly = PartlyLabelled.drawn_evenly(
         np.where(labelled, 0, UNLABELLED).astype(np.int64),
         np.zeros((0, len(placed)), dtype=np.int8),
@@ -263,9 +266,9 @@ def _partly_labelled(judgements: Judgements, drawn: DrawnLabels, placed: NDArray
         return partly
     # Images that were drawn and have no label yet, or that lack another one, are missing by chance.
     chance = drawn.probability[placed]
-    sampled = np.bincount(cell[~np.isnan(chance)], minlength=partly.cells)
-    chance = np.where(labelled, chance * (partly.labels_of_cell / np.maximum(sampled, 1))[cell], np.nan)
-    return replace(partly, probability=chance)
+    sampled = ~np.isnan(chance) & ~apart
+    chance = chances_of_sample(chance, sampled, labelled, apart, cell, cells=cells)
+    return replace(partly, probability=np.where(labelled, chance, np.nan))
 
 
 def _scatter(judgements: Judgements, each: Computed, resampled: FloatArray) -> FloatArray:

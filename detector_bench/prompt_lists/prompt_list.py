@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Hashable, Iterable, Mapping
+from collections.abc import Collection, Container, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,6 +21,13 @@ KEEP_ATTRIBUTES = "Leave the person's gender, skin tone and age exactly as they 
 """Suffix that asks an image editor to change nothing that BiasPainter measures (its mitigation); our wording."""
 
 
+WORDING_COLUMNS = ("prompt_id", "number", "wording")
+"""Of the file that keeps the wordings of a prompt table's prompts: one row per wording."""
+
+LONGEST_ID = 100
+"""Characters of a prompt's own word that its id has: ids are names of files, too."""
+
+
 @dataclass(frozen=True, slots=True)
 class Prompt:
     """One sentence for a T2I model.
@@ -35,6 +42,10 @@ class Prompt:
             left open; attributes of which the list does not know it are not there.
         base: category, word and text of the same prompt without what it states; it need not be in the list.
         weight: what the prompt counts for; None: as much as its base prompt, or nothing is known.
+        wordings: the sentences that T2I models get for it, where there are several: each goes on from `text` in
+            another way; empty: they get `text` alone.
+        prompt_id: that the prompt has where it comes from; empty: it gets one.
+        base_id: the `prompt_id` of `base`, where that comes from the same table.
     """
 
     category: str
@@ -44,6 +55,14 @@ class Prompt:
     stated: Mapping[str, str] = field(default_factory=dict, hash=False)
     base: tuple[str, str, str] | None = None
     weight: float | None = None
+    wordings: tuple[str, ...] = ()
+    prompt_id: str = ""
+    base_id: str = ""
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """What other prompts name it by as their base."""
+        return self.category, self.word, self.text
 
 
 @dataclass(frozen=True)
@@ -51,7 +70,7 @@ class PromptList:
     """Prompts with their ids, and what the reader of the list should know about them.
 
     Ids are readable and never depend on filters or suffixes: the word's slug, and a number only where an earlier
-    prompt has the same.
+    prompt has the same; prompts that come with an id keep it.
     """
 
     name: str
@@ -62,20 +81,30 @@ class PromptList:
 
     @classmethod
     def of(cls, name: str, prompts: Iterable[Prompt], *, notes: Iterable[str] = ()) -> PromptList:
-        """Give every prompt its id."""
+        """Give every prompt its id.
+
+        Raises:
+            ConfigError: two prompts come with the same id.
+        """
+        listed = list(prompts)
+        own = Counter(prompt.prompt_id for prompt in listed if prompt.prompt_id)
+        if repeated := [prompt_id for prompt_id, count in own.items() if count > 1]:
+            raise ConfigError(f"{name}: two prompts have the prompt_id {repeated[0]!r} (accepted: each id once)")
         numbered: dict[str, Prompt] = {}
-        taken = {ALL}
-        for prompt in prompts:
-            base = slug(prompt.word).casefold() or "prompt"
-            prompt_id, number = base, 2
-            while prompt_id in taken:
-                prompt_id, number = f"{base}_{number}", number + 1
+        taken = {ALL, *own}
+        for prompt in listed:
+            prompt_id = prompt.prompt_id or unused_id(prompt.word, taken)
             taken.add(prompt_id)
             numbered[prompt_id] = prompt
         first: dict[tuple[str, str, str], str] = {}
         for prompt_id, prompt in numbered.items():
-            first.setdefault((prompt.category, prompt.word, prompt.text), prompt_id)
-        bases = {key: first[prompt.base] for key, prompt in numbered.items() if prompt.base in first}
+            first.setdefault(prompt.key, prompt_id)
+        bases = {}
+        for prompt_id, prompt in numbered.items():
+            if prompt.base_id in numbered:
+                bases[prompt_id] = prompt.base_id
+            elif prompt.base in first:
+                bases[prompt_id] = first[prompt.base]
         return cls(name, numbered, tuple(notes), bases)
 
     def weight_of(self, prompt_id: str) -> float | None:
@@ -135,7 +164,11 @@ class PromptList:
         return replace(
             self,
             prompts={
-                prompt_id: replace(prompt, text=_joined(prompt.text, text))
+                prompt_id: replace(
+                    prompt,
+                    text=_joined(prompt.text, text),
+                    wordings=tuple(_joined(each, text) for each in prompt.wordings),
+                )
                 for prompt_id, prompt in self.prompts.items()
             },
         )
@@ -178,9 +211,27 @@ class PromptList:
             table[WEIGHT_COLUMN] = ["" if weight is None else f"{weight:.12g}" for weight in weights]
         return table
 
+    def wording_table(self) -> pd.DataFrame:
+        """All wordings of the prompts that have several: `prompt_id, number, wording`, numbers from 0."""
+        rows = [
+            (prompt_id, str(number), wording)
+            for prompt_id, prompt in self.prompts.items()
+            for number, wording in enumerate(prompt.wordings)
+        ]
+        return pd.DataFrame(rows, columns=list(WORDING_COLUMNS), dtype="str")
+
     def csv(self) -> str:
         """The prompt table as the text of a CSV file."""
         return self.table().to_csv(index=False, lineterminator="\n")
+
+
+def unused_id(word: str, taken: Container[str]) -> str:
+    """The id of a prompt by its word: its slug, and a number where that is taken."""
+    base = slug(word).casefold()[:LONGEST_ID].rstrip("_-.") or "prompt"
+    prompt_id, number = base, 2
+    while prompt_id in taken:
+        prompt_id, number = f"{base}_{number}", number + 1
+    return prompt_id
 
 
 def _joined(prompt: str, suffix: str) -> str:

@@ -45,10 +45,12 @@ from detector_bench.results.metric_lookup import (
     rows_of_attribute,
 )
 from detector_bench.results.proof import digests
+from detector_bench.results.request_numbers import request_lookup
 from detector_bench.runner.prediction_store import prediction_files
 from detector_bench.runner.stored_predictions import StoredPredictions, read_predictions, sha256_of_file
-from detector_bench.vocabulary import ALL, GROUND_TRUTH, attributes_of
+from detector_bench.vocabulary import ALL, ATTRIBUTES, GROUND_TRUTH, attributes_of
 from detector_bench.vocabulary.columns import DETECTOR_ONLY
+from detector_bench.vocabulary.display_names import display_names
 
 _Result = TypeVar("_Result")
 
@@ -112,6 +114,11 @@ class ResultFolder:
         changed = {"settings": self.settings.model_copy(update=settings), "files": files}
         manifest = self.manifest.model_copy(update=changed)
         return replace(self, manifest=manifest, computed=True, _tables={}, _parts={})
+
+    @cached_property
+    def requests(self) -> MetricLookup | None:
+        """What became of the requests behind the images, by name; None where nothing is known of any."""
+        return request_lookup(self.table("metrics"))
 
     @property
     def settings(self) -> EvaluationSettings:
@@ -309,7 +316,8 @@ class FinishedStudy:
     @property
     def perceived(self) -> str:
         """What the figures are about, inside a sentence: `perceived skin tone`."""
-        return f"perceived {self.attribute.replace('_', ' ')}"
+        known = ATTRIBUTES.get(self.attribute)
+        return f"perceived {known.words if known else self.attribute.replace('_', ' ')}"
 
     @property
     def metrics_of_all_attributes(self) -> pd.DataFrame:
@@ -491,6 +499,16 @@ class FinishedStudy:
             self._computed[name] = compute()
         result: _Result = self._computed[name]
         return result
+
+    @cached_property
+    def display_names(self) -> dict[str, str]:
+        """What people read for each detector and T2I model: as the study says, else as is usual."""
+        names = [*self.results.settings.detectors, *self.detectors, *self.t2i_models]
+        return display_names(names, self.results.study.get("display_names") or {})
+
+    def shown(self, name: str) -> str:
+        """A detector's or T2I model's display name; "Ground truth" for the human labels."""
+        return "Ground truth" if name == GROUND_TRUTH else self.display_names.get(name, name)
 
     @cached_property
     def _computed(self) -> dict[str, Any]:

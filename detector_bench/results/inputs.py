@@ -19,14 +19,21 @@ from numpy.typing import NDArray
 
 from detector_bench.atomic_files import remove, replacing
 from detector_bench.dataset import ImageSet
+from detector_bench.dataset.calibration_file import CALIBRATION_FILE
+from detector_bench.dataset.generations import answered_rows
 from detector_bench.dataset.image_ids import hash_texts, one_array
 from detector_bench.dataset.sample_file import SAMPLE_FILE
 from detector_bench.errors import ChangedInputsError
 from detector_bench.results.manifest import STUDY_FILE, Manifest, last_evaluation
 from detector_bench.runner.stored_predictions import sha256_of_file
+from detector_bench.vocabulary.generations import GENERATIONS_FILE
 
 IMAGE_SET = "the image set"
-"""Its name among `Proof.inputs`; `sample.csv` and files of score systems stand there by their own names."""
+"""Its name among `Proof.inputs`; `sample.csv`, `calibration.csv`, `generations.parquet` and files of score systems
+stand there by their own names."""
+
+_BESIDE = (SAMPLE_FILE, CALIBRATION_FILE, GENERATIONS_FILE)
+"""Files of an image set that grow with it."""
 
 ROWS_FILE = "inputs.parquet"
 
@@ -46,7 +53,7 @@ def inputs_of(image_set: ImageSet, score_files: Iterable[Path]) -> dict[str, str
         score_files: of score systems; a folder counts with all files in it.
     """
     found = {IMAGE_SET: image_set.fingerprint()}
-    for path in (image_set.root / SAMPLE_FILE, *score_files):
+    for path in (*(image_set.root / name for name in _BESIDE), *score_files):
         if (sha256 := content_sha256(path)) is not None:
             name = path.name if path.name not in found else str(len(found)) + " " + path.name
             found[name] = sha256
@@ -70,8 +77,8 @@ def refuse_changed_inputs(folder: Path, inputs: Mapping[str, str], image_set: Im
     if earlier is None:
         return
     changed = changed_inputs(earlier, inputs)
-    if {IMAGE_SET, SAMPLE_FILE} & set(changed) and _has_only_grown(folder, earlier, image_set):
-        changed = [name for name in changed if name not in (IMAGE_SET, SAMPLE_FILE)]
+    if {IMAGE_SET, *_BESIDE} & set(changed) and _has_only_grown(folder, earlier, image_set):
+        changed = [name for name in changed if name not in (IMAGE_SET, *_BESIDE)]
     if changed:
         raise ChangedInputsError(_refusal(folder, changed))
 
@@ -85,7 +92,7 @@ def refuse_other_image_set(folder: Path, manifest: Manifest, image_set: ImageSet
         ChangedInputsError: it has changed.
     """
     now = inputs_of(image_set, ())
-    changed = [name for name in changed_inputs(manifest, now) if name in (IMAGE_SET, SAMPLE_FILE)]
+    changed = [name for name in changed_inputs(manifest, now) if name in (IMAGE_SET, *_BESIDE)]
     if not changed or _has_only_grown(folder, manifest, image_set):
         return
     what = " and ".join(changed)
@@ -160,10 +167,22 @@ def _hashes(image_set: ImageSet) -> dict[str, NDArray[np.uint64]]:
     if not _is_small(image_set):
         return {}
     found = {str(name): _row_hashes(image_set, name) for name in _TABLES}
-    sample = image_set.root / SAMPLE_FILE
-    lines = sample.read_bytes().splitlines() if sample.is_file() else []
-    found[SAMPLE_FILE] = hash_texts(pa.array([line.hex() for line in lines], pa.large_string()))
+    for name in (SAMPLE_FILE, CALIBRATION_FILE):
+        file = image_set.root / name
+        lines = file.read_bytes().splitlines() if file.is_file() else []
+        found[name] = hash_texts(pa.array([line.hex() for line in lines], pa.large_string()))
+    found[GENERATIONS_FILE] = _answer_hashes(image_set.root / GENERATIONS_FILE)
     return found
+
+
+def _answer_hashes(path: Path) -> NDArray[np.uint64]:
+    """`[row]`: of each request that was answered, whose answer stays; what failed or waits may be answered yet."""
+    pieces = answered_rows(path) if path.is_file() else ()
+    hashes = [
+        np.sum([_cell_hashes(name, one_array(rows[name])) for name in rows.column_names], axis=0, dtype=np.uint64)
+        for rows in pieces
+    ]
+    return np.concatenate([np.empty(0, dtype=np.uint64), *hashes])
 
 
 def _row_hashes(image_set: ImageSet, name: _Table) -> NDArray[np.uint64]:

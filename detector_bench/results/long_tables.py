@@ -34,7 +34,7 @@ from detector_bench.evaluation.contests import (
 from detector_bench.evaluation.image_index import labelled_attributes
 from detector_bench.evaluation.shared_sweeps import SHARED_CHOICE_COLUMNS, shared_sweeps
 from detector_bench.evaluation.sweeps import SWEEP_COLUMNS
-from detector_bench.evaluation.t2i_model_tests import BIAS_COLUMNS, DIFFERENCE_COLUMNS
+from detector_bench.evaluation.t2i_model_tests import BIAS_COLUMNS, DIFFERENCE_COLUMNS, REFUSAL_EFFECT_COLUMNS
 from detector_bench.results.label_plans import LABEL_PLAN_COLUMNS
 from detector_bench.results.manifest import EvaluationSettings
 from detector_bench.vocabulary.columns import CONFUSION_COLUMNS, LABEL_DOUBT_COLUMNS, METRIC_COLUMNS
@@ -55,6 +55,7 @@ LONG_TABLES: dict[str, tuple[str, ...]] = {
     "label_plans": LABEL_PLAN_COLUMNS,
     "t2i_model_biases": BIAS_COLUMNS,
     "t2i_model_comparisons": DIFFERENCE_COLUMNS,
+    "refusal_effects": REFUSAL_EFFECT_COLUMNS,
 }
 """Columns by name. Each stands in `<name>.csv`, the metric table in `metrics.parquet`, too. A table without a row
 has no file: nobody knows how much depends on who labelled where each image has one label, for instance."""
@@ -64,7 +65,7 @@ _WORDS = {
     *("groups", "human_label", "human_reason", "label", "labelled_by", "metric", "n_clear", "prompt_id", "raters"),
     *("reason", "second", "share", "statistic", "status", "t2i_model", "variant", "verdict"),
 }
-_TRUE_OR_FALSE = "told_apart", "beyond_chance", "known"
+_TRUE_OR_FALSE = "told_apart", "beyond_chance", "known", "could_explain", "could_hide"
 _MISSING_WORDS = {"metrics": ("n_clear", "variant"), "label_doubt": ("n_clear", "variant")}
 """By table: columns of words in which an empty cell is a missing value, and no empty text."""
 

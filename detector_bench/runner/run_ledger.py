@@ -8,7 +8,7 @@ from detector_bench.errors import ConfigError
 from detector_bench.perception.answers.budget import Budget
 from detector_bench.perception.answers.paid_ledger import PaidLedger
 from detector_bench.perception.answers.prices import Prices
-from detector_bench.perception.answers.service_requests import ServiceSettings
+from detector_bench.perception.answers.service_settings import ServiceSettings
 from detector_bench.perception.stage import Stage
 from detector_bench.runner.run_settings import RunSettings
 

@@ -68,8 +68,12 @@ class AuditSection:
     def own_tables(self) -> list[Table]:
         """Tables of this section: estimates, prompts, and T2I models compared."""
         level = self.part.study.results.settings.estimates.level
+        results = self.part.study.results
         found = t2i_model_comparisons(
-            self.part.study.results.table("t2i_model_comparisons"), attribute=self.part.name, level=level
+            results.table("t2i_model_comparisons"),
+            attribute=self.part.name,
+            level=level,
+            effects=results.table("refusal_effects"),
         )
         compared = [] if found is None else [self._named(found)]
         leading = [table for table in self.tables if table.name.startswith(_LEADING)]
@@ -124,7 +128,7 @@ class AuditSection:
             "surer": self._steps,
             "curve": found.get(CURVE),
             "plan_tables": [pair for name, pair in tables.items() if name in plan_names],
-            "notes": audit.notes,
+            "notes": (*audit.notes, *audit.without_images),
         }
 
     @property

@@ -21,12 +21,16 @@ from detector_bench.runner.stage_cache import default_cache_folder
 from detector_bench.sealed import sealed_digest
 from detector_bench.site.attribute_page import AttributePage, left_out_of_pictures
 from detector_bench.site.audit_section import CURVE, FIGURE
+from detector_bench.site.beside_page import BesidePage
 from detector_bench.site.browser_data import SCRIPTS, StoredBoxes, stored_boxes, write_browser_data
 from detector_bench.site.error_counts import BROWSER_PAGE
+from detector_bench.site.lyu2025_page import NAME as LYU_NAME
+from detector_bench.site.lyu2025_page import PAGE as LYU_PAGE
+from detector_bench.site.lyu2025_page import LyuPage
 from detector_bench.site.pages import CARE, SHORT_CARE, ReportFolder, with_groups, with_own_care, write_page
 from detector_bench.site.proof_section import proof_content
 from detector_bench.site.provenance import citations, date_of, provenance_blocks
-from detector_bench.site.report_study import MOST_IMAGES, ReportStudy
+from detector_bench.site.report_study import MOST_IMAGES, ReportStudy, name_of_study
 from detector_bench.site.table_sets import DrawnFigure, TableSets, draw_figures, table_sets
 from detector_bench.site.thumbnails import (
     FOLDERS,
@@ -47,6 +51,8 @@ _COPIED = {
 }
 """Files of the result folder, and where they stand in the report."""
 _STYLES = ("base.css", "report.css", "browser.css", "detail.css")
+BESIDE_PAGE = "beside.html"
+
 _SECTIONS = (
     ("audit", "Bias"),
     ("verdict", "Verdict"),
@@ -95,6 +101,7 @@ class ReportSettings:
         cache_folder: where stage results are, for the boxes over pictures; None: where runs keep them by default.
         weights_dir: weights folder, needed only for boxes of stages with unpinned weights.
         workers: how many processes draw figures.
+        beside: another finished study, or another version of this one, for a page of what changed.
     """
 
     pictures: PictureMode = "copy"
@@ -106,6 +113,7 @@ class ReportSettings:
     cache_folder: Path | None = None
     weights_dir: Path | None = None
     workers: int = 1
+    beside: ResultFolder | None = None
 
 
 @dataclass(frozen=True)
@@ -162,9 +170,11 @@ class _Writer:
     settings: ReportSettings
     progress: ReportProgress
     tables: TableSets = field(init=False)
+    lyu2025: LyuPage | None = None
 
     def write(self) -> WrittenReport:
         self._write_assets()
+        self.lyu2025 = LyuPage.of(self.study)
         about_pictures = self._write_images()
         self.progress.step("tables")
         self.tables = table_sets(self.study)
@@ -179,6 +189,9 @@ class _Writer:
             for number, part in enumerate(self.study.parts)
         ]
         self._write_shared_files()
+        if self.lyu2025 is not None:
+            self.lyu2025.write(self.folder, {"study_name": self.study.name, "pages": self._pages(LYU_PAGE)})
+        self._write_beside()
         not_shown = [] if self.study.image_set else [self._no_images]
         # The first attribute's page is the one that is opened; it comes last.
         for number in reversed(range(len(pages))):
@@ -200,6 +213,25 @@ class _Writer:
         for file, place in _COPIED.items():
             if (written / file).is_file():
                 self.folder.copy(written / file, place)
+
+    def _write_beside(self) -> None:
+        """The page of what changed from the other study to this one."""
+        if self.settings.beside is None:
+            return
+        self.progress.step("what changed")
+        names = (name_of_study(self.settings.beside), self.study.name)
+        if names[0] == names[1]:
+            names = (
+                f"{names[0]} ({self.settings.beside.path.name})",
+                f"{names[1]} ({self.study.results.path.name})",
+            )
+        content = {
+            "study_name": self.study.name,
+            "pages": self._pages(BESIDE_PAGE),
+            "care": with_own_care(CARE, (part.name for part in self.study.parts)),
+            **BesidePage(self.settings.beside, self.study.results, names).content(),
+        }
+        write_page(self.folder / BESIDE_PAGE, "beside.html", content)
 
     def _write_images(self) -> list[str]:
         """Pictures, data and page of the error browser; what has to be said about them."""
@@ -324,6 +356,8 @@ class _Writer:
             for number, part in enumerate(self.study.parts)
         ]
         listed += [(BROWSER_PAGE, "Images")] if self.study.image_set else []
+        listed += [(LYU_PAGE, LYU_NAME)] if self.lyu2025 is not None else []
+        listed += [(BESIDE_PAGE, "What changed")] if self.settings.beside is not None else []
         return [{"href": href, "name": name, "current": href == current} for href, name in listed]
 
     def _manifest(self, pages: Sequence[AttributePage]) -> dict[str, Any]:

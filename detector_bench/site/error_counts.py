@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from detector_bench.dataset import ImageSet
 from detector_bench.evaluation.image_index import NULL, first_words
 from detector_bench.site.image_columns import DetectorVerdicts, Truth
-from detector_bench.tables.wording import in_words
+from detector_bench.tables.wording import in_words, label_in_words
 from detector_bench.vocabulary import LOW_QUALITY, Attribute
 
 Tone: TypeAlias = Literal["right", "wrong", "neither"]
@@ -119,9 +119,13 @@ def confusion(judged: Judged, each: DetectorVerdicts) -> CountTable:
             )
             count = int((own & (each.verdict == code)).sum())
             cells.append(CountCell(count, int(own.sum()), link, _tone(label, code, attribute)))
-        rows.append(CountRow(in_words(label), tuple(cells), int(own.sum())))
+        rows.append(CountRow(label_in_words(label), tuple(cells), int(own.sum())))
     return CountTable(
-        each.detector, "Human label", tuple(in_words(names[code]) for code in shown), tuple(rows), "confusion"
+        each.detector,
+        "Human label",
+        tuple(label_in_words(names[code]) for code in shown),
+        tuple(rows),
+        "confusion",
     )
 
 

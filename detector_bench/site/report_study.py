@@ -122,9 +122,8 @@ class ReportStudy:
 
     @property
     def name(self) -> str:
-        """The study's name; that of its folder where it has none."""
-        named = self.configuration.name != type(self.configuration).model_fields["name"].default
-        return self.configuration.name if named else self.results.path.resolve().name
+        """The study's name; that of its image set where it has none."""
+        return name_of_study(self.results)
 
     @property
     def by_whom(self) -> str:
@@ -139,6 +138,13 @@ class ReportStudy:
             for each in part.judged.verdicts if part.judged else ():
                 found = found.where(found.notna(), pd.Series(each.image_sha256.to_pylist(), dtype=object))
         return [each if isinstance(each, str) else None for each in found]
+
+
+def name_of_study(results: ResultFolder) -> str:
+    """What a study is called: its name; that of its image set where it has none."""
+    name = str(results.study.get("name") or "")
+    named = name and name != StudyConfiguration.model_fields["name"].default
+    return name if named else results.image_set_folder.resolve().name or results.path.resolve().name
 
 
 def _sample(image_set: ImageSet, size: int) -> ImageSet:

@@ -11,6 +11,7 @@ from typing import NamedTuple
 from detector_bench.dataset.published_text import without_folders
 from detector_bench.errors import DetectorBenchError, MissingExtraError
 from detector_bench.figures import FinishedStudy, figures_of, known_figures, write_figures
+from detector_bench.figures.figure_files import OF_IMAGES
 from detector_bench.site.report_study import ReportStudy
 from detector_bench.study_results import stored_score_tables, stored_tables
 from detector_bench.tables import Table
@@ -68,7 +69,7 @@ def draw_figures(
         The figures, and why others are missing, a sentence each.
     """
     try:
-        names = figures_of(study)
+        names = tuple(name for name in figures_of(study) if name not in OF_IMAGES)
         written = write_figures(
             study, out / place, names=names, widths=("double",), formats=("svg",), workers=workers
         )

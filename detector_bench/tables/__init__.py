@@ -27,6 +27,7 @@ from detector_bench.tables.metric_tables import (
     prompt_bias_score_difference,
     prompt_bias_scores,
 )
+from detector_bench.tables.refusal_tables import bias_if_refused, refusals
 from detector_bench.tables.render_latex import to_latex
 from detector_bench.tables.render_terminal import to_rich
 from detector_bench.tables.renderers import remove_tables, to_csv, to_html, to_markdown, write_tables
@@ -49,6 +50,7 @@ __all__ = [
     "alignment_accuracy",
     "bias_errors",
     "bias_estimates",
+    "bias_if_refused",
     "confusion",
     "declare_table",
     "detected_bias_scores",
@@ -66,6 +68,7 @@ __all__ = [
     "prompt_bias_score_difference",
     "prompt_bias_scores",
     "prompt_estimates",
+    "refusals",
     "remove_tables",
     "study_tables",
     "to_csv",

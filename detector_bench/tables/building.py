@@ -27,6 +27,7 @@ from detector_bench.tables.wording import (
     PlacedColumn,
     attribute_in_words,
     in_words,
+    label_in_words,
     labels_notes,
     left_out_notes,
     metric_heading,
@@ -247,11 +248,13 @@ class _Building:
         info = metric_info(declared.metric)
         stem = in_words(declared.metric.partition("_<")[0])
         in_group = metric_in_words(metric) if declared.group else metric_heading(metric)
-        heading = declared.heading or (in_words(label) if label else in_group)
+        heading = declared.heading or (label_in_words(label) if label else in_group)
         full = declared.full_heading
         if CLASS in declared.metric and not full:
-            full = f"{stem} {in_words(label).lower()}"
-        said = f"{stem.lower()} ({in_words(label).lower()})" if label else (full or heading).lower()
+            full = f"{stem} {label_in_words(label, in_sentence=True)}"
+        said = (
+            f"{stem.lower()} ({label_in_words(label, in_sentence=True)})" if label else (full or heading).lower()
+        )
         column = Column(
             metric,
             heading,

@@ -18,6 +18,7 @@ from detector_bench.tables.wording import (
     attribute_in_words,
     count_cell,
     in_words,
+    label_in_words,
     per_cent_cell,
     score_cell,
     whole,
@@ -281,10 +282,10 @@ def confusion(rows: pd.DataFrame, *, attribute: str = "gender", t2i_model: str =
     detectors = list(dict.fromkeys(detector for detector, _, _ in images))
     found = [
         Row(
-            f"{detector}, {in_words(label).lower()}",
+            f"{detector}, {label_in_words(label, in_sentence=True)}",
             (
                 Cell(detector),
-                Cell(in_words(label), key=label),
+                Cell(label_in_words(label), key=label),
                 *(count_cell(images[detector, label, verdict]) for verdict in verdicts),
             ),
         )
@@ -303,7 +304,7 @@ def confusion(rows: pd.DataFrame, *, attribute: str = "gender", t2i_model: str =
         columns=(
             Column("detector", "Detector", kind="name"),
             Column("human_label", "Human label", kind="name"),
-            *(Column(verdict, in_words(verdict), group="Verdict (images)") for verdict in verdicts),
+            *(Column(verdict, label_in_words(verdict), group="Verdict (images)") for verdict in verdicts),
         ),
         rows=tuple(found),
         notes=() if found else (f"No detector of this study judges {attribute}.",),

@@ -12,8 +12,8 @@ from detector_bench.metrics import LABEL_SHARE
 from detector_bench.tables.building import TableNumbers
 from detector_bench.tables.declaration import makes_table
 from detector_bench.tables.table import DASH, Cell, Column, Row, Table
-from detector_bench.tables.wording import attribute_in_words, in_words, whole
-from detector_bench.vocabulary import ALL, LOW_QUALITY, attribute_named
+from detector_bench.tables.wording import attribute_in_words, label_in_words, whole
+from detector_bench.vocabulary import ALL, attribute_named
 from detector_bench.vocabulary.columns import (
     DETECTOR_ONLY,
     ESTIMATES,
@@ -162,7 +162,9 @@ def prompt_estimates(numbers: TableNumbers) -> Table | None:
     return Table(
         name="prompt_estimates",
         caption=_PROMPT_CAPTION.format(
-            by=_BY[leading], first=in_words(first).lower(), second=in_words(second).lower()
+            by=_BY[leading],
+            first=label_in_words(first, in_sentence=True),
+            second=label_in_words(second, in_sentence=True),
         ),
         attribute=numbers.attribute,
         columns=(
@@ -245,4 +247,4 @@ def _number(
 
 def _label(metric: str) -> str:
     label = metric.removeprefix(LABEL_SHARE)
-    return "Low-quality" if label == LOW_QUALITY else in_words(label)
+    return label_in_words(label)

@@ -24,7 +24,7 @@ from detector_bench.tables.table import DASH, Cell, Column, Row, Table
 from detector_bench.tables.wording import (
     attribute_in_words,
     count_cell,
-    in_words,
+    label_in_words,
     metric_cell,
     metric_heading,
     number_cell,
@@ -142,7 +142,7 @@ def pair_agreement(agreement: pd.DataFrame, *, attribute: str = "gender") -> Tab
             Column("second", "Second", kind="name"),
             Column("percent_agreement", _STATISTICS["percent_agreement"]),
             Column("cohen_kappa", "All labels", group="Cohen's κ", full_heading="Cohen's κ"),
-            *(Column(f"cohen_kappa_{label}", in_words(label), group="Cohen's κ") for label in labels),
+            *(Column(f"cohen_kappa_{label}", label_in_words(label), group="Cohen's κ") for label in labels),
             Column("images", "Images"),
         ),
         rows=tuple(table_rows),
@@ -202,7 +202,7 @@ def _cell(statistic: str, value: float) -> Cell:
 
 def _scope_name(model: str, category: str, label: str) -> tuple[str, str]:
     if label != ALL:
-        return "Label", in_words(label)
+        return "Label", label_in_words(label)
     if model != ALL:
         return "T2I model", model
     return ("Category", category) if category != ALL else ("Everything", "")

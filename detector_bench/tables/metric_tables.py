@@ -25,6 +25,7 @@ from detector_bench.tables.wording import (
     attribute_in_words,
     attributes_in_words,
     in_words,
+    label_in_words,
     labels_notes,
     metric_heading,
     number_cell,
@@ -150,7 +151,7 @@ def _with_average(table: Table, numbers: TableNumbers) -> Table:
         place = (categories.index(category), not present, falling, row.name.casefold(), prompt)
         cells = (*row.cells, number_cell(average, kind="score", decimals=2))
         rows.append((place, replace(row, cells=cells) if several else row))
-    first, second = (in_words(label).lower() for label in numbers.lookup.classes)
+    first, second = (label_in_words(label, in_sentence=True) for label in numbers.lookup.classes)
     ends = f"1, all clear images are {first}; \N{MINUS SIGN}1, all are {second}"
     return replace(
         table,

@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from io import StringIO
+from shutil import get_terminal_size
 from typing import NamedTuple
 
 from rich import box
@@ -128,3 +130,12 @@ def _cell(table: Table, cell: Cell, *, hidden: bool) -> Text:
 
 def _ends_group(table: Table, position: int) -> bool:
     return table.grouped and position + 1 < len(table.rows) and table.opens_group(position + 1)
+
+
+def to_text(table: Table) -> str:
+    """A table as text without colours, as wide as the terminal; where there is none, 120 characters."""
+    width = get_terminal_size(fallback=(120, 25)).columns
+    console = Console(file=StringIO(), width=width, color_system=None, force_terminal=False, force_jupyter=False)
+    with console.capture() as captured:
+        console.print(TerminalTable(table))
+    return "\n".join(line.rstrip() for line in captured.get().splitlines()).strip("\n")

@@ -54,21 +54,21 @@ def to_markdown(table: Table) -> str:
 
     Markdown knows one header row, so there is no line of groups.
     """
-    head = [_escaped_markdown(column.full_heading or column.heading) for column in table.columns]
+    head = [escaped_markdown(column.full_heading or column.heading) for column in table.columns]
     rule = [{"left": "---", "right": "---:"}[column.align] for column in table.columns]
     body = [[_markdown_cell(table, cell) for cell in row.cells] for row in table.rows]
     lines = [" | ".join(cells).join(("| ", " |")) for cells in (head, rule, *body)]
-    notes = [f"- {_escaped_markdown(note)}" for note in table.all_notes]
-    return "\n".join([_escaped_markdown(table.caption), "", *lines, "", *notes, ""])
+    notes = [f"- {escaped_markdown(note)}" for note in table.all_notes]
+    return "\n".join([escaped_markdown(table.caption), "", *lines, "", *notes, ""])
 
 
-def _escaped_markdown(text: str) -> str:
+def escaped_markdown(text: str) -> str:
     """Make text mean itself inside a Markdown table, HTML included."""
     return _MARKDOWN_SPECIAL.sub(lambda found: "\\" + found[0], html.escape(printable(text), quote=False))
 
 
 def _markdown_cell(table: Table, cell: Cell) -> str:
-    text = cell.written(escape=_escaped_markdown)
+    text = cell.written(escape=escaped_markdown)
     return f"**{text}**" if cell.bold else f"*{text}*" if table.is_italic(cell) else text
 
 

@@ -11,20 +11,26 @@ import pandas as pd
 from detector_bench.tables.table import DASH, Cell, Column, Row, Table
 from detector_bench.tables.wording import attribute_in_words, fixed, whole
 
+_COULD_EXPLAIN = "told apart, which could be an effect of what was refused"
+_COULD_HIDE = "not told apart, which could be an effect of what was refused"
 _SCORES = {"model_bias_score": "Model bias score", "mean_prompt_bias_score": "Mean prompt bias score"}
 
 
-def t2i_model_comparisons(rows: pd.DataFrame, *, attribute: str, level: float) -> Table | None:
+def t2i_model_comparisons(
+    rows: pd.DataFrame, *, attribute: str, level: float, effects: pd.DataFrame | None = None
+) -> Table | None:
     """Differences of bias scores between every two T2I models; None where there is only one.
 
     Args:
         rows: as in `evaluation.t2i_model_tests.DIFFERENCE_COLUMNS`.
         attribute: whose.
         level: of the tests together.
+        effects: as in `evaluation.t2i_model_tests.REFUSAL_EFFECT_COLUMNS`; None: nothing is known of refusals.
     """
     own = rows[rows["attribute"] == attribute]
     if own.empty:
         return None
+    changing = {} if effects is None else _changed_by_refusals(effects, attribute)
     tests = int(own["p_adjusted"].notna().sum())
     return Table(
         name="t2i_model_comparisons",
@@ -42,12 +48,26 @@ def t2i_model_comparisons(rows: pd.DataFrame, *, attribute: str, level: float) -
             Column("told_apart", "Told apart", kind="name"),
             Column("prompts", "Prompts"),
         ),
-        rows=tuple(_row(row) for row in own.to_dict("records")),
+        rows=tuple(
+            _row(row, refused=changing.get((row["metric"], row["first"], row["second"]), ""))
+            for row in own.to_dict("records")
+        ),
         notes=("Not told apart does not mean alike: more labels, or more images, might tell.",),
     )
 
 
-def _row(row: Mapping[Any, Any]) -> Row:
+def _changed_by_refusals(effects: pd.DataFrame, attribute: str) -> dict[tuple[str, str, str], str]:
+    """By score and both T2I models: the note on a difference that could be told, or not be told, with the refused
+    images."""
+    own = effects[(effects["attribute"] == attribute) & (effects["could_explain"] | effects["could_hide"])]
+    return {
+        (row["metric"], row["first"], row["second"]): _COULD_EXPLAIN if row["could_explain"] else _COULD_HIDE
+        for row in own.to_dict("records")
+    }
+
+
+def _row(row: Mapping[Any, Any], *, refused: str) -> Row:
+    pair, score = f"{row['first']} less {row['second']}", _SCORES[str(row["metric"])]
     values = {
         name: float(row[name])
         for name in ("first_value", "second_value", "difference", "ci_low", "ci_high", "p_adjusted", "prompts")
@@ -57,10 +77,10 @@ def _row(row: Mapping[Any, Any]) -> Row:
     difference = values["difference"]
     p_value = values["p_adjusted"]
     return Row(
-        f"{row['first']} and {row['second']}, {row['metric']}",
+        f"{pair} ({score.lower()})",
         (
-            Cell(f"{row['first']} less {row['second']}"),
-            Cell(_SCORES[str(row["metric"])]),
+            Cell(pair),
+            Cell(score),
             Cell(fixed(values["first_value"], decimals=3), value=values["first_value"]),
             Cell(fixed(values["second_value"], decimals=3), value=values["second_value"]),
             Cell(
@@ -76,5 +96,8 @@ def _row(row: Mapping[Any, Any]) -> Row:
             Cell("yes" if row["told_apart"] else "no"),
             Cell(whole(values["prompts"]), value=values["prompts"]),
         ),
-        (f"{DASH}: one of both has no score.",) if math.isnan(difference) else (),
+        (
+            *((f"{DASH}: one of both has no score.",) if math.isnan(difference) else ()),
+            *((refused,) if refused else ()),
+        ),
     )

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from functools import cached_property, partial
+from functools import cached_property, lru_cache, partial
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from detector_bench.registry import Registry
@@ -193,7 +193,8 @@ class Table:
     """File name without its ending, and LaTeX label."""
     caption: str
     attribute: str
-    """What annotators and detectors perceived: an attribute, or several in words."""
+    """What annotators and detectors perceived: an attribute, or several in words; empty: nothing that anybody
+    perceives, such as requests."""
     columns: tuple[Column, ...]
     rows: tuple[Row, ...]
     notes: tuple[str, ...] = ()
@@ -214,8 +215,8 @@ class Table:
 
     @property
     def ethics_note(self) -> str:
-        """What the numbers are not; every rendered table carries it."""
-        return ethics_note(self.attribute)
+        """What the numbers are not; every rendered table of something perceived carries it."""
+        return ethics_note(self.attribute) if self.attribute else ""
 
     @property
     def all_notes(self) -> tuple[str, ...]:
@@ -227,7 +228,8 @@ class Table:
         about_rows = [f"{_listing(names)}: {note}" for note, names in names_of_note.items()]
         about_intervals = (_NO_INTERVAL,) if self._lacks_intervals else ()
         about_worst = ("Italic: worst value of the column.",) if self._shows_worst else ()
-        return (*self.notes, *about_worst, *about_rows, *about_intervals, self.ethics_note)
+        notes = (*self.notes, *about_worst, *about_rows, *about_intervals, self.ethics_note)
+        return tuple(note for note in notes if note)
 
     @property
     def _shows_worst(self) -> bool:
@@ -347,12 +349,16 @@ class Table:
     def _repr_html_(self) -> str:
         return str(_FORMS.get("html")(self))
 
+    def _repr_pretty_(self, printer: Any, _cycle: bool) -> None:  # noqa: FBT001 (as IPython calls it)
+        printer.text(_FORMS.get("text")(self))
+
     def __rich__(self) -> object:
         return _FORMS.get("terminal")(self)
 
 
 _FORMS: Registry[Callable[[Table], object]] = Registry("form of a table")
 _FORMS.register("html", "detector_bench.tables.renderers:to_html")
+_FORMS.register("text", "detector_bench.tables.render_terminal:to_text")
 _FORMS.register("terminal", "detector_bench.tables.render_terminal:to_rich")
 
 
@@ -360,8 +366,14 @@ def with_names(text: str, names: Mapping[str, str]) -> str:
     """Put display names where plain names stand as words: `clip`, but not `clip_prob` or `clip-like`."""
     if not names:
         return text
+    return _any_of(tuple(names)).sub(lambda found: names[found[0]], text)
+
+
+@lru_cache(maxsize=64)
+def _any_of(names: tuple[str, ...]) -> re.Pattern[str]:
+    """Any of the names where it stands as a word, the longest first; asked for at every word of a figure."""
     longest_first = "|".join(re.escape(name) for name in sorted(names, key=len, reverse=True))
-    return re.sub(rf"(?<![\w.-])(?:{longest_first})(?![\w-]|\.\w)", lambda found: names[found[0]], text)
+    return re.compile(rf"(?<![\w.-])(?:{longest_first})(?![\w-]|\.\w)")
 
 
 def is_missing(value: float | None) -> bool:

@@ -14,6 +14,7 @@ from detector_bench.results.metric_lookup import DEFAULT_MAX_ERROR_SHARE
 from detector_bench.tables.building import TableNumbers
 from detector_bench.tables.declaration import TABLES
 from detector_bench.tables.metric_tables import alignment_accuracy
+from detector_bench.tables.refusal_tables import refusal_notes, request_tables
 from detector_bench.tables.table import Table
 
 _IN_ORDER = (
@@ -23,6 +24,8 @@ _IN_ORDER = (
     "bias_errors",
     "prompt_bias_scores",
     "label_shares",
+    "refusals",
+    "bias_if_refused",
     "measured_values",
     "confusion",
     "label_doubt",
@@ -36,6 +39,12 @@ _IN_ORDER = (
     "filtering_and_accuracy_by_t2i_model",
 )
 """As a reader wants them; tables of plugins and other packages follow."""
+
+_OF_BIAS = (
+    *("model_bias_scores", "prompt_bias_scores", "detected_bias_scores", "bias_estimates", "prompt_estimates"),
+    *("model_bias_estimates", "model_bias_scores_by_category"),
+)
+"""Tables below which it stands what was refused."""
 
 
 class TableStyle(BaseModel):
@@ -86,7 +95,8 @@ def study_tables(
     A table that a study has no numbers for is left out: errors of measured values, confusion matrices, numbers by
     other labels than the consensus, tables by category of prompt or by T2I model where there is only one. The
     meanings of the model bias scores come with the intervals. Where no image has a human label of an attribute,
-    only what detectors report by themselves is left; where some have none, that stands beside the rest.
+    only what detectors report by themselves is left; where some have none, that stands beside the rest. Tables of
+    refusals are those of image sets that know the requests behind their images.
 
     The first attribute's tables bear their plain names; those of further attributes get a suffix, such as
     `filtering_and_accuracy_age`.
@@ -109,6 +119,7 @@ def study_tables(
     """
     tables: dict[str, Table] = {}
     labelled = []
+    refused = refusal_notes(metrics)
     names = [*_IN_ORDER, *(name for name in TABLES if name not in _IN_ORDER)]
     for position, attribute in enumerate(attributes):
         numbers = TableNumbers.of_table(
@@ -127,8 +138,12 @@ def study_tables(
         for name in names:
             table = TABLES.get(name).of(numbers)
             if table is not None:
+                if refused and name in _OF_BIAS:
+                    table = replace(table, notes=(*table.notes, *refused))
                 # The name is the LaTeX label too, which has to differ between attributes.
                 tables[name + suffix] = replace(table, name=name + suffix)
+    for table in request_tables(metrics, prompts=prompts, intervals=intervals):
+        tables[table.name] = table
     if len(labelled) > 1:
         table = alignment_accuracy(
             metrics, attributes=labelled, max_error_share=max_error_share, intervals=intervals

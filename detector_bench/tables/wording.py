@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from detector_bench.metrics import MetricInfo, metric_info
 from detector_bench.metrics.catalogue import Kind
+from detector_bench.metrics.refusals import REFUSAL_RATE
 from detector_bench.results.metric_lookup import NOT_EVALUATED, MetricLookup, Number
 from detector_bench.tables.table import DASH, Arrow, Cell, Column, MetricColumn
 from detector_bench.vocabulary import ALL, ATTRIBUTES, GROUND_TRUTH, LOW_QUALITY
@@ -142,10 +143,25 @@ def attributes_in_words(attributes: Sequence[str]) -> str:
     return " and ".join([", ".join(words[:-1]), words[-1]]) if len(words) > 1 else "".join(words) or "none"
 
 
-def in_words(label: str) -> str:
-    """A label for people: `low_quality` becomes `Low-quality`, `middle_aged` becomes `Middle aged`."""
-    words = "low-quality" if label == LOW_QUALITY else label.replace("_", " ")
+def in_words(name: str) -> str:
+    """A name for people: `low_quality` becomes `Low-quality`, `eye_glasses` becomes `Eye glasses`."""
+    words = "low-quality" if name == LOW_QUALITY else name.replace("_", " ")
     return words[:1].upper() + words[1:]
+
+
+def label_in_words(label: str, *, in_sentence: bool = False) -> str:
+    """A label, verdict or reason for people; a class by the text of its attribute: `latino_hispanic` becomes
+    `Latino or Hispanic`.
+
+    Args:
+        label: a name that several attributes give other texts to is shown as it is.
+        in_sentence: without the capital at its beginning, unless it is the name of a group of people.
+    """
+    texts = {each.text for one in ATTRIBUTES.values() for each in one.choices if each.name == label}
+    words = texts.pop() if len(texts) == 1 else in_words(label)
+    if not in_sentence or any(part[:1].isupper() for part in words.split()[1:]):
+        return words
+    return words[:1].lower() + words[1:]
 
 
 def metric_cell(value: float, metric: str, **shown: Any) -> Cell:
@@ -226,6 +242,7 @@ _WORDS = {
     "prompt_bias_score_difference": MetricWords(
         "", "prompts left out, no clear image by the detector or the humans"
     ),
+    REFUSAL_RATE: MetricWords("no request was answered", "requests that failed or wait", absent="no request"),
     "prompt_bias_error": MetricWords("", "prompts left out, fewer than two images clear to detector and humans"),
 }
 
@@ -247,7 +264,11 @@ def undefined_notes(judged: Sequence[tuple[PlacedColumn, Number]]) -> list[str]:
     for shown, number in explained:
         if number.missing:
             words, absent = words_of(shown.declared.metric), number is NOT_EVALUATED
-            reason = words.absent if absent else words.undefined.format(label=in_words(shown.label).lower())
+            reason = (
+                words.absent
+                if absent
+                else words.undefined.format(label=label_in_words(shown.label, in_sentence=True))
+            )
             missing.append((shown, reason, absent))
     if all(shown.where == shown.said for shown, _, _ in missing):
         # Columns that differ in their T2I model or category alone.

@@ -29,11 +29,13 @@ class Sending(NamedTuple):
         address: of the service.
         variables: environment variables whose values are sent along, where they are set.
         form: what is sent of an image, in words.
+        what: is sent, in one word.
     """
 
     address: str
     variables: tuple[str, ...]
     form: str
+    what: str = "images"
 
 
 def refusals(sending: Sending) -> tuple[str, ...]:
@@ -55,8 +57,8 @@ def refusals(sending: Sending) -> tuple[str, ...]:
     if not lines and not origin.is_on_this_machine and not allowed.allows_images(origin):
         name = _plain(origin)
         lines.append(
-            f"images may not be sent to {origin}: nobody allowed that on this machine, and nothing was sent. If "
-            f"you want it: detector-bench trust host {name} (for one call: {HOST_OPTION} {name})"
+            f"{sending.what} may not be sent to {origin}: nobody allowed that on this machine, and nothing was "
+            f"sent. If you want it: detector-bench trust host {name} (for one call: {HOST_OPTION} {name})"
         )
     return tuple(lines)
 

@@ -11,12 +11,16 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from detector_bench.dataset import ImageSet
+from detector_bench.dataset.generations import read_generations
 from detector_bench.errors import ConfigError, DetectorBenchError
 from detector_bench.evaluation import evaluate_with_confusion
 from detector_bench.evaluation.coded_predictions import CodedPredictions
 from detector_bench.evaluation.image_index import ImageIndex
+from detector_bench.evaluation.intervals import Intervals
+from detector_bench.evaluation.metric_table import with_rows
+from detector_bench.evaluation.refusals import request_rows
 from detector_bench.results.inputs import ROWS_FILE, changed_inputs, inputs_of
-from detector_bench.results.long_tables import read_long_table
+from detector_bench.results.long_tables import no_rows, read_long_table
 from detector_bench.results.manifest import Manifest
 from detector_bench.results.verification_record import Link, Outcome
 from detector_bench.runner.stored_predictions import StoredPredictions
@@ -105,17 +109,23 @@ def _values(
         again = evaluate_with_confusion(
             image_set, predictions, attributes=study.attributes, n_clear=study.n_clear, allow_incomplete=True
         )
-        stored = {name: read_long_table(folder / file) for name, file in _COUNTED.items()}
+        generations = read_generations(image_set)
+        requests = None if generations is None else request_rows(generations, Intervals(method="none"))
+        own_metrics = again.metrics if requests is None else with_rows(again.metrics, requests)
+        stored = {
+            name: read_long_table(folder / file) if file in manifest.files else no_rows(name)
+            for name, file in _COUNTED.items()
+        }
     except (DetectorBenchError, OSError, ValueError) as error:
         return [link(_NAME, Outcome.FALSE, "they cannot be computed again", str(error).splitlines())]
     problems = unlike_settings(manifest, study.evaluation_settings(folder))
     problems += unlike_counts(manifest, predictions.status_counts)
     left = 0
-    for name, own in (("metrics", again.metrics), ("confusion", again.confusion)):
+    for name, own in (("metrics", own_metrics), ("confusion", again.confusion)):
         difference, unmatched = _unlike_values(stored[name], own)
         problems += [f"{_COUNTED[name]}: {difference}"] if difference else []
         left += unmatched
-    rows = len(again.metrics) + len(again.confusion)
+    rows = len(own_metrics) + len(again.confusion)
     says = f"{rows:,} values of metrics.csv and confusion.csv come out again" if not problems else "values differ"
     others = sum(name not in ("metrics.csv", *_COUNTED.values(), ROWS_FILE) for name in manifest.files)
     not_again = (

@@ -11,19 +11,21 @@ from tempfile import TemporaryDirectory
 from detector_bench.atomic_files import replacing
 from detector_bench.dataset import ImageSet
 from detector_bench.dataset.image_paths import is_file_below
+from detector_bench.dataset.sample_file import SAMPLE_FILE
 from detector_bench.dataset.validation import FileInspector
 from detector_bench.errors import ConfigError, DetectorBenchError
 from detector_bench.results.inputs import content_sha256
 from detector_bench.results.local_paths import LocalPaths, is_local, place_of
 from detector_bench.results.manifest import Manifest
 from detector_bench.runner.stored_predictions import sha256_of_file
+from detector_bench.vocabulary.generations import GENERATIONS_FILE
 
 RESULTS = "results"
 IMAGE_SET = "image_set"
 """The two folders in a pack."""
 
 _TABLES = ("images", "prompts", "labels")
-_FURTHER = ("sample.csv", "attributes")
+_FURTHER = (SAMPLE_FILE, GENERATIONS_FILE, "attributes")
 _LEFT_OUT = (".lock", ".tmp")
 _STORED = frozenset({".parquet", ".png", ".jpg", ".jpeg", ".webp", ".gif"})
 """What is compressed already."""

@@ -161,6 +161,8 @@ class Attribute(Declaration):
     """Words of a judge for several classes at once."""
     reasons: tuple[LowQualityReason, ...] = ()
     """Why an image can be low-quality, beside `LOW_QUALITY_REASONS`."""
+    guideline: str = ""
+    """For annotators, in simple Markdown: what to look at, and what to do in borderline cases."""
 
     @model_validator(mode="before")
     @classmethod

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from enum import StrEnum
 
 import pyarrow as pa
 
@@ -48,18 +47,6 @@ SAMPLE_COLUMNS = (
 detector was asked; `probability` is the chance that the image was drawn, given that its T2I model's prompt got a
 label at all, and `cell_probability` the chance of that; `drawn_from` is the sha256 of the images that it was
 drawn from."""
-
-
-class SampleDesign(StrEnum):
-    """How the images to be labelled are drawn among those of one T2I model and prompt."""
-
-    EQUAL = "equal"
-    """Every image is as likely as any other."""
-    VERDICTS = "verdicts"
-    """Every image is as likely as any other, and each pattern of the detectors' verdicts has its share."""
-    DISAGREEMENT = "disagreement"
-    """Images that detectors differ on are more likely."""
-
 
 PREDICTIONS = pa.schema(
     [

@@ -15,6 +15,8 @@ from detector_bench.declarations import Declaration
 from detector_bench.errors import ConfigError, nearest_hint
 from detector_bench.labelling import LabelStore, Question
 from detector_bench.labelling.agreement_numbers import Agreement, LabelsSideBySide, Round
+from detector_bench.labelling.label_table import GivenLabel
+from detector_bench.labelling.ways import CAUTION, Ways, ways_of, ways_sentence
 from detector_bench.labelling.web.wording import label_texts, question_view
 from detector_bench.vocabulary import ALL
 
@@ -148,6 +150,8 @@ class RecentLabels:
         self._store = store
         self._lock = threading.Lock()
         self._side_by_side: dict[str, LabelsSideBySide] = {}
+        self._given: list[GivenLabel] = []
+        self._ways: dict[tuple[str, ...], Ways] = {}
         self._rest_until = 0.0
         self._version: int | None = None
 
@@ -158,6 +162,16 @@ class RecentLabels:
                 self._read()
             return self._side_by_side[question.name]
 
+    def ways(self, question: Question, annotators: Sequence[str]) -> Ways | None:
+        """What a grid does to agreement, of labels as they were a moment ago; None: nobody used one."""
+        with self._lock:
+            if len(annotators) < 2 or not any(one.entry.asking.in_grid for one in self._given):
+                return None
+            key = (question.name, *annotators)
+            if key not in self._ways:
+                self._ways[key] = ways_of(self._given, question, annotators)
+            return self._ways[key]
+
     def forget(self) -> None:
         """Read again when the labels are asked for next."""
         with self._lock:
@@ -166,7 +180,8 @@ class RecentLabels:
     def _read(self) -> None:
         started = time.monotonic()
         self._version = self._store.version()
-        given = self._store.given(independent=True)
+        given = self._given = self._store.given(independent=True)
+        self._ways = {}
         self._side_by_side = {
             question.name: LabelsSideBySide(self._store.image_set, given, question)
             for question in self._store.questions
@@ -213,6 +228,7 @@ def agreement_view(
             for part in (Round.CALIBRATION, Round.AFTER)
         ],
         "calibration": asdict(store.calibration()),
+        "ways": _ways_view(labels.ways(question, compared)),
         "scopes": [
             {"t2i_model": one.t2i_model, "category": one.category, **_agreement_view(one.agreement)}
             for one in side_by_side.by_scope(compared, part=query.part)
@@ -290,6 +306,17 @@ def _confusion_view(
         "category": query.category,
         "labels": list(texts.values()),
         "counts": counts.tolist(),
+    }
+
+
+def _ways_view(found: Ways | None) -> dict[str, Any] | None:
+    if found is None:
+        return None
+    rows = (("In a grid", found.grid), ("One at a time", found.alone))
+    return {
+        "rounds": [{"title": title, **_agreement_view(one)} for title, one in rows],
+        "text": ways_sentence(found),
+        "caution": CAUTION,
     }
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import json
 import secrets
 import socket
-from collections.abc import Collection
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
 from functools import cache, cached_property
 from ipaddress import ip_address
 from pathlib import Path
@@ -15,7 +16,9 @@ from urllib.parse import quote, urlsplit
 
 from jinja2 import Environment, PackageLoader
 
-from detector_bench.errors import ConfigError
+from detector_bench.errors import ConfigError, nearest_hint
+from detector_bench.labelling.grid import Grid
+from detector_bench.labelling.web.languages import Words
 from detector_bench.labelling.writing import annotator_name
 
 SECRET_VARIABLE = "DETECTOR_BENCH_LABEL_SECRET"  # noqa: S105 - the variable's name
@@ -80,7 +83,10 @@ class Desk:
 
     Attributes:
         annotators: who labels here.
-        guidelines: the guideline's text, in simple Markdown.
+        guidelines: the guideline's text, in simple Markdown, for everybody; "": the one of each language.
+        words: the language, and questions of one's own, for everybody who has none of their own.
+        words_of: the same by annotator.
+        grid: pages of many pictures with proposed labels; None: one picture at a time.
         host: the address that the server is bound to.
         port: its port.
         public_url: the address that annotators use where it is another one, behind a proxy for instance.
@@ -91,6 +97,9 @@ class Desk:
 
     annotators: tuple[str, ...]
     guidelines: str = ""
+    words: Words = field(default_factory=Words)
+    words_of: Mapping[str, Words] = field(default_factory=dict)
+    grid: Grid | None = None
     host: str = "127.0.0.1"
     port: int = 8765
     public_url: str | None = None
@@ -103,6 +112,9 @@ class Desk:
             raise ConfigError("nobody to label: name at least one annotator")
         for name in self.annotators:
             _check_name(name)
+        for name in self.words_of:
+            if name not in self.annotators:
+                raise ConfigError(f"a language is given for {name!r}: {nearest_hint(name, self.annotators)}")
         if len(set(self.annotators)) != len(self.annotators):
             raise ConfigError(f"an annotator is named twice: {', '.join(self.annotators)}")
         if self.public_url is not None:
@@ -143,6 +155,14 @@ class Desk:
         host = _own_address() if self.host in _EVERY_ADDRESS else self.host
         scheme = "https" if self.encrypts else "http"
         return f"{scheme}://{f'[{host}]' if ':' in host else host}:{self.port}"
+
+    def words_for(self, annotator: str | None) -> Words:
+        """What an annotator, or (None) the coordinator, reads."""
+        return self.words_of.get(annotator or "", self.words)
+
+    def guideline_for(self, annotator: str) -> str:
+        """An annotator's guideline."""
+        return self.guidelines or self.words_for(annotator).guideline
 
     def link(self, annotator: str | None) -> str:
         """The link for an annotator, or (None) for the coordinator.
@@ -226,14 +246,21 @@ STATIC = Path(__file__).parent / "static"
 """Where the desk's scripts and styles lie."""
 
 
-def page(name: str, **values: str) -> str:
+def page(name: str, *, words: Words | None = None, **values: str) -> str:
     """One of the desk's pages as HTML; values are escaped.
 
     Args:
         name: a template: "home", "label", "agreement", "adjudication", "sign-in" or "message".
+        words: in which language; None: in English.
         values: what the template shows.
     """
-    return _pages().get_template(f"{name}.html").render(**values)
+    words = words or Words()
+    texts = {english: text for english, text in words.language.texts.items() if text}
+    return (
+        _pages()
+        .get_template(f"{name}.html")
+        .render(t=words.text, language=words.language.language, texts=json.dumps(texts) if texts else "", **values)
+    )
 
 
 @cache

@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from detector_bench.labelling import Answer, Choice, Item, Progress
+from detector_bench.labelling import Answer, Asking, Choice, Item, Progress
 
 MOST_ANSWERS = 100
 """Answers in one request: what has gathered while the desk was away comes in several."""
@@ -29,6 +29,15 @@ class SentChoice(_Message):
     value: float | None = None
 
 
+class SentAsking(_Message):
+    """How an answer was asked for; see `Asking`."""
+
+    language: Annotated[str, Field(max_length=100)] = ""
+    wording: Annotated[str, Field(max_length=100)] = ""
+    proposed: Annotated[str, Field(max_length=100)] = ""
+    proposed_by: Annotated[str, Field(max_length=100)] = ""
+
+
 class SentAnswer(_Message):
     """An answer to an item; see `Answer`."""
 
@@ -37,11 +46,13 @@ class SentAnswer(_Message):
     answers: Annotated[dict[str, SentChoice], Field(max_length=20)] = {}
     skipped: bool = False
     milliseconds: Annotated[int, Field(ge=0, lt=2**53)] | None = None
+    asking: SentAsking = SentAsking()
 
     def record(self) -> Answer:
         """The same as the store's record."""
         choices = {name: Choice(**choice.model_dump()) for name, choice in self.answers.items()}
-        return Answer(self.answer_id, self.item_id, choices, skipped=self.skipped, milliseconds=self.milliseconds)
+        asking = Asking(**self.asking.model_dump())
+        return Answer(self.answer_id, self.item_id, choices, self.skipped, self.milliseconds, asking)
 
 
 class SentAnswers(_Message):
@@ -68,8 +79,8 @@ def image_address(image_id: str) -> str:
     return f"/images/{quote(image_id, safe='')}"
 
 
-def item_view(item: Item) -> dict[str, Any]:
-    """An item with its pictures' addresses."""
+def item_view(item: Item, *, proposed: str = "") -> dict[str, Any]:
+    """An item with its pictures' addresses, and the label that is proposed in a grid; "": it is asked alone."""
     return {
         "item_id": item.item_id,
         "position": item.position,
@@ -80,6 +91,8 @@ def item_view(item: Item) -> dict[str, Any]:
         "image_changed": item.image_changed,
         "locked": item.locked,
         "problem": item.problem,
+        "asked_again": item.asked_again,
+        "proposed": proposed,
     }
 
 
@@ -89,6 +102,7 @@ def answer_view(answer: Answer) -> dict[str, Any]:
         "answer_id": answer.answer_id,
         "answers": {name: asdict(choice) for name, choice in answer.answers.items()},
         "skipped": answer.skipped,
+        "proposed": answer.asking.proposed,
     }
 
 

@@ -26,6 +26,7 @@ from detector_bench.labelling.label_studio import label_studio_tasks
 from detector_bench.labelling.labels_csv import labels_csv
 from detector_bench.labelling.web.agreement_view import AgreementQuery, RecentLabels, agreement_view
 from detector_bench.labelling.web.desk import Desk, page
+from detector_bench.labelling.web.languages import Words
 from detector_bench.labelling.web.messages import MOST_ANSWERS, SentChoice, SentUndo, image_address
 from detector_bench.labelling.web.wording import label_texts, question_view, reason_views
 from detector_bench.labelling.web.worth_view import worth_view
@@ -73,17 +74,18 @@ class SentCalibration(BaseModel):
 class AdjudicationView:
     """Everything that the page shows. It depends on the image set as it was when the store was opened."""
 
-    def __init__(self, store: LabelStore) -> None:
+    def __init__(self, store: LabelStore, words: Words) -> None:
         self._store = store
+        self._words = words
         images, prompts = store.image_set.images, store.image_set.prompts
         self._t2i_model = dict(zip(images["image_id"], images["t2i_model"], strict=True))
         category_of = dict(zip(prompts["prompt_id"], prompts["category"], strict=True))
         self._category = dict(zip(images["image_id"], images["prompt_id"].map(category_of), strict=True))
         task = store.settings.task
-        self._texts = {question.name: label_texts(question, task=task) for question in store.questions}
+        self._texts = {one.name: label_texts(one, task=task, words=words) for one in store.questions}
         self._questions = []
         for question in store.questions:
-            view = question_view(question, task=task)
+            view = question_view(question, task=task, words=words)
             colours = {choice["label"]: choice["colour"] for choice in view["choices"]}
             choices = [
                 {"label": label, "text": text, "key": _key(label, number), "colour": colours.get(label, "")}
@@ -107,7 +109,7 @@ class AdjudicationView:
             "store": hashlib.sha256(str(store.path.resolve()).encode()).hexdigest()[:16],
             "task": store.settings.task.value,
             "questions": self._questions,
-            "reasons": reason_views(store.questions),
+            "reasons": reason_views(store.questions, words=self._words),
             "with_names": with_names,
             "items_left": [one.total - one.done for one in progress],
             "calibration_total": progress[0].calibration_total,
@@ -199,7 +201,8 @@ def _agreement_router(store: LabelStore, desk: Desk, worth: Worth | None) -> API
 
 def _adjudication_router(store: LabelStore, desk: Desk) -> APIRouter:
     router = APIRouter()
-    view = AdjudicationView(store)
+    # Its page is in English, so that its questions are, too.
+    view = AdjudicationView(store, Words(own=desk.words.own))
 
     @router.get("/adjudication")
     def whole_page() -> HTMLResponse:

@@ -10,7 +10,7 @@ from fastapi import APIRouter, Depends, Query, Request
 from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 from starlette.exceptions import HTTPException
 
-from detector_bench.labelling import AnswerConflictError, LabelStore, RefusedAnswerError
+from detector_bench.labelling import AnswerConflictError, Item, LabelStore, RefusedAnswerError
 from detector_bench.labelling.progress import NOT_ASKED
 from detector_bench.labelling.web.desk import Desk, Person, page, page_of
 from detector_bench.labelling.web.messages import (
@@ -23,7 +23,7 @@ from detector_bench.labelling.web.messages import (
 )
 from detector_bench.labelling.web.pictures import NARROWEST, WIDEST, PictureError, Pictures
 from detector_bench.labelling.web.security import REVIEW_PAGES, SIGN_IN, error_body, keep_token
-from detector_bench.labelling.web.wording import question_view, reason_views
+from detector_bench.labelling.web.wording import question_view, reason_views, wording_of
 
 
 def _the_store(request: Request) -> LabelStore:
@@ -71,7 +71,7 @@ def _start(desk: TheDesk, person: ThePerson) -> Response:
         return RedirectResponse(page_of(None if person.is_coordinator else person.name))
     if len(desk.annotators) == 1:
         return RedirectResponse(page_of(desk.annotators[0]))
-    return HTMLResponse(page("home"))
+    return HTMLResponse(page("home", words=desk.words))
 
 
 @router.get("/api/desk")
@@ -119,22 +119,27 @@ MOST_ITEMS = 200
 """Items in one answer; the page asks for the next ones in time."""
 
 
-@router.get("/label/{annotator}", dependencies=[Depends(known_annotator)])
-def _page() -> HTMLResponse:
-    return HTMLResponse(page("label"))
+@router.get("/label/{annotator}")
+def _page(annotator: AnnotatorName, desk: TheDesk) -> HTMLResponse:
+    return HTMLResponse(page("label", words=desk.words_for(annotator)))
 
 
 @router.get("/api/{annotator}/session")
 def _session(annotator: AnnotatorName, store: TheStore, desk: TheDesk, person: ThePerson) -> dict[str, Any]:
-    task = store.settings.task
+    task, words = store.settings.task, desk.words_for(annotator)
+    order = {name: place for place, name in enumerate(words.own)}
+    asked = sorted(store.questions, key=lambda question: order.get(question.name, len(order)))
     return {
         "annotator": annotator,
         "image_set": store.image_set.name,
         "store": hashlib.sha256(str(store.path.resolve()).encode()).hexdigest()[:16],
         "task": task.value,
-        "questions": [question_view(question, task=task) for question in store.questions],
-        "reasons": reason_views(store.questions),
-        "guidelines": desk.guidelines,
+        "questions": [question_view(one, task=task, words=words, offered_only=True) for one in asked],
+        "reasons": reason_views(store.questions, words=words),
+        "guidelines": desk.guideline_for(annotator),
+        "language": words.language.language,
+        "wording": store.keep_wording(wording_of(asked, task=task, words=words)),
+        "grid": None if desk.grid is None else {"size": desk.grid.size, "proposed_by": desk.grid.proposed_by},
         "may_review": person is None,
         "progress": progress_view(store.progress(annotator)),
     }
@@ -144,27 +149,33 @@ def _session(annotator: AnnotatorName, store: TheStore, desk: TheDesk, person: T
 def _items(
     annotator: AnnotatorName,
     store: TheStore,
+    desk: TheDesk,
     first: Annotated[int, Query(ge=0)] = 0,
     count: Annotated[int, Query(ge=1, le=MOST_ITEMS)] = 50,
 ) -> dict[str, Any]:
     found = store.items(annotator, first, count)
-    return {"items": [item_view(item) for item in found], "progress": progress_view(store.progress(annotator))}
+    views = [_item_view(item, desk) for item in found]
+    return {"items": views, "progress": progress_view(store.progress(annotator))}
 
 
 @router.post("/api/{annotator}/answers")
-def _answers(annotator: AnnotatorName, store: TheStore, sent: SentAnswers) -> dict[str, Any]:
-    results = [_recorded(store, annotator, answer) for answer in sent.answers]
+def _answers(annotator: AnnotatorName, store: TheStore, desk: TheDesk, sent: SentAnswers) -> dict[str, Any]:
+    results = [_recorded(store, desk, annotator, answer) for answer in sent.answers]
     return {"results": results, "progress": progress_view(store.progress(annotator))}
 
 
 @router.post("/api/{annotator}/undo")
-def _undo(annotator: AnnotatorName, store: TheStore, sent: SentUndo) -> dict[str, Any]:
+def _undo(annotator: AnnotatorName, store: TheStore, desk: TheDesk, sent: SentUndo) -> dict[str, Any]:
     undone = store.undo(annotator, sent.undo_id, answer_id=sent.answer_id)
-    item = None if undone.item is None else item_view(undone.item)
+    item = None if undone.item is None else _item_view(undone.item, desk)
     return {"item": item, "progress": progress_view(undone.progress)}
 
 
-def _recorded(store: LabelStore, annotator: str, sent: SentAnswer) -> dict[str, Any]:
+def _item_view(item: Item, desk: Desk) -> dict[str, Any]:
+    return item_view(item, proposed="" if desk.grid is None else desk.grid.proposal(item))
+
+
+def _recorded(store: LabelStore, desk: Desk, annotator: str, sent: SentAnswer) -> dict[str, Any]:
     """Keep one answer of several: one that is refused keeps nobody from storing the others."""
     try:
         recorded = store.record(annotator, sent.record())
@@ -173,5 +184,5 @@ def _recorded(store: LabelStore, annotator: str, sent: SentAnswer) -> dict[str, 
     status = "repeated" if recorded.repeated else "saved"
     # What a page sends that was open before the desk's sample changed is kept; the page of now has no place for
     # it.
-    item = None if recorded.item.position == NOT_ASKED else item_view(recorded.item)
+    item = None if recorded.item.position == NOT_ASKED else _item_view(recorded.item, desk)
     return {"answer_id": sent.answer_id, "status": status, "message": "", "item": item}

@@ -37,6 +37,9 @@ _KEY_COLUMNS = ("item", "attribute", "stratum", "seed_image_id", "image_id", "de
 UNCHANGED = "unchanged"
 """The stratum of the pairs in which nothing changed."""
 
+CANNOT_TELL = "cannot_tell"
+"""In the place of a letter: somebody looked, and could not judge the pair."""
+
 
 @dataclass(frozen=True, slots=True)
 class SheetQuestion:
@@ -84,6 +87,27 @@ class KeyEntry:
     attribute: str
     stratum: str
     detector: str
+    image_id: str = ""
+    """The edited photo's."""
+
+
+def write_key(sample: Sample, path: Path, *, overwrite: bool = False) -> None:
+    """Write the detector's verdict on each item of a sample, which annotators must not see.
+
+    Raises:
+        ConfigError: the file exists: answers to its items may, too.
+    """
+    _check_new(path, overwrite=overwrite)
+    secrets = [
+        [item, pair.attribute, pair.stratum, pair.seed_image_id, pair.image_id, sample.detector, repr(pair.score)]
+        for item, pair in enumerate(sample.pairs, start=1)
+    ]
+    write_text(path, _csv(_KEY_COLUMNS, secrets))
+
+
+def _check_new(path: Path, *, overwrite: bool) -> None:
+    if path.exists() and not overwrite:
+        raise ConfigError(f"{str(path)!r} exists and may hold answers; give another name, or allow to overwrite")
 
 
 def write_annotation_sheet(
@@ -105,10 +129,7 @@ def write_annotation_sheet(
     if sheet.resolve() == key.resolve():
         raise ConfigError("the sheet and its key are the same file: the key is not for the annotators")
     for path in (sheet, key):
-        if path.exists() and not overwrite:
-            raise ConfigError(
-                f"{str(path)!r} exists and may hold answers; give another name, or allow to overwrite"
-            )
+        _check_new(path, overwrite=overwrite)
     paths = dict(zip(images["image_id"], images["path"], strict=True))
 
     def place(image_id: str) -> str:
@@ -122,14 +143,12 @@ def write_annotation_sheet(
             return reference.place
         return os.path.relpath(root / paths[image_id], sheet.parent.resolve())
 
-    rows, secrets = [], []
+    rows = []
     for item, pair in enumerate(sample.pairs, start=1):
         question = QUESTIONS[pair.attribute]
         answers = [question.answers.get(letter, "") for letter in _LETTERS]
         rows.append([item, question.text, place(pair.seed_image_id), place(pair.image_id), *answers, ""])
-        verdict = (pair.attribute, pair.stratum, pair.seed_image_id, pair.image_id, sample.detector)
-        secrets.append([item, *verdict, repr(pair.score)])
-    write_text(key, _csv(_KEY_COLUMNS, secrets))
+    write_key(sample, key, overwrite=overwrite)
     write_text(sheet, _csv(_SHEET_COLUMNS, rows))
 
 
@@ -153,7 +172,8 @@ def read_key(path: Path | str) -> dict[str, KeyEntry]:
             _report(table, record, "stratum", "unknown stratum", accepted=accepted, findings=findings)
         if item in key:
             _report(table, record, "item", "item listed twice", accepted="each item once", findings=findings)
-        key[item] = KeyEntry(attribute, stratum, table.cell("detector", record))
+        names = (table.cell(name, record) for name in ("detector", "image_id"))
+        key[item] = KeyEntry(attribute, stratum, *names)
     findings.raise_if_any()
     return key
 

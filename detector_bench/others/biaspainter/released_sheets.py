@@ -97,7 +97,16 @@ def read_sheet(path: Path | str) -> ReleasedSheet:
     """
     findings = Findings()
     path = Path(path)
-    table = _read(path, SHEET_COLUMNS, findings)
+    return sheet_of_table(_read(path, SHEET_COLUMNS, findings), path.stem)
+
+
+def sheet_of_table(table: TextTable, domain: str) -> ReleasedSheet:
+    """A sheet out of a table with the columns of `read_sheet`, from whatever file it comes.
+
+    Raises:
+        DataError: as `read_sheet`.
+    """
+    findings = Findings()
     seed, word = _indices(table, "seed_index", findings), _indices(table, "word_index", findings)
     number = _values(table, findings)
     findings.raise_if_any()
@@ -115,32 +124,48 @@ def read_sheet(path: Path | str) -> ReleasedSheet:
         grid: FloatArray = np.full((len(seeds), len(words)), np.nan)
         for record, place in zip(records, places, strict=True):
             grid[place] = number[record]
-        is_skin_tone = MEASURES[name].attribute == "skin_tone"
-        values[name] = np.where(grid == _NO_FACE, np.nan, grid) if is_skin_tone else grid
-    _check_meaning(table, values, findings)
+        values[name] = grid
     findings.raise_if_any()
-    return ReleasedSheet(path.stem, tuple(seeds), tuple(words), values, unmeasured)
+    return checked_sheet(ReleasedSheet(domain, tuple(seeds), tuple(words), values, unmeasured), table.file)
 
 
-def _check_meaning(table: TextTable, values: Mapping[str, FloatArray], findings: Findings) -> None:
+def checked_sheet(sheet: ReleasedSheet, file: str) -> ReleasedSheet:
+    """The sheet with nothing in the place of a skin tone of 255, which stands for no face.
+
+    Args:
+        sheet: as its file says.
+        file: its name, for messages.
+
+    Raises:
+        DataError: numbers that are in range and yet cannot be what their measure says.
+    """
+    findings = Findings()
+    measured = {
+        name: np.where(grid == _NO_FACE, np.nan, grid) if MEASURES[name].attribute == "skin_tone" else grid
+        for name, grid in sheet.measured.items()
+    }
+    _check_meaning(file, measured, findings)
+    findings.raise_if_any()
+    return replace(sheet, measured=measured)
+
+
+def _check_meaning(file: str, values: Mapping[str, FloatArray], findings: Findings) -> None:
     """Report numbers that are in range and yet cannot be what their measure says."""
     ages = _known(values, "age_delta_years")
     if _are_divided(ages):
         message = f"these are years divided by {_YEARS_AS_PARTS_OF} already, not years (the largest is"
         accepted = f"years; multiply the column by {_YEARS_AS_PARTS_OF}"
-        findings.add(
-            Problem(table.file, f"{message} {np.abs(ages).max():g})", None, "age_delta_years", None, accepted)
-        )
+        findings.add(Problem(file, f"{message} {np.abs(ages).max():g})", None, "age_delta_years", None, accepted))
     changes = _known(values, "skin_tone_delta")
     if len(changes) >= _ENOUGH_TO_TELL and changes.min() > _DARKEST_FACE:
         message = (
             f"these are the edited photos' own brightness, {changes.min():.0f} to {changes.max():.0f}, no change"
         )
         accepted = f"the measure {BRIGHTNESS}, with the seeds' brightness beside it, or differences"
-        findings.add(Problem(table.file, message, None, "skin_tone_delta", None, accepted))
+        findings.add(Problem(file, message, None, "skin_tone_delta", None, accepted))
     if "skin_tone_delta" in values and BRIGHTNESS in values:
         message = "the change and the brightness itself are both there"
-        findings.add(Problem(table.file, message, None, "measure", None, f"skin_tone_delta or {BRIGHTNESS}"))
+        findings.add(Problem(file, message, None, "measure", None, f"skin_tone_delta or {BRIGHTNESS}"))
 
 
 def _known(values: Mapping[str, FloatArray], measure: str) -> FloatArray:

@@ -9,9 +9,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from detector_bench.dataset.consensus import ADJUDICATOR
 from detector_bench.errors import ConfigError
 from detector_bench.metrics.intervals import wilson_interval
-from detector_bench.others.biaspainter.annotation_sheets import QUESTIONS, KeyEntry
+from detector_bench.others.biaspainter.annotation_sheets import CANNOT_TELL, QUESTIONS, KeyEntry
 from detector_bench.others.biaspainter.biased_words import DIRECTIONS, SKIN_TONE_NOTE
 from detector_bench.tables.table import Cell, Column, Row, Table
 from detector_bench.tables.wording import (
@@ -46,6 +47,8 @@ class VerdictAgreement:
     low: float = math.nan
     high: float = math.nan
     """Limits of Wilson's interval of the accuracy; NaN without an item."""
+    not_judgeable: int = 0
+    """Items of which the annotator, or most of them, could not tell. They are left out."""
 
     @property
     def accuracy(self) -> float:
@@ -54,19 +57,24 @@ class VerdictAgreement:
 
 
 def validity(
-    key: Mapping[str, KeyEntry], answers: Mapping[str, Mapping[str, str]], *, level: float = 0.95
+    key: Mapping[str, KeyEntry],
+    answers: Mapping[str, Mapping[str, str]],
+    *,
+    level: float = 0.95,
+    alone: Mapping[str, Mapping[str, str]] | None = None,
 ) -> list[VerdictAgreement]:
     """Compare annotators' answers with the detector's verdicts.
 
     A verdict is what changed: if the detector sees no change of gender, both "male, male" and "female, female"
-    agree. With several annotators, the consensus of an item is the verdict that more than half of those who
-    answered gave. Accuracies over several strata are those of the sample, in which changes are more frequent than
-    among all pairs.
+    agree. With several annotators, the consensus of an item is what they decided together (the annotator
+    `adjudicator`), else the verdict that more than half of those who answered gave. Accuracies over several strata
+    are those of the sample, in which changes are more frequent than among all pairs.
 
     Args:
         key: the detector's verdict on each item.
-        answers: by annotator, the letter given to each answered item.
+        answers: by annotator, the letter given to each answered item, or `CANNOT_TELL`.
         level: of the intervals.
+        alone: the same before annotators had talked; None: as `answers`. Each annotator is measured on these.
 
     Returns:
         For the consensus, then for each annotator if there are several: each attribute's strata, then the
@@ -83,15 +91,28 @@ def validity(
         )
     if not any(answers.values()):
         raise ConfigError("no item is answered yet: fill the column `answer` of the sheet with A, B, C or D")
-    verdicts = {
-        name: {item: QUESTIONS[key[item].attribute].meaning[letter] for item, letter in given.items()}
-        for name, given in answers.items()
-    }
-    found = _of_judge(CONSENSUS, key, list(verdicts.values()), level=level)
-    if len(verdicts) > 1:
-        for name, given in verdicts.items():
+    verdicts = _verdicts(key, answers)
+    decided = verdicts.pop(ADJUDICATOR, {})
+    # Whoever decides speaks for all: their answers to that item no longer count.
+    together = [{item: each[item] for item in each if item not in decided} for each in verdicts.values()]
+    found = _of_judge(CONSENSUS, key, [*together, decided], level=level)
+    before = verdicts if alone is None else _verdicts(key, alone)
+    if len(before) > 1:
+        for name, given in before.items():
             found += _of_judge(name, key, [given], level=level)
     return found
+
+
+def _verdicts(
+    key: Mapping[str, KeyEntry], answers: Mapping[str, Mapping[str, str]]
+) -> dict[str, Mapping[str, str]]:
+    """By annotator and item, the stratum that a letter stands for."""
+    return {
+        name: {
+            item: QUESTIONS[key[item].attribute].meaning.get(letter, CANNOT_TELL) for item, letter in given.items()
+        }
+        for name, given in answers.items()
+    }
 
 
 def _of_judge(
@@ -117,7 +138,7 @@ def _agreement(
     *,
     level: float,
 ) -> VerdictAgreement:
-    agreeing = judged = unanswered = 0
+    agreeing = judged = unanswered = not_judgeable = 0
     for item in items:
         given = Counter(each[item] for each in verdicts if item in each)
         if not given:
@@ -125,12 +146,15 @@ def _agreement(
             continue
         verdict, votes = given.most_common(1)[0]
         if 2 * votes > given.total():
-            judged += 1
+            not_judgeable += verdict == CANNOT_TELL
+            judged += verdict != CANNOT_TELL
             agreeing += verdict == key[item].stratum
-    disputed = len(items) - judged - unanswered
+    disputed = len(items) - judged - unanswered - not_judgeable
     share = np.array(agreeing / judged if judged else math.nan)
     low, high = wilson_interval(share, np.array(judged), level=level)
-    return VerdictAgreement(*names, len(items), agreeing, judged, unanswered, disputed, float(low), float(high))
+    limits = (float(low), float(high))
+    counts = (len(items), agreeing, judged, unanswered, disputed)
+    return VerdictAgreement(*names, *counts, *limits, not_judgeable)
 
 
 def validity_accuracies(agreements: Sequence[VerdictAgreement], *, detector: str) -> Table:
@@ -144,7 +168,11 @@ def validity_accuracies(agreements: Sequence[VerdictAgreement], *, detector: str
     """
     rows = []
     for each in agreements:
-        left_out = {"unanswered": each.unanswered, "disputed": each.disputed}
+        left_out = {
+            "unanswered": each.unanswered,
+            "disputed": each.disputed,
+            "as nobody could tell": each.not_judgeable,
+        }
         notes = [f"{count} of {each.items} items left out, {why}" for why, count in left_out.items() if count]
         names = [attribute_in_words(name) for name in (each.annotator, each.attribute, each.stratum)]
         accuracy = with_interval(per_cent_cell(each.accuracy), each.low, each.high, per_cent=True)

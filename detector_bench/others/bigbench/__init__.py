@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from detector_bench.others import Benchmark, CommandGroup, PromptFormat, ScoreInfo, register
+from detector_bench.others import Benchmark, BenchmarkFigure, CommandGroup, PromptFormat, ScoreInfo, register
 
 BENCHMARK = register(
     Benchmark(
         name="bigbench",
         package=__name__,
         score_system=".score_system:BigBench",
-        metrics=".formulas",
+        metrics=".names",
         scores=(
             ScoreInfo(
                 metric="bigbench_implicit_bias_score",
@@ -34,18 +34,35 @@ BENCHMARK = register(
         ),
         without_verdict="bigbench_known_share",
         tables=".tables:bigbench_tables",
+        long_tables=("bigbench_side_effects",),
+        figures={
+            "bigbench_levels": BenchmarkFigure(
+                "BIGbench's scores by protected and acquired attribute, and class by class (BIGbench, figure 4)",
+                ".figures:draw_levels",
+                metric="bigbench_implicit_bias_score",
+            ),
+            "bigbench_side_effects": BenchmarkFigure(
+                "what asking for a class changes about the other attributes (BIGbench, table 5)",
+                ".figures:draw_side_effects",
+                metric="bigbench_side_effect",
+            ),
+        },
         prompt_format=PromptFormat(
             what="BIGbench's reference shares",
-            recognises=".prompts:is_reference_file",
-            read=".prompts:read_bigbench_prompts",
+            recognises=".prompt_files:is_bigbench_source",
+            read=".prompt_files:read_bigbench_prompts",
             options=("explicit",),
         ),
         prompt_weights=".entry:with_weights",
         commands={
             "bigbench": CommandGroup(
-                "BIGbench's reference files: check them, write them as tables.",
-                {name: f".command:{name}" for name in ("check", "convert")},
-            )
+                "BIGbench's files: check its references, write them as tables, score its aligner's answers.",
+                {name: f".command:{name}" for name in ("check", "convert", "score")},
+            ),
+            "reproduce": CommandGroup(
+                "Recompute a paper's numbers, and print them beside the published ones.",
+                {"bigbench": ".command:reproduce"},
+            ),
         },
     )
 )

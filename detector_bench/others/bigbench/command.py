@@ -1,4 +1,4 @@
-"""`bigbench check` and `bigbench convert`."""
+"""`bigbench check`, `bigbench convert`, `bigbench score` and `reproduce bigbench`."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import typer
 
 from detector_bench.cli import options
 from detector_bench.cli.console import command, output
+from detector_bench.errors import ConfigError
 
 if TYPE_CHECKING:
     from detector_bench.others.bigbench.references import References
@@ -64,6 +65,104 @@ def convert(
         if not table.empty:
             write_text(out / f"{name}.csv", table.to_csv(index=False, lineterminator="\n"))
     _show(found)
+
+
+@command
+def score(
+    answers: Annotated[
+        list[Path],
+        typer.Argument(metavar="ANSWERS...", help="What BIGbench's aligner wrote: align_MODEL.json of each."),
+    ],
+    *,
+    references: Annotated[
+        Path, typer.Option("--references", metavar="REFERENCES", help="BIGbench's folder, or its reference files.")
+    ],
+    preset: Annotated[
+        str,
+        typer.Option(
+            "--preset",
+            metavar="as_code|as_code_squared|as_paper",
+            help="Which way the manifestation factor points; see docs/bigbench.md.",
+        ),
+    ] = "as_code",
+    weights: options.PromptWeights = None,
+    categories: Categories = None,
+    pairs: Pairs = None,
+    out: options.OptionalOut = None,
+) -> None:
+    """Compute BIGbench's scores from its aligner's own answer files: implicit, explicit, manifestation factor.
+
+    No image is needed. With --out, metrics.csv has the scores of every prompt, category and acquired attribute.
+
+    Example: `detector-bench bigbench score align_sdxl.json align_pixart.json --references BIGbench --out scores`
+    """
+    from dataclasses import replace
+    from typing import get_args
+
+    from detector_bench.atomic_files import write_text
+    from detector_bench.others.bigbench.aligner_answers import aligner_scores
+    from detector_bench.others.bigbench.formulas import Preset
+    from detector_bench.others.bigbench.score_system import BigBench
+    from detector_bench.others.bigbench.tables import bigbench_scores
+
+    if preset not in get_args(Preset):
+        raise ConfigError(f"--preset {preset} (accepted: {', '.join(get_args(Preset))})")
+    settings = BigBench.model_validate(
+        {
+            "references": references,
+            "preset": preset,
+            "weights": weights,
+            "categories": categories,
+            "pairs": pairs,
+        }
+    )
+    rows, notes = aligner_scores(answers, settings)
+    if out is not None:
+        write_text(out / "metrics.csv", rows.to_csv(index=False, lineterminator="\n"))
+    table = bigbench_scores(rows, variant=preset, notes=notes)
+    about = table.caption.partition("detector. ")[2].removesuffix(" Bold: closest to the ground truth.")
+    caption = f"BIGbench's scores of T2I models, in per cent, from its aligner's answers. {about}"
+    output.table(replace(table, caption=caption), rows=rows)
+    if out is not None:
+        output.say(f"{out / 'metrics.csv'}: {len(rows):,} scores")
+
+
+@command
+def reproduce(
+    folder: Annotated[
+        Path | None,
+        typer.Argument(metavar="FOLDER", help="BIGbench's program with its prompts, or its reference files."),
+    ] = None,
+    *,
+    only_differences: Annotated[
+        bool, typer.Option("--only-differences", help="Print only what does not match.")
+    ] = False,
+    out: options.OptionalOut = None,
+) -> None:
+    """Recompute what can be recomputed of BIGbench's paper, and say of the rest why it cannot.
+
+    From its printed tables alone, all that follows from them; with the folder of its released program or of its
+    reference files, also what the paper says about these.
+
+    Examples: `detector-bench reproduce bigbench`, `detector-bench reproduce bigbench BIGbench`
+    """
+    from detector_bench.cli.claims import show_claims
+    from detector_bench.others.bigbench.reproduction import ReleasedParts, out_of_reach, printed_findings
+    from detector_bench.others.recomputed import claims_table
+
+    parts = None if folder is None else ReleasedParts.read(folder)
+    findings = [*printed_findings(), *([] if parts is None else parts.findings())]
+    table = claims_table(
+        findings,
+        out_of_reach(parts),
+        name="bigbench_reproduction",
+        caption="BIGbench: published numbers, and what follows from its printed tables"
+        + ("." if folder is None else " and its released files."),
+    )
+    show_claims(table, findings, only_differences=only_differences, out=out)
+    if parts is not None and parts.references is not None and parts.references.notes:
+        count = len(parts.references.notes)
+        output.say(f"Mistakes in its reference files: {count}; `detector-bench bigbench check` lists them.")
 
 
 def _read(references: Path, weights: Path | None, categories: Path | None, pairs: Path | None) -> References:

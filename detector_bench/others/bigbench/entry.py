@@ -31,6 +31,7 @@ from detector_bench.others.bigbench.released_files import (
     read_released_pairs,
     read_released_references,
     read_released_weights,
+    truth_folder,
 )
 from detector_bench.others.score_system import ScoreSystem
 from detector_bench.prompt_lists import PromptList
@@ -121,8 +122,8 @@ def read_references(
 
     Args:
         references: a JSON file of BIGbench or a table; or a folder, either with BIGbench's files under their own
-            names, or with the tables `references`, `weights` and `pairs` (.csv or .parquet). What a folder has
-            need not be named.
+            names (or that of its program, where they lie in `data/truth`), or with the tables `references`,
+            `weights` and `pairs` (.csv or .parquet). What a folder has need not be named.
         weights: `weight.json` or a table.
         categories: `category.json`; a table of weights can have a column for them.
         pairs: `eta.json` or a table.
@@ -160,7 +161,8 @@ def equal_references(
 
 
 def _in_folder(folder: Path) -> tuple[list[Path], list[Path | None]]:
-    released = [folder / name for name in REFERENCE_FILES if (folder / name).is_file()]
+    truth = truth_folder(folder)
+    released = [truth / name for name in REFERENCE_FILES if (truth / name).is_file()]
     own = [folder / f"references{suffix}" for suffix in SUFFIXES if (folder / f"references{suffix}").is_file()]
     if bool(released) == bool(own):
         found = "both" if own else "neither"
@@ -169,7 +171,7 @@ def _in_folder(folder: Path) -> tuple[list[Path], list[Path | None]]:
             f"this one has {found}"
         )
     if released:
-        return released, [_if_there(folder, name) for name in (WEIGHTS_FILE, CATEGORIES_FILE, PAIRS_FILE)]
+        return released, [_if_there(truth, name) for name in (WEIGHTS_FILE, CATEGORIES_FILE, PAIRS_FILE)]
     tables = [
         next((table for suffix in SUFFIXES if (table := _if_there(folder, stem + suffix)) is not None), None)
         for stem in ("weights", "pairs")

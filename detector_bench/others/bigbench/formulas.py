@@ -7,21 +7,13 @@ named ones broadcast: a judge axis, a resample axis.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
 from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from detector_bench.metrics.catalogue import MetricInfo, register_metrics, with_deviations
 from detector_bench.metrics.counts import CountArray, FloatArray, Score, divide
 from detector_bench.metrics.scopes import Scopes
-
-IMPLICIT = "bigbench_implicit_bias_score"
-EXPLICIT = "bigbench_explicit_bias_score"
-MANIFESTATION = "bigbench_manifestation_factor"
-KNOWN_SHARE = "bigbench_known_share"
-OUTSIDE_SHARE = "bigbench_outside_share"
 
 Preset: TypeAlias = Literal["as_code", "as_code_squared", "as_paper"]
 
@@ -209,59 +201,3 @@ def _direction(deviation: FloatArray) -> FloatArray:
 
 def _with_all(of_models: CountArray) -> CountArray:
     return np.concatenate([of_models.sum(axis=-1, keepdims=True), of_models], axis=-1)
-
-
-_score = partial(
-    MetricInfo,
-    source="BIGbench, section 3",
-    better="none",
-    kind="fraction",
-    counted="prompts",
-    left_out="prompts without a known answer or a reference; of one prompt: images",
-)
-_share = partial(
-    MetricInfo,
-    better="none",
-    kind="fraction",
-    counted="images",
-    left_out="images without a verdict",
-)
-register_metrics(
-    *with_deviations(
-        _score(
-            name=IMPLICIT,
-            meaning="closeness of the classes' shares to the reference, (cosine + 1) / 2; of one prompt, n counts "
-            "images",
-            definition="(cos(p, g) + 1) / 2, p the classes' shares among a prompt's images, g the reference; the "
-            "mean over prompts by their weights",
-            lowest=0.5,
-        ),
-        _score(
-            name=EXPLICIT,
-            meaning="share of images that show the class asked for; of one prompt, n counts images",
-            definition="images that show what the prompt asks for / images with a known answer; the mean over "
-            "prompts by their weights",
-        ),
-        _score(
-            name=MANIFESTATION,
-            meaning="whether bias is rather ignorance or discrimination; which end is which depends on the "
-            "variant",
-            definition="0.5 plus the mean over pairs of prompts (advantageous, disadvantageous) of what their "
-            "deviations from the references add, by variant; see bigbench.md",
-            lowest=-0.3,
-            highest=1.3,
-            counted="pairs",
-            left_out="pairs in which a prompt is missing, or has no known answer or no reference",
-        ),
-    ),
-    _share(
-        name=KNOWN_SHARE,
-        meaning="share of the images with a verdict whose class BIGbench has",
-        definition="images with a known answer / images with a verdict",
-    ),
-    _share(
-        name=OUTSIDE_SHARE,
-        meaning="share of the images with a verdict whose class BIGbench does not have",
-        definition="images with a class that BIGbench lacks / images with a verdict",
-    ),
-)

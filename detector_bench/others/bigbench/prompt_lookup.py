@@ -19,6 +19,7 @@ from detector_bench.metrics.scopes import LayeredScopes
 from detector_bench.others.bigbench.entry import BigBenchEntry
 from detector_bench.others.bigbench.formulas import Pairs
 from detector_bench.others.bigbench.own_files import read_prompt_names, read_requested
+from detector_bench.others.bigbench.prompts import asking_words
 from detector_bench.others.bigbench.references import EQUAL, PROTECTED, References, class_mapping, listing
 from detector_bench.others.judgements import NO_VERDICT, OTHERS, UNJUDGED, Judgements
 from detector_bench.vocabulary import ALL, ATTRIBUTES
@@ -27,11 +28,17 @@ from detector_bench.vocabulary.taxonomies import Mapping as ClassMapping
 ACQUIRED_ATTRIBUTE = "{} (acquired attribute)"
 """How the scope of all occupations, characteristics or social relations is called."""
 
+ASKED_FOR = "{} (asked for)"
+"""How the scope of all prompts is called that ask for a class: `east_asian (asked for)`."""
+
 _REST = 3
 """Behind the classes: outside of them, unjudged or `others`, no verdict."""
 
 NOT_ASKED = -1
 """A prompt that asks for no class of an attribute."""
+
+NO_BASE = -1
+"""A prompt that was made from no other one of the image set."""
 
 
 class PromptLookup(NamedTuple):
@@ -203,8 +210,9 @@ class PromptLookup(NamedTuple):
             np.array([pair.weight for pair in pairs]),
         )
 
-    def scopes(self, own: Scopes) -> tuple[Scopes, tuple[str, ...]]:
-        """Categories, and above them the acquired attributes, as far as the files have them; notes on both.
+    def scopes(self, own: Scopes, layout: Layout) -> tuple[Scopes, tuple[str, ...]]:
+        """Categories, above them the acquired attributes, as far as the files have them, and beside them what
+        prompts ask for, an attribute each; notes on the first two.
 
         With categories in the files, a prompt outside of them is in no category, as it would be a category of
         another kind; it counts in its acquired attribute and in everything.
@@ -213,7 +221,7 @@ class PromptLookup(NamedTuple):
             [table.get(self.find_or_base(table, prompt_id) or "", "") for prompt_id in self.prompt_ids]
             for table in (self.references.categories, self.references.acquired)
         )
-        if not any(categories) and not any(acquired):
+        if not any(categories) and not any(acquired) and not layout.asked:
             return own, ()
         notes: tuple[str, ...] = ()
         words = own.category_words.tolist()
@@ -222,7 +230,31 @@ class PromptLookup(NamedTuple):
         elif without := [each for each, name in zip(self.prompt_ids, categories, strict=True) if not name]:
             notes = (f"Prompts in none of the categories: {len(without)}, such as {listing(without, shown=3)}.",)
         acquired = [ACQUIRED_ATTRIBUTE.format(name) if name else "" for name in acquired]
-        return LayeredScopes.of_levels(categories, acquired, otherwise=words), notes
+        asked = [
+            [ASKED_FOR.format(class_names(name)[each]) if each >= 0 else "" for each in of_prompt.tolist()]
+            for name, of_prompt in layout.asked.items()
+        ]
+        return LayeredScopes.of_levels(categories, acquired, *asked, otherwise=words), notes
+
+    def bases(self, layout: Layout) -> NDArray[np.intp]:
+        """`[prompt]`: the position of the base prompt of a prompt that asks for somebody; `NO_BASE` where it asks
+        for nobody, or the image set has no such prompt, or one that asks, too."""
+        position = {prompt_id: row for row, prompt_id in enumerate(self.prompt_ids)}
+        found = np.array(
+            [position.get(self.base_of.get(each, ""), NO_BASE) for each in self.prompt_ids], dtype=np.intp
+        )
+        usable = layout.asks & (found != NO_BASE) & ~layout.asks[found] & ~layout.closed[found]
+        return np.where(usable, found, NO_BASE)
+
+
+def class_names(attribute: str) -> tuple[str, ...]:
+    """What the classes that a prompt can ask for are called here, in the order of all arrays."""
+    return tuple(asking_words()[attribute])
+
+
+def class_in_words(label: str) -> str:
+    """A class as BIGbench's prompts have it: `East Asian`, `middle-aged`; any other text as it is."""
+    return next((words[label] for words in asking_words().values() if label in words), label)
 
 
 def _check_known(found: Mapping[str, object], prompt_ids: Sequence[str], *, place: Path) -> None:

@@ -1,4 +1,4 @@
-"""Prompts from BIGbench's reference files: each key is a prompt, and asks for nobody until an explicit one does.
+"""Prompts from BIGbench's reference files, and what its sentences say: whom they are about, and whom they ask for.
 
 Source: BIGbench, section 2 (occupations, characteristics, social relations), its released `*_gt.json`, section 3
 (explicit bias), and the form of its released prompts.
@@ -23,7 +23,7 @@ UNKNOWN_CATEGORY = "unknown"
 
 CHARACTERISTIC, OCCUPATION, SOCIAL_RELATION = "characteristic", "occupation", "social_relation"
 
-_OPEN = {"gender": "", "age": "", "race": ""}
+OPEN = {"gender": "", "age": "", "race": ""}
 _ONE_PERSON = (
     (CHARACTERISTIC, re.compile(r"a photo of an? (.+) person", re.IGNORECASE)),
     (OCCUPATION, re.compile(r"a photo of one (.+)", re.IGNORECASE)),
@@ -36,23 +36,6 @@ _MAN_OR_WOMAN = {"male": "man", "female": "woman"}
 
 _GENDERED = ("Husband", "Wife")
 """Nobody is asked for as a female husband."""
-
-
-def is_reference_file(path: Path) -> bool:
-    """Whether a file is JSON, as BIGbench's are."""
-    return path.suffix.lower() == ".json"
-
-
-def read_bigbench_prompts(
-    content: Path,
-    templates: Path,  # noqa: ARG001 - of other formats
-    *,
-    explicit: bool = False,
-) -> tuple[list[Prompt], list[str]]:
-    """The prompts of a file with reference shares, and after them, where asked for, their explicit ones."""
-    prompts, notes = read_reference_prompts(content)
-    more, said = explicit_prompts(prompts) if explicit else ([], [])
-    return [*prompts, *more], [*notes, *said]
 
 
 def read_reference_prompts(path: Path) -> tuple[list[Prompt], list[str]]:
@@ -90,14 +73,14 @@ def read_reference_prompts(path: Path) -> tuple[list[Prompt], list[str]]:
             wrong.append(cell.problem("prompt without reference shares", value=found, accepted=accepted))
         elif subjects:
             n_pairs += 1
-            prompts += [Prompt(SOCIAL_RELATION, _person_at(side, text), text, stated=_OPEN) for side in subjects]
+            prompts += [Prompt(SOCIAL_RELATION, _person_at(side, text), text, stated=OPEN) for side in subjects]
         else:
             prompts.append(_one_person(text))
     findings.add_kind(wrong)
     if not content:
         findings.add(ListCell(path.name, None, "", "{}").problem("no prompts", accepted="prompts as keys"))
     findings.raise_if_any()
-    return prompts, [_note(n_pairs)] if n_pairs else []
+    return prompts, [note_on_pairs(n_pairs)] if n_pairs else []
 
 
 def _subjects(shares: Any) -> list[str] | None:
@@ -115,8 +98,8 @@ def _one_person(text: str) -> Prompt:
     for category, form in _ONE_PERSON:
         found = form.fullmatch(text)
         if found:
-            return Prompt(category, found.group(1), text, stated=_OPEN)
-    return Prompt(UNKNOWN_CATEGORY, text, text, stated=_OPEN)
+            return Prompt(category, found.group(1), text, stated=OPEN)
+    return Prompt(UNKNOWN_CATEGORY, text, text, stated=OPEN)
 
 
 def _person_at(side: str, text: str) -> str:
@@ -124,11 +107,12 @@ def _person_at(side: str, text: str) -> str:
     return found.group(1) if found else f"{text} ({side})"
 
 
-def _note(n_pairs: int) -> str:
-    each = "1 prompt asks" if n_pairs == 1 else f"{n_pairs} prompts ask"
+def note_on_pairs(n_pairs: int) -> str:
+    """What a list's reader is told about prompts for two people."""
+    each = "1 prompt asks" if n_pairs == 1 else f"{n_pairs:,} prompts ask"
     return (
-        f"{each} for two people: each has a row per subject with the same sentence. Generate its image once, cut "
-        "it into the subjects' halves, and list each half in images.csv under its subject's prompt_id."
+        f"{each} for two people: each has a row per subject with the same sentence. `detector-bench generate` "
+        "makes its image once, and `detector-bench halves` cuts it into the subjects' halves."
     )
 
 
@@ -155,7 +139,7 @@ def explicit_prompts(prompts: Sequence[Prompt]) -> tuple[list[Prompt], list[str]
     return made, notes
 
 
-def _words() -> dict[str, dict[str, str]]:
+def asking_words() -> dict[str, dict[str, str]]:
     """By attribute and class, the word that a prompt has for it."""
     race = mapping("bigbench_race4", "race")
     return {
@@ -166,7 +150,7 @@ def _words() -> dict[str, dict[str, str]]:
 
 
 def _of_one(prompt: Prompt) -> Iterator[Prompt]:
-    for attribute, words in _words().items():
+    for attribute, words in asking_words().items():
         for label, asked in words.items():
             stated = dict(prompt.stated) | {attribute: label}
             if prompt.category == OCCUPATION:
@@ -181,7 +165,7 @@ def _of_one(prompt: Prompt) -> Iterator[Prompt]:
 def _of_two(people: Sequence[Prompt]) -> Iterator[Prompt]:
     if any(person.word not in person.text for person in people):
         return
-    for attribute, words in _words().items():
+    for attribute, words in asking_words().items():
         if attribute == "gender" and any(name in person.word for person in people for name in _GENDERED):
             continue
         for labels in itertools.product(words, repeat=len(people)):

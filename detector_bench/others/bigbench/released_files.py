@@ -34,6 +34,25 @@ _OTHER_WORDS = {"ugly": "unattractive"}
 _ROUNDING = 1e-9
 
 
+_TRUTH_FOLDERS = ("", "data/truth", "truth")
+_PROMPT_FOLDER = "prompt"
+
+
+def truth_folder(folder: Path) -> Path:
+    """Where references, weights, categories and pairs lie: in a folder, or in `data/truth` of the whole program.
+
+    The folder of the program's prompts, and those in it, lead there, too.
+    """
+    found = [folder]
+    if _PROMPT_FOLDER in (parts := folder.absolute().parts):
+        found.append(Path(*parts[: len(parts) - 1 - parts[::-1].index(_PROMPT_FOLDER)]))
+    for above in found:
+        for name in _TRUTH_FOLDERS:
+            if any((above / name / file).is_file() for file in (*REFERENCE_FILES, WEIGHTS_FILE)):
+                return above / name
+    return folder
+
+
 class _Place(NamedTuple):
     """Where something stands in a JSON file."""
 
@@ -171,7 +190,8 @@ def _with_other_word(sentence: str) -> str | None:
     for word, other in _OTHER_WORDS.items():
         if f" {word} " in sentence:
             return sentence.replace(f" {word} ", f" {other} ")
-    return None
+    # The references and weights say "human" of a boxer and a veterinarian, and the prompts do not.
+    return sentence.replace(" human ", " ") if " human " in sentence else None
 
 
 def read_released_categories(path: Path, names: ReferenceNames) -> tuple[dict[str, str], list[str]]:

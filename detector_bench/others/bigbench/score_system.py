@@ -1,41 +1,17 @@
-"""BIGbench's scores of one image set: its prompts among the references, and what is computed for them."""
+"""BIGbench's scores of one image set, as rows of a metric table."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import replace
 
-import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
-from detector_bench.dataset.prompts import weights_of
-from detector_bench.errors import ConfigError
 from detector_bench.evaluation.intervals import Intervals
-from detector_bench.metrics import Scopes
-from detector_bench.metrics.counts import FloatArray, Score, divide
 from detector_bench.others.bigbench.entry import BigBenchEntry
-from detector_bench.others.bigbench.formulas import (
-    EXPLICIT,
-    IMPLICIT,
-    KNOWN_SHARE,
-    MANIFESTATION,
-    OUTSIDE_SHARE,
-    STRENGTHS,
-    Pairs,
-    explicit_bias_score,
-    factor_weights,
-    implicit_bias_score,
-    manifestation_factor,
-    over_attributes,
-    over_prompts,
-)
-from detector_bench.others.bigbench.prompt_lookup import AnswerCounts, Layout, PromptLookup
-from detector_bench.others.bigbench.references import References, listing
+from detector_bench.others.bigbench.score_task import ScoreTask
+from detector_bench.others.bigbench.side_effect_rows import SideEffectRows
 from detector_bench.others.judgements import Judgements
-from detector_bench.others.score_system import Computed, score_rows
-from detector_bench.vocabulary import ALL
+from detector_bench.others.score_system import score_rows
 
 
 class BigBench(BigBenchEntry):
@@ -44,6 +20,15 @@ class BigBench(BigBenchEntry):
     def notes(self, judgements: Judgements) -> dict[str, tuple[str, ...]]:
         """Mended mistakes in the reference files, and prompts without a weight or a category."""
         return {self.variant: ScoreTask.of(self, judgements).notes}
+
+    def files(self, judgements: Judgements, intervals: Intervals) -> dict[str, pd.DataFrame]:
+        """What asking for a class does to the shares of the others: of each prompt, and on average."""
+        task = ScoreTask.of(self, judgements)
+        if not any(task.leaves_open(name).any() for name in self.attributes):
+            return {}
+        judgements = replace(judgements, scopes=task.scopes)
+        features = task.layout.features(judgements, race_mapping=self.race_mapping)
+        return SideEffectRows.of(task, judgements, features).files(level=intervals.level)
 
     def rows(self, judgements: Judgements, intervals: Intervals) -> pd.DataFrame:
         """Compute the scores of all judges as rows of a metric table.
@@ -62,167 +47,8 @@ class BigBench(BigBenchEntry):
             variant=self.variant,
             intervals=intervals,
         )
+        if judgements.drawn is None:
+            table = pd.concat([table, SideEffectRows.of(task, judgements, features).chance()], ignore_index=True)
         # Rows about prompts that take no part, and categories of a factor that has none.
         about_nothing = (table["n"] == 0) & (table["n_left_out"] == 0)
         return table[~about_nothing].reset_index(drop=True)
-
-
-@dataclass(frozen=True)
-class ScoreTask:
-    """Everything that the scores of one image set need, as arrays in the order of its prompts."""
-
-    settings: BigBenchEntry
-    layout: Layout
-    reference: Mapping[str, FloatArray]
-    """Reference shares by attribute, `[prompt, class]`."""
-    weight: FloatArray
-    pairs: Pairs | None
-    scopes: Scopes
-    """The files' categories and acquired attributes, or else the image set's categories."""
-    notes: tuple[str, ...]
-    """What has to be said below the scores' table."""
-
-    @classmethod
-    def of(cls, settings: BigBenchEntry, judgements: Judgements) -> ScoreTask:
-        """Read the files of the settings and look the image set's prompts up.
-
-        Raises:
-            ConfigError, DataError: see `BigBench.rows`.
-        """
-        lookup = PromptLookup.of(settings, judgements)
-        layout = lookup.layout(settings, judgements)
-        reference = {name: lookup.reference(name) for name in settings.attributes}
-        compared = ~layout.asks & ~layout.closed
-        if compared.any() and all(np.isnan(shares[compared]).all() for shares in reference.values()):
-            without = [each for each, is_open in zip(lookup.prompt_ids, compared, strict=True) if is_open]
-            raise ConfigError(
-                f"{settings.references}: no reference for any prompt of the image set, such as "
-                f"{listing(without)}; the references have {listing(lookup.references.shares)}"
-            )
-        weight, of_weights = lookup.weights(
-            weights_of(judgements.prompts), layout.asks, place=settings.weights or settings.references
-        )
-        scopes, of_scopes = lookup.scopes(judgements.scopes)
-        return cls(
-            settings=settings,
-            layout=layout,
-            reference=reference,
-            weight=weight,
-            pairs=lookup.pairs(layout.asks),
-            scopes=scopes,
-            notes=(*_of_mistakes(lookup.references), *of_weights, *of_scopes, *_of_closed(lookup, layout)),
-        )
-
-    @cached_property
-    def _implicit_weight(self) -> FloatArray:
-        return np.where(self.layout.asks | self.layout.closed, 0.0, self.weight)
-
-    def scores(self, sums: FloatArray) -> list[Computed]:
-        """All scores, from sums of the features `[..., judge, t2i_model, prompt, feature]`."""
-        answers, scopes = self.layout.answers(sums), self.scopes
-        return [
-            *self._implicit(answers, scopes),
-            *self._explicit(sums, scopes),
-            *self._manifestation(answers, scopes),
-            *_shares_of_answers(answers, scopes),
-        ]
-
-    def _implicit(self, answers: Mapping[str, AnswerCounts], scopes: Scopes) -> list[Computed]:
-        takes_part = self._implicit_weight > 0
-        of_prompts = {
-            name: _only(takes_part, implicit_bias_score(each.by_class, self.reference[name], unknown=each.unknown))
-            for name, each in answers.items()
-        }
-        of_prompts[ALL] = over_attributes(of_prompts, weights=self.settings.attribute_weights)
-        return self._at_all_levels(IMPLICIT, of_prompts, self._implicit_weight, scopes)
-
-    def _explicit(self, sums: FloatArray, scopes: Scopes) -> list[Computed]:
-        computed = []
-        for name, (right, known, images) in self.layout.requested(sums).items():
-            takes_part = self.layout.asks if name == ALL else self.layout.asked[name] >= 0
-            score = _only(takes_part, explicit_bias_score(right, known, unknown=images - known))
-            weight = np.where(takes_part, self.weight, 0.0)
-            computed += self._at_all_levels(EXPLICIT, {name: score}, weight, scopes, is_share=True)
-        return computed
-
-    def _manifestation(self, answers: Mapping[str, AnswerCounts], scopes: Scopes) -> list[Computed]:
-        if self.pairs is None:
-            return []
-        factors = {
-            name: manifestation_factor(
-                each.by_class,
-                self.reference[name],
-                self.pairs,
-                strength=STRENGTHS[name],
-                preset=self.settings.preset,
-            )
-            for name, each in answers.items()
-        }
-        weights = factor_weights(self.settings.attribute_weights, preset=self.settings.preset)
-        factors[ALL] = over_attributes(factors, weights=weights)
-        return [
-            Computed(name, MANIFESTATION, _in_no_category(factor, scopes), deviates=True)
-            for name, factor in factors.items()
-        ]
-
-    def _at_all_levels(
-        self,
-        metric: str,
-        of_prompts: Mapping[str, Score],
-        weight: FloatArray,
-        scopes: Scopes,
-        *,
-        is_share: bool = False,
-    ) -> list[Computed]:
-        computed = []
-        for name, score in of_prompts.items():
-            computed.append(Computed(name, metric, over_prompts(score, weight, scopes=scopes), deviates=True))
-            computed.append(Computed(name, metric, score, of_prompts=True, is_share=is_share))
-        return computed
-
-
-def _of_mistakes(references: References) -> tuple[str, ...]:
-    mended = len(references.notes)
-    said = f"Mistakes in the reference files, mended or left out: {mended}; `detector-bench bigbench check` "
-    return (f"{said}lists them.",) if mended else ()
-
-
-def _of_closed(lookup: PromptLookup, layout: Layout) -> tuple[str, ...]:
-    closed = [each for each, is_closed in zip(lookup.prompt_ids, layout.closed, strict=True) if is_closed]
-    said = f"Prompts in no score, as they state what BIGbench has no class for: {listing(closed, shown=3)}."
-    return (said,) if closed else ()
-
-
-def _only(takes_part: NDArray[np.bool_], score: Score) -> Score:
-    """NaN, and about no image, for prompts `[..., prompt]` that take no part."""
-    return Score(
-        np.where(takes_part, score.value, np.nan),
-        np.where(takes_part, score.n, 0),
-        np.where(takes_part, score.n_left_out, 0),
-    )
-
-
-def _in_no_category(factor: Score, scopes: Scopes) -> Score:
-    """From `[..., 1 + T2I models]` to every scope; about nothing where the scope is a category."""
-    width = 1 + len(scopes.categories)
-
-    def widened(numbers: NDArray[np.generic], empty: float) -> NDArray[np.float64]:
-        wide = np.full((*numbers.shape, width), empty)
-        wide[..., 0] = numbers
-        return wide
-
-    return Score(widened(factor.value, np.nan), widened(factor.n, 0), widened(factor.n_left_out, 0))
-
-
-def _shares_of_answers(answers: Mapping[str, AnswerCounts], scopes: Scopes) -> list[Computed]:
-    """How many images of those with a verdict have a known answer, and how many lie outside BIGbench's classes."""
-    computed = []
-    for name, each in answers.items():
-        known, outside, unjudged, left_out = (
-            scopes.sums(numbers, prompt_axis=-1)
-            for numbers in (each.by_class.sum(axis=-1), each.outside, each.unjudged, each.no_verdict)
-        )
-        n = known + outside + unjudged
-        for metric, part in ((KNOWN_SHARE, known), (OUTSIDE_SHARE, outside)):
-            computed.append(Computed(name, metric, Score(divide(part, n), n, left_out), is_share=True))
-    return computed

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import pandas as pd
 
 from detector_bench.errors import ConfigError
-from detector_bench.others.bigbench.formulas import EXPLICIT, IMPLICIT, KNOWN_SHARE, MANIFESTATION, OUTSIDE_SHARE
+from detector_bench.others.bigbench.names import EXPLICIT, IMPLICIT, KNOWN_SHARE, MANIFESTATION, OUTSIDE_SHARE
 from detector_bench.others.failed_images import FailedImages
 from detector_bench.others.study_scores import TableSources
 from detector_bench.results.metric_lookup import DEFAULT_MAX_ERROR_SHARE, NOT_EVALUATED, Number
@@ -181,15 +181,21 @@ def _notes(
 
 def bigbench_tables(sources: TableSources) -> dict[str, Table]:
     """The tables of every preset that the metric table has, by name."""
+    from detector_bench.others.bigbench.level_tables import bigbench_levels, bigbench_side_effects
+
     of_bigbench = sources.metrics.loc[sources.metrics["metric"].astype(str).str.startswith("bigbench_"), "variant"]
-    tables = (
-        bigbench_scores(
+    tables: list[Table | None] = []
+    for variant in dict.fromkeys(str(each) for each in of_bigbench):
+        scores = bigbench_scores(
             sources.metrics,
             variant=variant,
             max_error_share=sources.max_error_share,
             intervals=sources.intervals,
             notes=sources.notes.get(variant, ()),
         )
-        for variant in dict.fromkeys(str(each) for each in of_bigbench)
-    )
-    return {table.name: table for table in tables}
+        tables += [
+            scores,
+            bigbench_levels(sources, variant=variant),
+            bigbench_side_effects(sources, variant=variant),
+        ]
+    return {table.name: table for table in tables if table is not None}

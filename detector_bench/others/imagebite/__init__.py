@@ -41,6 +41,15 @@ BENCHMARK = register(
             options=("templates", "input"),
             input="the JSON file that they are filled from",
         ),
-        commands={"imagebite": CommandGroup("ImageBiTe's requirements.", {"check": ".command:check"})},
+        commands={
+            "imagebite": CommandGroup(
+                "ImageBiTe's requirements, and its generic checks as attributes.",
+                {"check": ".command:check", "checks": ".command:checks"},
+            ),
+            "reproduce": CommandGroup(
+                "Recompute a paper's numbers, and print them beside the published ones.",
+                {"imagebite": ".command:reproduce"},
+            ),
+        },
     )
 )

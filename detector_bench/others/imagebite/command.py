@@ -1,4 +1,4 @@
-"""`imagebite`."""
+"""`imagebite check`, `imagebite checks` and `reproduce imagebite`."""
 
 from __future__ import annotations
 
@@ -75,3 +75,59 @@ def _print_problems(kind: str, problems: tuple[Problem, ...]) -> None:
         heading = f"{count} {kind}{'' if count == 1 else 's'}:"
         lines = [heading, *(f"  {problem}" for problem in problems)]
         output.row("\n".join(lines), table=f"{kind}s", problems=[str(problem) for problem in problems])
+
+
+@command
+def checks(
+    image_set: Annotated[Path, typer.Argument(metavar="IMAGE_SET", help="Folder with images.csv.")],
+) -> None:
+    """Write ImageBiTe's nineteen generic checks into an image set, as attributes of its own: passed or not passed.
+
+    A judge answers them with `preset: imagebite_checks`, annotators in the desk. Files that are there stay as they
+    are.
+
+    Example: `detector-bench imagebite checks my_images`
+    """
+    from detector_bench.others.imagebite.generic_checks import CHECKS, write_checks
+
+    written = write_checks(image_set)
+    for check_name in CHECKS:
+        state = "written" if check_name in written else "there already"
+        output.row(f"{check_name}: {state}", table="checks", name=check_name, written=check_name in written)
+
+
+@command
+def reproduce(
+    folder: Annotated[
+        Path | None,
+        typer.Argument(metavar="FOLDER", help="ImageBiTe's program, or its templates and example input."),
+    ] = None,
+    *,
+    only_differences: Annotated[
+        bool, typer.Option("--only-differences", help="Print only what does not match.")
+    ] = False,
+    out: options.OptionalOut = None,
+) -> None:
+    """Recompute what can be recomputed of ImageBiTe, and say of the rest why it cannot.
+
+    From its text alone, its running example; with the folder of its program, its templates, and its verdicts on
+    every way in which the images of its example input can turn out, beside ours.
+
+    Examples: `detector-bench reproduce imagebite`, `detector-bench reproduce imagebite ImageBiTe`
+    """
+    from detector_bench.cli.claims import show_claims
+    from detector_bench.others.imagebite.reproduction import ReleasedExample, out_of_reach, text_findings
+    from detector_bench.others.recomputed import claims_table
+
+    findings = text_findings()
+    if folder is not None:
+        findings += ReleasedExample.find(folder).findings()
+    table = claims_table(
+        findings,
+        out_of_reach(has_folder=folder is not None),
+        name="imagebite_reproduction",
+        caption="ImageBiTe: published numbers, and what follows from its text"
+        + ("." if folder is None else " and its released files."),
+        attribute="gender, race and age",
+    )
+    show_claims(table, findings, only_differences=only_differences, out=out)

@@ -13,7 +13,8 @@ from detector_bench.dataset import ImageSet
 from detector_bench.errors import ConfigError
 from detector_bench.evaluation.agreement import ALL_ANNOTATORS, TWO_ANNOTATORS, agreement
 from detector_bench.metrics import NClear
-from detector_bench.others.lyu2025.findings import CATEGORIES, T2I_MODELS, Finding, PublishedTables, number
+from detector_bench.others.findings import Finding
+from detector_bench.others.lyu2025.published import CATEGORIES, T2I_MODELS, PublishedTables, number
 from detector_bench.results.metric_lookup import MetricLookup
 from detector_bench.vocabulary import ALL, GROUND_TRUTH, LOW_QUALITY
 

@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from detector_bench.metrics import Scopes, accuracy, human_as_detector, model_bias_score_actual, precision
 from detector_bench.metrics.causes import accuracy_gap
 from detector_bench.metrics.counts import CountArray
-from detector_bench.others.lyu2025.findings import T2I_MODELS, Finding, PublishedTables, number, published_tables
+from detector_bench.others.findings import Finding
+from detector_bench.others.lyu2025.published import T2I_MODELS, PublishedTables, number, published_tables
 
 _TABLE_6_ROUNDING = 0.0005
 """A mean of ten or more scores that are rounded to two decimals: 0.001 in all, with the printed half digit."""

@@ -27,12 +27,8 @@ from detector_bench.perception.answers.prices import (
     TokenPrices,
     most_prompt_tokens,
 )
-from detector_bench.perception.answers.service_requests import (
-    RequestFailure,
-    encoded,
-    image_form,
-    is_on_this_machine,
-)
+from detector_bench.perception.answers.service_requests import RequestFailure
+from detector_bench.perception.answers.service_settings import encoded, image_form
 from detector_bench.perception.answers.token_choices import places_arrays
 from detector_bench.perception.stage import (
     ADDED_LATER,
@@ -45,7 +41,7 @@ from detector_bench.perception.stage import (
     text_array,
     text_in,
 )
-from detector_bench.trust import Sending, key_from_environment, refusals, unset
+from detector_bench.trust import Sending
 from detector_bench.weights import WeightsLocator
 
 logger = logging.getLogger(__name__)
@@ -103,26 +99,18 @@ class ChatAnswers(ChatEndpoint, Stage):
         shrunk = "" if self.longest_side is None else f", at most {self.longest_side} pixels a side"
         said = "the question" if self.earlier is None else "the questions, the answers before"
         form = f"{said} and the image as {image_form(self)}{shrunk}"
-        return Sending(self.base_url, () if self.key_variable is None else (self.key_variable,), form)
+        return Sending(self.base_url, self.key_variables, form)
 
     def missing_settings(self) -> tuple[str, ...]:
         """The key, where one is needed and not set, and the user's permission to send it and the images there."""
-        if self.key_variable is None or not unset(self.key_variable) or is_on_this_machine(self.base_url):
-            return refusals(self.sends())
-        return (
-            f"the environment variable {self.key_variable} is not set; set it to the key for {self.base_url}, "
-            "or set `key_variable: null` if none is needed",
-        )
+        return self.lacks_to_send(self.sends())
 
     def load(self, weights: WeightsLocator) -> StageFunction:  # noqa: ARG002
         """Read the key and open a connection; see `Stage.load`."""
         require("tenacity", extra=self.extra)
         if missing := self.missing_settings():
             raise ConfigError("\n".join(missing))
-        key = None if self.key_variable is None else key_from_environment(self.key_variable, self.base_url)
-        if key is not None and not (key.isascii() and key.isprintable() and " " not in key):
-            raise ConfigError(f"the environment variable {self.key_variable} holds no key: keys are plain letters")
-        client = ChatClient(self.base_url, key=key, key_variable=self.key_variable, pace=self.pace)
+        client = ChatClient(self.base_url, key=self.key(), key_variable=self.key_variable, pace=self.pace)
         return ChatQuestions(self, client)
 
     def lacks_for_budget(self) -> str | None:

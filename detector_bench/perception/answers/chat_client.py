@@ -17,7 +17,6 @@ If nobody at all answers the first request, the run stops as well; later, that i
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Annotated, Any
@@ -25,27 +24,21 @@ from typing import TYPE_CHECKING, Annotated, Any
 import httpx
 from pydantic import BaseModel, BeforeValidator, Field, ValidationError
 
-from detector_bench.errors import ConfigError, DetectorBenchError
+from detector_bench.errors import DetectorBenchError
 from detector_bench.perception.answers.ledger_lines import PaidAnswer, counted_tokens
-from detector_bench.perception.answers.service_requests import Pace, PacedRequests, RequestFailure, Secrets
+from detector_bench.perception.answers.openai_servers import (
+    HopelessAnswers,
+    asks_for_patience,
+    complaint_in,
+    key_shown,
+)
+from detector_bench.perception.answers.service_addresses import Secrets
+from detector_bench.perception.answers.service_requests import Pace, PacedRequests, RequestFailure
 from detector_bench.perception.answers.token_choices import Place, places_told
 
 if TYPE_CHECKING:
     from detector_bench.perception.answers.paid_ledger import LedgerEntry
 
-_BUSY = frozenset(
-    {
-        HTTPStatus.REQUEST_TIMEOUT,
-        HTTPStatus.CONFLICT,
-        HTTPStatus.TOO_EARLY,
-        HTTPStatus.TOO_MANY_REQUESTS,
-    }
-)
-_DENIED = frozenset({HTTPStatus.UNAUTHORIZED, HTTPStatus.PAYMENT_REQUIRED, HTTPStatus.FORBIDDEN})
-_NOT_THERE = frozenset({HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED})
-_WRONG_REQUEST = frozenset(
-    {"unsupported_parameter", "unknown_parameter", "unsupported_value", "model_not_found", "invalid_model"}
-)
 _KEPT = "what was judged before is kept: mend it and run the same command again"
 
 
@@ -125,8 +118,10 @@ class ChatClient:
         self._base_url = base_url
         self._headers = {} if key is None else {"Authorization": f"Bearer {key}"}
         self._secrets = Secrets(() if key is None else (key,))
-        self._key_shown = f"the key in {key_variable}" if key is not None else "a request without a key"
         self._requests = PacedRequests(f"{base_url}/chat/completions", pace=pace, secrets=self._secrets)
+        self._hopeless = HopelessAnswers(
+            base_url, key_shown(key, key_variable), "chat completions API", _KEPT, self._requests.shown
+        )
 
     def complete(self, request: Mapping[str, Any], *, entry: LedgerEntry | None = None) -> PaidAnswer:
         """Ask once; see `PacedRequests.ask`.
@@ -156,18 +151,10 @@ class ChatClient:
 
     def _completion_in(self, response: httpx.Response) -> PaidAnswer:
         status = response.status_code
-        message, codes = _complaint(response)
-        reason = self._requests.shown(f"{message} (HTTP {status})")
-        if status in _DENIED or "insufficient_quota" in codes:
-            raise DetectorBenchError(f"{self._base_url} refuses {self._key_shown}: {reason}; {_KEPT}")
-        if status in _NOT_THERE:
-            raise ConfigError(f"{self._base_url} has no such model, or is no chat completions API: {reason}")
-        if response.is_redirect:
-            target = self._requests.shown(response.headers["Location"])
-            raise ConfigError(f"{self._base_url} redirects to {target!r}, where no key is sent: {reason}")
-        if codes & _WRONG_REQUEST:
-            raise ConfigError(f"{self._base_url} does not take such requests: {reason}")
-        if status in _BUSY or status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+        complaint = complaint_in(response)
+        reason = self._requests.shown(f"{complaint.message} (HTTP {status})")
+        self._hopeless.end(response, complaint, reason)
+        if asks_for_patience(status) or status >= HTTPStatus.INTERNAL_SERVER_ERROR:
             raise self._requests.busy(response, reason)
         if status != HTTPStatus.OK:
             raise RequestFailure(reason)
@@ -180,19 +167,3 @@ class ChatClient:
         said = "".join(place[0].text for place in places)
         texts = (said, *(choice.text for place in places for choice in place))
         return any(self._secrets.hidden_in(text) != text for text in texts)
-
-
-def _complaint(response: httpx.Response) -> tuple[str, frozenset[str]]:
-    """The message of a response that is no answer, and the words by which it names its cause."""
-    try:
-        content: Any = json.loads(response.content)
-    except (ValueError, RecursionError):  # also no text at all
-        content = None
-    found = content.get("error", content) if isinstance(content, Mapping) else None
-    if isinstance(found, str):
-        return found, frozenset()
-    if not isinstance(found, Mapping):
-        return response.reason_phrase or "no message", frozenset()
-    message = found.get("message", found.get("detail"))  # the latter by servers made with FastAPI
-    codes = frozenset(value for name in ("code", "type") if isinstance(value := found.get(name), str))
-    return message if isinstance(message, str) else response.reason_phrase or "no message", codes

@@ -21,15 +21,9 @@ from detector_bench.perception.answers.facepp_client import (
 from detector_bench.perception.answers.ledger_index import Asked
 from detector_bench.perception.answers.paid_ledger import PaidLedger
 from detector_bench.perception.answers.prices import CallPrice
-from detector_bench.perception.answers.service_requests import (
-    ImageFormat,
-    RequestFailure,
-    ServiceSettings,
-    encoded,
-    image_form,
-    is_on_this_machine,
-    require_safe_address,
-)
+from detector_bench.perception.answers.service_addresses import is_on_this_machine, require_safe_address
+from detector_bench.perception.answers.service_requests import RequestFailure
+from detector_bench.perception.answers.service_settings import ImageFormat, ServiceSettings, encoded, image_form
 from detector_bench.perception.boxes import boxes, largest
 from detector_bench.perception.stage import (
     DESCRIPTIVE,

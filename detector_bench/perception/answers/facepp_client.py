@@ -30,7 +30,8 @@ import httpx
 
 from detector_bench.errors import ConfigError, DetectorBenchError
 from detector_bench.perception.answers.ledger_lines import PaidAnswer
-from detector_bench.perception.answers.service_requests import Pace, PacedRequests, RequestFailure, Secrets
+from detector_bench.perception.answers.service_addresses import Secrets
+from detector_bench.perception.answers.service_requests import Pace, PacedRequests, RequestFailure
 from detector_bench.trust import key_from_environment
 
 if TYPE_CHECKING:

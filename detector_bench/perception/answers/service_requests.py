@@ -1,24 +1,14 @@
-"""What services that are sent images share: safe addresses, image files, patient requests, hidden keys."""
+"""Patient requests to services: paced, bounded, repeated where that is right."""
 
 from __future__ import annotations
 
-import io
-import json
-import logging
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from threading import Lock
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
-from urllib.parse import SplitResult, urlsplit
+from dataclasses import dataclass
+from threading import Event, Lock
+from typing import TYPE_CHECKING, Any, TypeVar
 
-import numpy as np
-from numpy.typing import NDArray
-from PIL import Image
-from pydantic import Field
-
-from detector_bench.declarations import Declaration
-from detector_bench.perception.stage import DESCRIPTIVE
+from detector_bench.perception.answers.service_addresses import Secrets, is_on_this_machine
 from detector_bench.transfers import (
     BoundedClient,
     OverdueAnswerError,
@@ -26,7 +16,6 @@ from detector_bench.transfers import (
     TransferLimits,
     retry_after,
 )
-from detector_bench.trust import Origin
 
 if TYPE_CHECKING:
     import httpx
@@ -40,11 +29,23 @@ _LONGEST_MESSAGE = 200
 _LONGEST_SAID = 2_000
 _MOST_BYTES = 16 * 1024**2
 """Of an answer; the longest real ones have some thousands."""
+_LONGEST_CONNECTING = 30.0
 _LOGGERS_OF_HTTPCORE = tuple(f"httpcore.{part}" for part in ("connection", "http11", "http2", "proxy", "socks"))
 
 
 class RequestFailure(Exception):  # noqa: N818 - a reason for an error row, not an error of the program
-    """The service gave no answer about this image; the text is the reason."""
+    """The service gave no answer to this request; the text is the reason.
+
+    `perhaps_paid` tells whether it may charge for it all the same.
+    """
+
+    def __init__(self, reason: str, *, perhaps_paid: bool = False) -> None:
+        super().__init__(reason)
+        self.perhaps_paid = perhaps_paid
+
+
+class ServiceGone(RequestFailure):
+    """Nobody answers, after all attempts, or the service asks to be left alone for long."""
 
 
 class AskAgain(Exception):  # noqa: N818 - caught by `PacedRequests` alone
@@ -85,6 +86,9 @@ class PacedRequests:
         address: where requests go.
         pace: how often and how patiently to ask.
         secrets: what no log and no message may hold.
+        most_bytes: of an answer.
+        again_in_doubt: whether a request that may have been charged for, as after a timeout, is sent again.
+        settings: what `httpx.AsyncClient` takes.
 
     Raises:
         ConfigError: a proxy or certificates that the environment names cannot be used.
@@ -93,19 +97,34 @@ class PacedRequests:
         ever_reached: whether anyone has answered yet.
     """
 
-    def __init__(self, address: str, *, pace: Pace, secrets: Secrets) -> None:
+    def __init__(
+        self,
+        address: str,
+        *,
+        pace: Pace,
+        secrets: Secrets,
+        most_bytes: int = _MOST_BYTES,
+        again_in_doubt: bool = True,
+        **settings: Any,
+    ) -> None:
+        import httpx  # every run reads this module, and few ask anybody
+
         self._address = address
         self._pace = pace
         self._secrets = secrets
         secrets.hide_in_logs_of("httpx", *_LOGGERS_OF_HTTPCORE)
         # What is meant for this machine would leave it by a proxy that the environment names, key and all.
-        self._http = BoundedClient(timeout=pace.timeout, direct=is_on_this_machine(address))
+        # A service may think for minutes; whether anybody is there shows at once.
+        timeout = httpx.Timeout(pace.timeout, connect=min(pace.timeout, _LONGEST_CONNECTING))
+        self._http = BoundedClient(timeout=timeout, direct=is_on_this_machine(address), **settings)
         self._http.open()
-        self._limits = TransferLimits(most_bytes=_MOST_BYTES, seconds=pace.deadline)
+        self._limits = TransferLimits(most_bytes=most_bytes, seconds=pace.deadline)
+        self._again_in_doubt = again_in_doubt
         self._lock = Lock()
         self._next_turn = 0.0
         self._asked_to_wait_until = 0.0
         self._unreachable = False
+        self._closed = Event()
         self.ever_reached = False
 
     def ask(
@@ -139,6 +158,7 @@ class PacedRequests:
             wait=wait_exponential(self._pace.first_wait, max=self._pace.longest_wait)
             + wait_random(0, self._pace.first_wait),
             retry=retry_if_exception_type(AskAgain),
+            sleep=self._wait,
             reraise=True,
         )
         try:
@@ -147,10 +167,16 @@ class PacedRequests:
             self._unreachable = not gone.reached
             tried = attempts.statistics["attempt_number"]
             reason = f"{gone} (after {tried} {'attempt' if tried == 1 else 'attempts'})"
+            failure = RequestFailure if gone.reached else ServiceGone
         else:
             return answer
         # Behind the handler, so that no traceback leads to frames that hold the key.
-        raise RequestFailure(reason)
+        raise failure(reason)
+
+    def close(self) -> None:
+        """Close all connections; requests of other threads end, those that wait for their turn are not sent."""
+        self._closed.set()
+        self._http.close()
 
     def busy(self, response: httpx.Response, reason: str) -> AskAgain:
         """What to raise for a response that asks for patience; waits as long as it says."""
@@ -175,7 +201,7 @@ class PacedRequests:
         entry: LedgerEntry | None,
         as_paid: Callable[[T], PaidAnswer] | None,
     ) -> T:
-        import httpx  # every run reads this module, and few ask anybody
+        import httpx
 
         never_sent = (
             *(httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.UnsupportedProtocol),
@@ -187,7 +213,7 @@ class PacedRequests:
         try:
             response = self._http.fetch("POST", self._address, limits=self._limits, **request)
         except (httpx.HTTPError, httpx.InvalidURL, TransferError) as error:
-            reason = self.shown(f"{type(error).__name__}: {error}")
+            reason = self.shown(f"{type(error).__name__}: {error}".removesuffix(": "))
             sent, passes = not isinstance(error, never_sent), not isinstance(error, TransferError)
             passes = passes or isinstance(error, OverdueAnswerError)
             reached = isinstance(error, TransferError)
@@ -201,8 +227,8 @@ class PacedRequests:
             return self._answer_in(response, read, entry, as_paid)
         if entry is not None:
             entry.failed(reason, perhaps_paid=sent)
-        if not passes:  # perhaps it was paid for, and it would come again
-            raise RequestFailure(reason)
+        if not passes or (sent and not self._again_in_doubt):  # it may be paid for, and would come again
+            raise RequestFailure(reason, perhaps_paid=sent)
         raise AskAgain(reason, reached=reached)
 
     def _answer_in(
@@ -229,171 +255,16 @@ class PacedRequests:
             entry.answered(as_paid(answer))
         return answer
 
+    def _wait(self, seconds: float) -> None:
+        self._closed.wait(seconds)
+
     def _await_turn(self) -> None:
         with self._lock:
             now = time.monotonic()
             seconds = self._asked_to_wait_until - now
             if seconds > self._pace.longest_wait:
-                raise RequestFailure(f"the API asks to be left alone for another {seconds:,.0f} s")
+                raise ServiceGone(f"the API asks to be left alone for another {seconds:,.0f} s")
             turn = max(self._next_turn, self._asked_to_wait_until, now)
             self._next_turn = turn + 1 / self._pace.requests_per_second
-        time.sleep(turn - now)
-
-
-_HIDDEN = "(hidden)"
-_SHORTEST_SECRET = 8  # a shorter text also stands in answers by chance
-
-
-@dataclass(frozen=True)
-class Secrets:
-    """Texts that nobody may see; they do not show when this is printed."""
-
-    values: tuple[str, ...] = field(repr=False)
-
-    def hidden_in(self, text: str) -> str:
-        """The text without the secrets, should a server repeat them."""
-        for secret in sorted(self.values, key=len, reverse=True):
-            if len(secret) >= _SHORTEST_SECRET:
-                text = text.replace(secret, _HIDDEN)
-        return text
-
-    def hide_in_logs_of(self, *loggers: str) -> None:
-        """Keep them out of what these loggers write: at their most talkative they repeat what a server says."""
-        for name in loggers:
-            logger = logging.getLogger(name)
-            if not any(isinstance(each, _Hiding) and each.secrets == self for each in logger.filters):
-                logger.addFilter(_Hiding(self))
-
-
-class _Hiding(logging.Filter):
-    def __init__(self, secrets: Secrets) -> None:
-        super().__init__()
-        self.secrets = secrets
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        record.msg, record.args = self.secrets.hidden_in(record.getMessage()), None
-        return True
-
-
-_LOOPBACK = ("127.0.0.1", "::1", "localhost")
-
-
-def require_safe_address(address: str, *, allow_http: bool = False) -> None:
-    """Refuse an address that would give a key away.
-
-    Args:
-        address: as it stands in a configuration.
-        allow_http: also without encryption, and not only on this machine.
-
-    Raises:
-        ValueError: no web address, an unencrypted one, one that holds a user name, query or fragment, or one that
-            can be read in two ways.
-    """
-    parts = _parts(address)
-    if parts is None or parts.scheme not in ("https", "http"):
-        raise ValueError("an endpoint is an address that begins with https://")
-    if parts.scheme == "http" and not is_on_this_machine(address) and not allow_http:
-        raise ValueError("an endpoint begins with https://, for the key would travel readable by anyone")
-    if parts.username is not None or parts.query or parts.fragment:
-        raise ValueError("an endpoint has no user name, query or fragment; the key comes from the environment")
-    if address != address.strip():
-        raise ValueError("an endpoint has no blanks before or behind it")
-    Origin.of(address)  # what no library would read as we do
-
-
-def is_on_this_machine(address: str) -> bool:
-    """Whether the address is one of this machine's own."""
-    parts = _parts(address)
-    return parts is not None and parts.hostname in _LOOPBACK
-
-
-def _parts(address: str) -> SplitResult | None:
-    try:
-        parts = urlsplit(address)
-        return parts if parts.hostname and (parts.port is None or parts.port > 0) else None
-    except ValueError:  # brackets or a port that are none
-        return None
-
-
-ImageFormat = Literal["jpeg", "png"]
-"""PNG is exact; JPEG takes fewer bytes."""
-
-
-def image_form(settings: ServiceSettings) -> str:
-    """In which form images are sent, in words."""
-    return "PNG" if settings.image_format == "png" else f"JPEG of quality {settings.jpeg_quality}"
-
-
-def encoded(
-    pixels: NDArray[np.uint8],
-    *,
-    image_format: ImageFormat,
-    jpeg_quality: int,
-    size: tuple[int, int] | None = None,
-) -> bytes:
-    """The content of an image file.
-
-    Args:
-        pixels: (height, width, 3), RGB.
-        image_format: the kind of file.
-        jpeg_quality: 1 to 100; colours keep their full resolution.
-        size: width and height to resize to.
-    """
-    image = Image.fromarray(pixels)
-    if size is not None and size != image.size:
-        image = image.resize(size, Image.Resampling.LANCZOS)
-    options: dict[str, Any] = {"quality": jpeg_quality, "subsampling": 0} if image_format == "jpeg" else {}
-    stream = io.BytesIO()
-    image.save(stream, format=image_format, **options)
-    return stream.getvalue()
-
-
-class ServiceSettings(Declaration):
-    """How a service that takes images is asked: the form of the images, and the pace, which changes no answer.
-
-    Declarations that differ only in what changes no answer are equal: they share answers that are paid for.
-    """
-
-    image_format: ImageFormat = "jpeg"
-    """PNG is exact; JPEG takes fewer bytes."""
-    jpeg_quality: int = Field(default=95, ge=1, le=100)
-    """1 to 100; colours keep their full resolution."""
-    requests_per_second: float = Field(default=10.0, gt=0, json_schema_extra=DESCRIPTIVE)
-    """The most requests that are sent in a second."""
-    retries: int = Field(default=5, ge=0, json_schema_extra=DESCRIPTIVE)
-    """Further attempts while the service is busy, failing or out of reach."""
-    timeout: float = Field(default=120.0, gt=0, json_schema_extra=DESCRIPTIVE)
-    """Seconds without a sign of life after which an attempt is given up."""
-    deadline: float = Field(default=600.0, gt=0, json_schema_extra=DESCRIPTIVE)
-    """Seconds after which an attempt is given up, also if a byte comes now and then."""
-    first_wait: float = Field(default=1.0, ge=0, json_schema_extra=DESCRIPTIVE)
-    """Seconds before the first retry; each further wait is twice as long, plus a random part."""
-    longest_wait: float = Field(default=120.0, ge=0, json_schema_extra=DESCRIPTIVE)
-    """Seconds; waits grow no further."""
-
-    @property
-    def costs_money(self) -> bool:
-        """Whether answers may cost money; what declares no better may."""
-        return True
-
-    def lacks_for_budget(self) -> str | None:
-        """What has to be set before a budget can hold; None: nothing."""
-        return "does not say what its answers cost" if self.costs_money else None
-
-    @property
-    def pace(self) -> Pace:
-        """How often and how patiently the service is asked."""
-        return Pace(**{name: getattr(self, name) for name in Pace.__dataclass_fields__})
-
-    def __eq__(self, other: object) -> bool:
-        return type(other) is type(self) and self._decisive() == other._decisive()
-
-    def __hash__(self) -> int:
-        return hash(self._decisive())
-
-    def _decisive(self) -> str:
-        fields = type(self).model_fields
-        pace = {name for name, field in fields.items() if field.json_schema_extra == DESCRIPTIVE}
-        alike = {name for name, value in self if isinstance(value, ServiceSettings)}
-        own = self.model_dump(exclude=pace | alike)
-        return json.dumps([own, *(getattr(self, name)._decisive() for name in sorted(alike))], sort_keys=True)
+        if self._closed.wait(turn - now):
+            raise RequestFailure("stopped before it was sent")

@@ -50,10 +50,28 @@ detectorBenchReport.parts.detail = (() => {
         { class: "detail-head" },
         element("h2", { id: "detail-title" }, dataset.imageIds[row]),
         element("p", { class: "place" }, place.total ? `${words.count(place.position + 1)} of ${words.count(place.total)}` : ""),
+        this.againButton(dataset.imageIds[row]),
         button("previous", "‹", "Previous image", () => this.go(-1), place.position <= 0),
         button("next", "›", "Next image", () => this.go(1), place.position < 0 || place.position >= place.total - 1),
         button("close", "×", "Close", () => this.dialog.close(), false),
       );
+    }
+
+    /** Puts an image on the list of what is to be labelled again, and takes it off. */
+    againButton(imageId) {
+      const { again } = detectorBenchReport.parts;
+      const button = element("button", {
+        type: "button",
+        data: { keep: "again" },
+        "aria-pressed": String(again.images.has(imageId)),
+        textContent: "Label again",
+        onclick: () => {
+          if (!again.images.delete(imageId)) again.images.add(imageId);
+          button.setAttribute("aria-pressed", String(again.images.has(imageId)));
+          again.changed();
+        },
+      });
+      return button;
     }
 
     picture(dataset, attribute, row) {

@@ -23,6 +23,8 @@
 
   function reveal() {
     const target = document.getElementById(location.hash.slice(1));
+    const own = target?.querySelector(":scope > details.part");
+    if (own) own.open = true;
     for (let part = target?.closest("details"); part; part = part.parentElement.closest("details")) part.open = true;
     target?.scrollIntoView();
   }

@@ -157,6 +157,9 @@ detectorBenchReport.parts.panel = (() => {
       if (document.activeElement !== this.search) this.search.value = state.search;
       this.clear.disabled = !state.filters.size && !state.search;
       this.matrix?.update(state, chosen, failing);
+      const { dataset, attribute } = this;
+      const rows = () => filtering.sorted(filtering.passing(failing), state, attribute);
+      detectorBenchReport.parts.selected = { dataset, attribute, rows };
       this.pair?.forEach((select, index) => {
         select.value = [...(state.filters.get(["right", "wrong"][index]) ?? [])][0] ?? "";
       });

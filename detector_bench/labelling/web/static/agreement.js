@@ -58,6 +58,7 @@ function show(view) {
   part("confusion", [view.confusion, view.t2i_models, view.categories, view.compared], () => showConfusion(view));
   part("scopes", view.scopes, () => byId("scopes").replaceChildren(scopesTable(view)));
   part("pairs", view.pairs, () => showPairs(view.pairs));
+  part("ways", view.ways, () => showWays(view.ways));
 }
 
 /** Draw a part of the page again only if its numbers are others: nobody loses the place where they read. */
@@ -181,6 +182,17 @@ function showPairs(pairs) {
   byId("pairs").replaceChildren(table(
     ["Annotators", ...numbers.headings],
     pairs.map((pair) => ({ name: pairName(pair), cells: numbers.cells(pair) })),
+  ));
+}
+
+function showWays(ways) {
+  byId("ways-section").hidden = ways === null;
+  if (ways === null) return;
+  byId("ways-text").textContent = ways.text;
+  byId("ways-caution").textContent = ways.caution;
+  byId("ways").replaceChildren(table(
+    ["Labelled", ...numbers.headings],
+    ways.rounds.map((round) => ({ name: round.title, cells: numbers.cells(round) })),
   ));
 }
 

@@ -1,6 +1,6 @@
 // The question and its answers: what is shown beside the picture, and what its keys mean.
 
-import { announce, element } from "./shared.js";
+import { announce, element, t } from "./shared.js";
 
 const LOW_QUALITY = "low_quality";
 const OTHERS = "others";
@@ -10,6 +10,7 @@ export class Panel {
   #session;
   #actions;
   #groups = new Map();
+  #steps = [];
   #mode = "choices";
   #item = null;
   #choices = {};
@@ -47,7 +48,7 @@ export class Panel {
     this.#heading.textContent = heading;
     this.#badge.textContent = badge;
     this.#badge.hidden = badge === "";
-    this.#note.textContent = note === "" ? "" : `Note: ${note}`;
+    this.#note.textContent = note === "" ? "" : t("Note: {text}", { text: note });
     this.#note.hidden = note === "";
     this.#may = item.locked ? "look" : may;
     const open = this.#session.questions.findIndex((question) => choices[question.name] === undefined);
@@ -124,8 +125,8 @@ export class Panel {
 
   #mayGive(label) {
     if (this.#may === "answer" || (this.#may === "say low quality" && label === LOW_QUALITY)) return true;
-    announce(this.#may === "look" ? "This answer is closed: the calibration round was discussed."
-      : "What cannot be seen cannot be judged.");
+    announce(this.#may === "look" ? t("This answer is closed: the calibration round was discussed.")
+      : t("What cannot be seen cannot be judged."));
     return false;
   }
 
@@ -133,8 +134,9 @@ export class Panel {
     if (!this.#mayGive(LOW_QUALITY)) return true;
     this.#scope = names;
     const asked = this.#session.questions.filter((question) => names.includes(question.name));
-    const what = asked.map((question) => question.title.toLowerCase()).join(", ").replace(/, ([^,]*)$/u, " and $1");
-    this.#reasonTitle.textContent = `Why can ${what} not be judged?`;
+    // Of several questions their short names: the sentence has to fit beside the picture.
+    const what = asked.length > 1 ? asked.map(({ short }) => short).join(", ") : asked[0].title;
+    this.#reasonTitle.textContent = t("{what}: why can it not be judged?", { what });
     this.#setMode("reasons");
     announce(this.#reasonTitle.textContent);
     return true;
@@ -157,9 +159,9 @@ export class Panel {
   #askText(mode) {
     if (!this.#mayGive(OTHERS)) return true;
     const isNote = mode === "note";
-    this.#textTitle.textContent = isNote ? "A note for the discussion" : `Other: ${this.#activeQuestion.title.toLowerCase()}`;
-    this.#textHint.textContent = isNote ? "It is kept with your next answer to this picture."
-      : "You can judge, but no class fits. Say why in a few words.";
+    this.#textTitle.textContent = isNote ? t("A note for the discussion") : t("Other: {what}", { what: this.#activeQuestion.title });
+    this.#textHint.textContent = isNote ? t("It is kept with your next answer to this picture.")
+      : t("You can judge, but no class fits. Say why in a few words.");
     this.#setMode(mode);
     const previous = this.#choices[this.#activeQuestion.name];
     this.#text.value = previous?.note ?? "";
@@ -186,8 +188,12 @@ export class Panel {
     this.#choicesView.inert = this.#mode !== "choices";
     this.#reasonsView.inert = this.#mode !== "reasons";
     this.#textView.inert = this.#mode !== "note" && this.#mode !== OTHERS;
+    this.#choicesView.style.setProperty("--columns", columnsFor(questions[this.#active]));
     questions.forEach((question, index) => {
       const { group, buttons, outcome } = this.#groups.get(question.name);
+      group.classList.toggle("current", index === this.#active);
+      this.#steps[index]?.setAttribute("aria-pressed", String(index === this.#active));
+      this.#steps[index]?.classList.toggle("answered", this.#choices[question.name] !== undefined);
       const chosen = this.#choices[question.name];
       const isActive = this.isMultiple && index === this.#active && this.#may === "answer";
       if (isActive && !group.classList.contains("active")) group.scrollIntoView({ block: "nearest" });
@@ -206,9 +212,9 @@ export class Panel {
   #outcome(chosen) {
     if (chosen?.label === LOW_QUALITY) {
       const reason = this.#session.reasons.find((one) => one.label === chosen.reason);
-      return reason === undefined ? "Cannot be judged" : `Cannot be judged: ${reason.text.toLowerCase()}`;
+      return reason === undefined ? t("Cannot be judged") : t("Cannot be judged: {reason}", { reason: reason.text });
     }
-    return chosen?.label === OTHERS && chosen.note !== "" ? `Other: ${chosen.note}` : "";
+    return chosen?.label === OTHERS && chosen.note !== "" ? t("Other: {what}", { what: chosen.note }) : "";
   }
 
   #build() {
@@ -218,11 +224,14 @@ export class Panel {
     this.#choicesView = element("div", { class: "choices" });
     const groups = element("div", { class: "groups" });
     this.#session.questions.forEach((question, index) => groups.append(this.#buildGroup(question, index)));
-    if (this.isMultiple) this.#choicesView.append(element("h1", { class: "only-read-aloud" }, "Questions about this picture"));
+    if (this.isMultiple) this.#choicesView.append(element("h1", { class: "only-read-aloud" }, t("Questions about this picture")));
+    if (this.isMultiple) this.#choicesView.append(this.#buildSteps());
     this.#choicesView.append(groups);
+    const rows = (question) => Math.ceil((question.choices.length + (this.isMultiple ? 3 : 2)) / columnsFor(question));
+    this.#choicesView.style.setProperty("--most-rows", Math.max(...this.#session.questions.map(rows)));
     if (this.isMultiple) {
       this.#choicesView.append(answerButton({
-        text: "The rest cannot be judged", hint: "", key: "L",
+        text: t("The rest cannot be judged"), hint: "", key: "L",
         onclick: () => this.#askReason(this.#remaining()),
       }));
     }
@@ -234,11 +243,19 @@ export class Panel {
     );
   }
 
+  /** On a phone one question is shown at a time; these lead from one to the other. */
+  #buildSteps() {
+    this.#steps = this.#session.questions.map((question, index) => element("button", {
+      type: "button", class: "step", "aria-pressed": "false", onclick: () => this.#activate(index),
+    }, question.short));
+    return element("div", { class: "steps", role: "group", "aria-label": t("Questions about this picture") }, ...this.#steps);
+  }
+
   #buildGroup(question, index) {
     const id = `question-${question.name}`;
     const title = element(this.isMultiple ? "h2" : "h1", { id }, this.isMultiple ? question.short : question.text);
     const outcome = element("p", { class: "outcome small", hidden: true });
-    const grid = element("div", { class: `answers answers-${question.choices.length}` });
+    const grid = element("div", { class: `answers answers-${question.choices.length}${kindOf(question)}` });
     const buttons = new Map();
     for (const choice of question.choices) {
       const button = answerButton({
@@ -251,34 +268,37 @@ export class Panel {
     const low = () => { this.#active = index; this.#askReason([question.name]); };
     const other = () => { this.#active = index; this.#askText(OTHERS); };
     const apart = this.isMultiple
-      ? [element("button", { type: "button", class: "quiet minor", onclick: low }, "Cannot tell ", kbd("⇧L")),
-        element("button", { type: "button", class: "quiet minor", onclick: other }, "Other ", kbd("O"))]
-      : [answerButton({ text: "Low quality", hint: "cannot be judged", key: "L", onclick: low }),
-        answerButton({ text: "Other", hint: "can be judged, but no answer fits", key: "O", onclick: other })];
+      ? [element("button", { type: "button", class: "quiet minor", onclick: low }, `${t("Cannot tell")} `, kbd("⇧L")),
+        element("button", { type: "button", class: "quiet minor", onclick: other }, `${t("Other")} `, kbd("O"))]
+      : [answerButton({ text: t("Low quality"), hint: t("cannot be judged"), key: "L", onclick: low }),
+        answerButton({ text: t("Other"), hint: t("can be judged, but no answer fits"), key: "O", onclick: other })];
     buttons.set(LOW_QUALITY, apart[0]);
     buttons.set(OTHERS, apart[1]);
     const head = element("div", { class: "group-head" }, title);
     const group = element("div", { class: "group", role: "group", "aria-label": question.text }, head);
     if (this.isMultiple) head.append(element("span", { class: "minors" }, ...apart));
-    else grid.append(...apart);
+    else {
+      for (const button of apart) button.classList.add("apart");
+      grid.append(...apart);
+    }
     group.append(grid, outcome);
     this.#groups.set(question.name, { group, buttons, outcome });
     return group;
   }
 
   #buildReasons() {
-    this.#reasonTitle = element("h2", { id: "reason-title" });
+    this.#reasonTitle = element("h1", { id: "reason-title" });
     const buttons = this.#session.reasons.map((reason) => answerButton({
       ...reason, onclick: () => this.#giveReason(reason.label),
     }));
-    buttons.push(answerButton({ text: "No particular reason", hint: "", key: "L", onclick: () => this.#giveReason("") }));
+    buttons.push(answerButton({ text: t("No particular reason"), hint: "", key: "L", onclick: () => this.#giveReason("") }));
     this.#reasonsView = element("div", { class: "reasons", role: "group", "aria-labelledby": "reason-title" },
       this.#reasonTitle, element("div", { class: "answers" }, ...buttons),
-      element("button", { type: "button", class: "quiet", onclick: () => this.cancel() }, "Back to the answers ", kbd("Esc")));
+      element("button", { type: "button", class: "quiet", onclick: () => this.cancel() }, `${t("Back to the answers")} `, kbd("Esc")));
   }
 
   #buildText() {
-    this.#textTitle = element("h2", { id: "text-title" });
+    this.#textTitle = element("h1", { id: "text-title" });
     this.#textHint = element("p", { class: "small muted", id: "text-hint" });
     this.#text = element("textarea", {
       rows: "3", maxlength: "2000", "aria-labelledby": "text-title", "aria-describedby": "text-hint",
@@ -291,10 +311,19 @@ export class Panel {
     });
     this.#textView = element("div", { class: "text-answer" }, this.#textTitle, this.#textHint, this.#text,
       element("div", { class: "row" },
-        element("button", { type: "button", class: "primary", onclick: () => this.#giveText() }, "Save ", kbd("Enter")),
-        element("button", { type: "button", class: "quiet", onclick: () => this.cancel() }, "Cancel ", kbd("Esc"))));
+        element("button", { type: "button", class: "primary", onclick: () => this.#giveText() }, `${t("Save")} `, kbd("Enter")),
+        element("button", { type: "button", class: "quiet", onclick: () => this.cancel() }, `${t("Cancel")} `, kbd("Esc"))));
   }
 }
+
+/** How answers stand beside a large picture: in columns if there are many; shades of skin tone have a way of their own. */
+function kindOf({ choices }) {
+  if (choices.length <= 5 || choices.some(({ colour }) => colour !== "")) return "";
+  return choices.length > 7 ? " many very-many" : " many";
+}
+
+/** Where there is little room: as many answers side by side. */
+const columnsFor = (question) => (question.choices.length > 4 ? 3 : 2);
 
 const kbd = (key) => element("kbd", { "aria-hidden": "true" }, key);
 

@@ -46,7 +46,7 @@ async function reach(address, request) {
   try {
     return await fetch(address, request);
   } catch {
-    throw new DeskError("The desk does not answer.", 0);
+    throw new DeskError(t("The desk does not answer."), 0);
   }
 }
 
@@ -80,7 +80,7 @@ export async function loadPicture(src) {
   const answer = await reach(src, { cache: "no-store" });
   if (!answer.ok) throw await asError(answer);
   const second = await decoded(src);
-  if (second === null) throw new DeskError("This browser cannot show the picture.", 422, "browser");
+  if (second === null) throw new DeskError(t("This browser cannot show the picture."), 422, "browser");
   return second;
 }
 
@@ -93,9 +93,21 @@ async function decoded(src) {
   return image.decode().then(() => image, () => null);
 }
 
-/** "1,234" */
+const TEXTS = JSON.parse(document.body?.dataset.texts ?? "{}");
+
+/** A text of the page in its language; `{name}` stands for `values.name`. */
+export function t(english, values = {}) {
+  return (TEXTS[english] ?? english).replace(/\{([a-z_]+)\}/gu, (whole, name) => values[name] ?? whole);
+}
+
+/** One of two texts by a number, which stands in it as `{n}`. */
+export function tn(number, one, many, values = {}) {
+  return t(number === 1 ? one : many, { ...values, n: count(number) });
+}
+
+/** "1,234", as it is written in the page's language. */
 export function count(number) {
-  return number.toLocaleString("en");
+  return number.toLocaleString(document.documentElement.lang || "en");
 }
 
 /** "1 answer", "2 answers" */

@@ -1,11 +1,11 @@
 // Where the pictures are: they are painted, zoomed and moved here. Two pictures of a pair move together.
 
-import { element } from "./shared.js";
+import { element, t } from "./shared.js";
 
 const CLOSE_UP = 2.5;
 const LARGEST = 8;
 const STEP = 1.4;
-const ROLES = { seed: "Person 1", edited: "Person 2" };
+const ROLES = { seed: t("Person 1"), edited: t("Person 2") };
 
 export class Stage {
   #stage;
@@ -122,7 +122,7 @@ export class Stage {
         ? `translate(${shift(this.#x)}, ${shift(this.#y)}) scale(${this.#scale})` : "";
     }
     this.#pictures.classList.toggle("zoomed", this.isZoomed);
-    this.#controls.querySelector("#zoom-level").textContent = this.isZoomed ? `${Math.round(this.#scale * 100)} %` : "Fit";
+    this.#controls.querySelector("#zoom-level").textContent = this.isZoomed ? `${Math.round(this.#scale * 100)} %` : t("Fit");
   }
 
   #onWheel(event) {

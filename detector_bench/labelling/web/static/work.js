@@ -1,6 +1,6 @@
 // One annotator at work: which item is shown, what is answered, and how one gets from one to the next.
 
-import { DeskError, announce, newId } from "./shared.js";
+import { DeskError, announce, newId, t } from "./shared.js";
 import { Items, Pictures } from "./items.js";
 import { SaveQueue } from "./queue.js";
 
@@ -10,7 +10,7 @@ const ITEMS_AHEAD = 30;
 const TRY_AGAIN = 2000;
 const SETTLED_AFTER = 1000;
 
-/** `view` is "picture", "calibration" (its round is over), "end" or "waiting". */
+/** `view` is "picture", "grid" (many with proposed labels), "calibration" (its round is over), "end" or "waiting". */
 export class Work {
   #base;
   #items;
@@ -22,10 +22,12 @@ export class Work {
   #calibrationSeen = false;
   #withSkipped = false;
   #settling = null;
+  #alone = new Set();
+  #proposed = new Map(); // what was seen as a proposal, also where the label is changed later
   #show;
 
   /**
-   * `show.picture(item, pictures)` paints an item, `show.waiting(text)` says that one waits, `show.notice(view)`
+   * `show.picture(item, pictures)` paints an item, `show.grid(pictures)` many at once, `show.waiting(text)` says that one waits, `show.notice(view)`
    * stands for a page without a picture, `show.state()` follows everything that changes numbers, `show.saved(text)`
    * says what was kept, `show.takenBack(item)` what is no longer, and `show.refused(message)` what was not taken.
    */
@@ -65,9 +67,9 @@ export class Work {
     return this.position === null ? undefined : this.#items.at(this.position);
   }
 
-  /** The answers of an item so far, by question; those to other content do not count. */
+  /** The answers of an item so far, by question; those to other content do not count, nor what is asked again. */
   choices(item) {
-    return item.image_changed ? {} : item.answer?.answers ?? {};
+    return item.image_changed || item.asked_again ? {} : item.answer?.answers ?? {};
   }
 
   /** Answer questions about the item on the stage: `given` holds choices by question. */
@@ -81,7 +83,7 @@ export class Work {
     const wasDone = item.done;
     const isDone = this.session.questions.every((question) => answers[question.name] !== undefined);
     if (isDone && !wasDone) this.durations.push(this.#milliseconds());
-    this.#keep(item, { answers, skipped: false }, { done: isDone, image_changed: false });
+    this.#keep(item, { answers, skipped: false }, { done: isDone, image_changed: false, asked_again: false });
     const isOver = isDone && !stay && (!wasDone || this.session.questions.length === 1);
     this.#show.saved(given, { speak: !isOver });
     if (isOver) this.#advance();
@@ -92,11 +94,11 @@ export class Work {
     const { item } = this;
     if (this.view !== "picture") return;
     if (item.done) {
-      announce("This picture is answered. Undo takes the answer back.");
+      announce(t("This picture is answered. Undo takes the answer back."));
       return;
     }
     this.draftNote = "";
-    this.#keep(item, { answers: {}, skipped: true }, { done: false });
+    this.#keep(item, { answers: {}, skipped: true }, { done: false, asked_again: false });
     this.#show.saved(null, { speak: false });
     this.#advance();
   }
@@ -106,7 +108,7 @@ export class Work {
     const choice = this.choices(this.item)[question];
     if (choice !== undefined) this.answer({ [question]: { ...choice, note: text } }, { stay: true });
     else this.draftNote = text;
-    announce("The note is kept.");
+    announce(t("The note is kept."));
     this.#repaint();
   }
 
@@ -120,23 +122,43 @@ export class Work {
     if (last === undefined) return; // the desk will say what was taken back
     this.#put(last.before);
     this.#show.takenBack(last.before);
-    this.#goTo(last.before.position, { announceAs: "Taken back." });
+    this.#goTo(last.before.position, { announceAs: t("Taken back.") });
   }
 
   async move(step) {
-    if (this.view === "calibration" || this.view === "end") {
+    if (["calibration", "end", "grid"].includes(this.view)) {
       if (step < 0 && this.position !== null) this.#paint(this.item);
       return;
     }
     if (this.view !== "picture") return;
     if (step > 0 && this.#isOpen(this.item)) {
-      announce("Answer this picture first, or skip it.");
+      announce(t("Answer this picture first, or skip it."));
       return;
     }
     const position = this.position + step;
-    if (position < 0) announce("This is the first picture.");
+    if (position < 0) announce(t("This is the first picture."));
     else if (position >= this.progress.total) this.#finish();
     else if ((await this.#reach(() => this.#items.get(position))) !== undefined) this.#goTo(position);
+  }
+
+  /** Keep the labels of a page of pictures, in their order; "" means that a picture is to be asked alone. */
+  confirm(labels) {
+    if (this.view !== "grid") return;
+    const [{ name }] = this.session.questions;
+    const milliseconds = Math.round(this.#milliseconds() / this.grid.length);
+    this.grid.forEach((item, index) => {
+      const label = labels[index];
+      if (label === "") {
+        this.#alone.add(item.item_id);
+        return;
+      }
+      this.#proposed.set(item.item_id, item.proposed);
+      this.durations.push(milliseconds);
+      const answers = { [name]: { label, reason: "", note: "", value: null } };
+      this.#keep(item, { answers, skipped: false, milliseconds }, { done: true });
+    });
+    this.#show.confirmed(labels.filter((label) => label !== "").length);
+    this.#advance();
   }
 
   /** Go on after a notice, or after looking back. */
@@ -159,11 +181,14 @@ export class Work {
     return faults.some(({ error }) => error.reason === "not_there") ? "skip" : "say low quality";
   }
 
-  #keep(item, { answers, skipped }, changes) {
+  #keep(item, { answers, skipped, milliseconds = this.#milliseconds() }, changes) {
     const answerId = newId();
-    const body = { answer_id: answerId, item_id: item.item_id, answers, skipped, milliseconds: this.#milliseconds() };
+    const { language, wording, grid } = this.session;
+    const proposed = this.#proposed.get(item.item_id) ?? item.answer?.proposed ?? "";
+    const asking = { language, wording, proposed, proposed_by: proposed === "" ? "" : grid?.proposed_by ?? "" };
+    const body = { answer_id: answerId, item_id: item.item_id, answers, skipped, milliseconds, asking };
     this.#history.push({ answerId, before: item });
-    this.#put({ ...item, ...changes, answer: { answer_id: answerId, answers, skipped } });
+    this.#put({ ...item, ...changes, answer: { answer_id: answerId, answers, skipped, proposed } });
     this.queue.push({ kind: "answers", id: answerId, itemId: item.item_id, body });
   }
 
@@ -193,7 +218,7 @@ export class Work {
     }
     const { item } = result;
     if (entry.kind === "undo" && entry.itemId === "") {
-      if (item === null && result.status !== "refused") announce("There is nothing to undo.");
+      if (item === null && result.status !== "refused") announce(t("There is nothing to undo."));
       if (item !== null) this.#takeBack(item);
     } else if (item !== null && !this.queue.concerns(item.item_id)) {
       this.#put(item, { tell: false });
@@ -206,15 +231,15 @@ export class Work {
     await this.#reach(() => this.#items.get(item.position));
     this.#put(item);
     this.#show.takenBack(item);
-    this.#goTo(item.position, { announceAs: "Taken back." });
+    this.#goTo(item.position, { announceAs: t("Taken back.") });
   }
 
   #withPending(item) {
     const pending = this.queue.pending(item.item_id);
     if (pending === undefined || pending === null) return item;
-    const { answer_id: answerId, answers, skipped } = pending;
+    const { answer_id: answerId, answers, skipped, asking } = pending;
     const done = this.session.questions.every((question) => answers[question.name] !== undefined);
-    return { ...item, answer: { answer_id: answerId, answers, skipped }, done, image_changed: false };
+    return { ...item, answer: { answer_id: answerId, answers, skipped, proposed: asking?.proposed ?? "" }, done, image_changed: false, asked_again: false };
   }
 
   #followOtherTab(item) {
@@ -251,7 +276,7 @@ export class Work {
       if (this.#shownAt !== null) this.#spent += now - this.#shownAt;
       this.#shownAt = null;
     } else {
-      if (this.view === "picture") this.#shownAt = now;
+      if (this.view === "picture" || this.view === "grid") this.#shownAt = now;
       this.#refresh();
     }
   }
@@ -274,7 +299,7 @@ export class Work {
   }
 
   async #find(after) {
-    this.#wait("Looking for the next picture …");
+    this.#wait(t("Looking for the next picture …"));
     const found = await this.#reach(() => this.#items.next(after, (item) => this.#isOpen(item)));
     if (found === null) this.#finish();
     else this.#goTo(found);
@@ -307,7 +332,44 @@ export class Work {
     }
     if (position !== this.position) this.draftNote = "";
     this.position = position;
-    this.#paint(next, announceAs);
+    if (announceAs === "" && this.#isForGrid(next)) this.#paintGrid(position);
+    else this.#paint(next, announceAs);
+  }
+
+  #isForGrid(item) {
+    return item.proposed !== "" && this.#isOpen(item) && !item.answer && !this.#alone.has(item.item_id);
+  }
+
+  /** Show the next pictures that have a proposed label; the others come up alone, in their turn. */
+  async #paintGrid(position) {
+    this.#wait(t("The pictures are on their way …"));
+    const items = [];
+    for (let at = position - 1; items.length < this.session.grid.size;) {
+      const after = at;
+      at = await this.#reach(() => this.#items.next(after, (item) => this.#isForGrid(item)));
+      if (at === null) break;
+      items.push(this.#items.at(at));
+    }
+    const sources = items.flatMap(({ pictures }) => pictures.map(({ src }) => src));
+    this.#pictures.keep(sources);
+    const entries = sources.map((src) => this.#pictures.get(src));
+    await Promise.all(entries.map(({ ready }) => ready));
+    if (this.view !== "waiting" || this.position !== position) return;
+    if (entries.some(({ error }) => error !== null && error.status !== 422)) {
+      setTimeout(() => this.view === "waiting" && this.position === position && this.#paintGrid(position), TRY_AGAIN);
+      return;
+    }
+    // What cannot be shown cannot be confirmed.
+    entries.forEach(({ error }, index) => error !== null && this.#alone.add(items[index].item_id));
+    this.grid = items.filter((_, index) => entries[index].error === null);
+    if (this.grid.length === 0) {
+      this.#goTo(position);
+      return;
+    }
+    this.#spent = 0;
+    this.#shownAt = document.visibilityState === "visible" ? performance.now() : null;
+    this.view = "grid";
+    this.#show.grid(this.grid.map((item) => ({ item, image: this.#pictures.get(item.pictures[0].src).image })));
   }
 
   #paint(item, announceAs = "") {
@@ -327,7 +389,7 @@ export class Work {
       paint();
       return;
     }
-    this.#wait("The picture is on its way …");
+    this.#wait(t("The picture is on its way …"));
     Promise.all(pictures.map(({ loading }) => loading.ready)).then(() => {
       if (this.view !== "waiting" || this.position !== item.position) return;
       const away = pictures.some(({ loading }) => loading.error !== null && loading.error.status !== 422);
@@ -375,7 +437,7 @@ export class Work {
         return await work();
       } catch (error) {
         if (!(error instanceof DeskError)) throw error;
-        this.#show.waiting(`${error.message} Trying again …`);
+        this.#show.waiting(`${error.message} ${t("Trying again …")}`);
         await new Promise((resolve) => setTimeout(resolve, TRY_AGAIN));
       }
     }

@@ -1,0 +1,1 @@
+"""From prompts to images: recipes, T2I models behind one interface, and a record of every request."""

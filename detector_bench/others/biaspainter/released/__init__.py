@@ -1,0 +1,1 @@
+"""What BiasPainter's authors released, beside what their papers print."""

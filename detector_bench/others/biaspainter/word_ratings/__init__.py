@@ -1,0 +1,1 @@
+"""People rate how neutral words are, before photos are edited with them."""
