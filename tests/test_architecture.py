@@ -90,11 +90,28 @@ def modules() -> dict[str, Path]:
 @cache
 def arrows() -> tuple[Arrow, ...]:
     """All imports between modules of the package: also those inside functions, and those for types alone."""
-    return tuple(arrow for name, path in sorted(modules().items()) for arrow in _arrows_of(name, path))
+    return tuple(arrow for name in sorted(modules()) for arrow in said_in(name).arrows)
 
 
-def _arrows_of(name: str, path: Path) -> Iterator[Arrow]:
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+class Said(NamedTuple):
+    """What a module's text says about it."""
+
+    arrows: tuple[Arrow, ...]
+    classes: tuple[str, ...]
+    """The public ones."""
+
+
+@cache
+def said_in(name: str) -> Said:
+    """A module's imports and classes: its text is parsed once, for that takes most of these tests' time."""
+    tree = ast.parse(modules()[name].read_text(encoding="utf-8"))
+    classes = [node.name for node in tree.body if isinstance(node, ast.ClassDef)]
+    public = tuple(each for each in classes if not each.startswith("_"))
+    return Said(tuple(_arrows_of(name, tree)), public)
+
+
+def _arrows_of(name: str, tree: ast.Module) -> Iterator[Arrow]:
+    for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             imported = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
@@ -174,10 +191,9 @@ def _circles(imports: dict[str, set[str]]) -> list[set[str]]:
 
 def test_a_class_has_a_name_of_its_own() -> None:
     places: dict[str, list[str]] = defaultdict(list)
-    for module, path in sorted(modules().items()):
-        for node in ast.parse(path.read_text(encoding="utf-8")).body:
-            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
-                places[node.name].append(module)
+    for module in sorted(modules()):
+        for name in said_in(module).classes:
+            places[name].append(module)
     shared = {name: ", ".join(where) for name, where in places.items() if len(where) > 1}
     unexplained = [f"{name}: {where}" for name, where in shared.items() if name not in SHARED_NAMES]
     assert not unexplained, "\n".join(unexplained)

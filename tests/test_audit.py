@@ -78,6 +78,7 @@ def test_python_gives_the_same_sentences(study: Path) -> None:
     assert found.attributes == Results.open(study.parent / "out").audit().attributes
 
 
+@pytest.mark.slow
 def test_bias_and_difference_are_said_only_where_the_test_says_so(study: Path) -> None:
     keep_labels(study.parent, 6)
     results = Study.from_yaml(study).run(study.parent / "out", use_cache=False)

@@ -239,6 +239,7 @@ def differing(rows: pd.DataFrame, found: Mapping[str, Any], people: list[Person]
     }
 
 
+@pytest.mark.slow
 def test_implicit_scores_of_every_prompt(
     program: Path, shared: Path, mended: Path, answers: Answers, tmp_path: Path
 ) -> None:
@@ -253,6 +254,7 @@ def test_implicit_scores_of_every_prompt(
     assert differing(rows, corrected, answers.people) == set()
 
 
+@pytest.mark.slow
 def test_explicit_scores_of_every_prompt(program: Path, shared: Path, answers: Answers, tmp_path: Path) -> None:
     scores = by_prompt(answers.rows(shared / "data" / "bigbench"), EXPLICIT)
     found = run(program, shared / "data" / "bigbench", answers, tmp_path, "explicit")["ex_prompt_level"]

@@ -73,6 +73,7 @@ def test_a_calibration_is_balanced_and_a_sample_is_drawn_from_the_others(folder:
     assert not set(first) & set(grown.image_ids)
 
 
+@pytest.mark.slow
 def test_images_that_detectors_differ_on_are_among_a_calibration(folder: Path, tmp_path: Path) -> None:
     ids = numbered(COUNT)
     hard = set(ids[:12])  # 2 of the 10 of each cell
@@ -188,6 +189,7 @@ def test_chances_of_a_sample_count_what_was_set_apart_with_certainty() -> None:
     assert labels_that_count(labelled, apart, cell, cells=2).tolist() == [False] * 4 + [True, False]
 
 
+@pytest.mark.slow
 def test_prompts_that_the_calibration_rules_out_are_not_estimated() -> None:
     """17 of 20 images of each prompt show the first class. Two of the others are set apart, and the third is drawn
     rarely: most drawn labels agree, but that all images of a prompt did is known to be wrong."""

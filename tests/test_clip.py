@@ -199,6 +199,7 @@ def test_three_detectors_in_a_run_judge_as_the_library_does(backend: Backend, tm
     assert list(embedded.values()) == [len(IMAGES)], "one embedding of each image serves all three"
 
 
+@pytest.mark.slow
 def test_a_changed_prompt_looks_at_no_image_again(backend: Backend, tmp_path: Path) -> None:
     image_set, out = write_odd_images(tmp_path / "set"), tmp_path / "predictions"
     small_run(image_set, out, build_detector("clip", parameters={"encoder": backend.encoder}), weights=ANYWHERE)

@@ -262,6 +262,7 @@ def test_rows_have_the_columns_and_numbers_of_the_csv_form(call: Call, folder: P
 
 
 @pytest.mark.parametrize("name", ["evaluate", "causes", "report", "labels export", "figures"])
+@pytest.mark.slow
 def test_quiet_leaves_results_and_errors(call: Call, folder: Path, tmp_path: Path, name: str) -> None:
     arguments = CALLS[name](folder, tmp_path / "out")
     overwrite = ["--overwrite"] if _takes(name, "--overwrite") else []
@@ -278,6 +279,7 @@ def test_quiet_leaves_results_and_errors(call: Call, folder: Path, tmp_path: Pat
     assert errors.startswith("error: no detector 'wring'")
 
 
+@pytest.mark.slow
 def test_the_log_tells_what_happened_and_when(call: Call, folder: Path, tmp_path: Path) -> None:
     log = tmp_path / "run.log"
     call("run", *CALLS["run"](folder, tmp_path / "out"), "--log", log, "--quiet")
@@ -371,6 +373,7 @@ def test_others_than_one_are_compared_with_it(call: Call, folder: Path) -> None:
     assert (status, "name the detector that is compared" in errors) == (1, True)
 
 
+@pytest.mark.slow
 def test_a_folder_is_evaluated_in_place_but_not_cut_down(call: Call, folder: Path, tmp_path: Path) -> None:
     before = (folder / "results" / "metrics.csv").read_bytes()
     assert call("evaluate", folder / "results", "--allow-incomplete")[0] == 0

@@ -197,6 +197,7 @@ def invoke(*arguments: object) -> str:
     return result.output
 
 
+@pytest.mark.slow
 def test_compare_prints_and_writes_a_table(tmp_path: Path) -> None:
     write_study(tmp_path)
     invoke("evaluate", tmp_path)

@@ -73,6 +73,7 @@ def run(folder: Path, detectors: list[Any], **more: Any) -> pd.DataFrame:
     return pd.concat(tables).sort_values(["detector", "attribute", "image_id"], ignore_index=True)
 
 
+@pytest.mark.slow
 def test_verdicts_are_those_of_the_parts_and_shared_stages_run_once(tmp_path: Path) -> None:
     forget_calls()
     rows = run(tmp_path, [*THREE.values(), {"kind": "composite", "name": "both", "parts": THREE}])
@@ -139,6 +140,7 @@ def test_wrong_parts_are_told_in_one_line(parts: dict[str, Any], told: str) -> N
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.slow
 def test_biaspainters_table_has_three_attributes_by_one_judge(tmp_path: Path) -> None:
     write_image_set(tmp_path / "images", 6)
     rows = [(image_name(number), f"images/{image_name(number)}.png", "A", "p0", "") for number in (0, 1)]

@@ -100,6 +100,7 @@ def test_what_refers_to_a_ragged_row_is_not_a_mistake_too(folder: Path) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_many_ragged_rows_keep_their_numbers_in_a_large_file(folder: Path) -> None:
     lines = [f"i1,annotator{number},gender,female," for number in range(300_000)]
     for position in (5, 150_000, 299_999):
@@ -116,6 +117,7 @@ def test_many_ragged_rows_keep_their_numbers_in_a_large_file(folder: Path) -> No
     ]
 
 
+@pytest.mark.slow
 def test_a_large_file_of_ragged_rows_is_given_up_soon(folder: Path) -> None:
     (folder / "labels.csv").write_text(LABELS + "i1,a,gender\n" * 300_000)
     problems = problems_of(folder)

@@ -292,6 +292,7 @@ def test_what_is_written_runs_as_it_is(tmp_path: Path, with_stage: bool) -> None
     assert {row["outcome"] for row in rows if row["table"] == "checks"} <= {"passed", "told"}
 
 
+@pytest.mark.slow
 def test_nothing_is_written_over(tmp_path: Path) -> None:
     plugin, test = write_new("mine", tmp_path)
     test.write_text("mine")

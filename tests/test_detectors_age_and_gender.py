@@ -61,6 +61,7 @@ def in_the_packages_words(frame: Frame, stage: AgeAndGenderNetworks) -> list[dic
     return faces
 
 
+@pytest.mark.slow
 def test_every_face_is_judged_as_by_the_package(package: Any, frames: list[Frame]) -> None:
     faces = 0
     for frame in frames:
@@ -88,6 +89,7 @@ def test_one_image_at_a_time_gives_the_same_as_a_batch(frames: list[Frame]) -> N
             np.testing.assert_array_equal(values, frame[NETWORKS][name])
 
 
+@pytest.mark.slow
 def test_boxes_of_another_face_stage_are_judged_as_by_the_package(package: Any, shared: Path) -> None:
     locator = WeightsLocator(folders=(shared / "weights",), cache=Path("nowhere"))
     stage = AgeAndGenderNetworks(faces=YuNetFaces())

@@ -125,6 +125,7 @@ def test_noise_that_divides_by_almost_nothing_counts_no_more_than_it_should() ->
     assert np.isnan(of_noise(np.where(np.arange(10) < 2, np.nan, noise[:, :10]))).all()
 
 
+@pytest.mark.slow
 def test_a_study_with_some_labels_has_estimates_beside_what_rests_on_them(tmp_path: Path) -> None:
     image_set, predictions = images_of(tmp_path, each=40)
     systems = systems_of(tmp_path, "bigbench", "representation")

@@ -213,6 +213,7 @@ def test_silent_server_is_asked_again(server: Server) -> None:
     assert len(server.requests) == 2
 
 
+@pytest.mark.slow
 def test_server_says_how_long_to_wait(server: Server) -> None:
     server.script = [fails(429, "TOO_MANY", Retry_After="0.4"), fails(403, BUSY, Retry_After="0.3")]
     assert good(ask(server)[0])
@@ -244,6 +245,7 @@ def test_waits_that_headers_name() -> None:
     assert 58 < retry_after({"Retry-After": formatdate(time.time() + 60, usegmt=True)}) <= 60
 
 
+@pytest.mark.slow
 def test_waits_grow(server: Server) -> None:
     server.always = fails(500, "INTERNAL_ERROR")
     ask(server, first_wait=0.1)

@@ -338,6 +338,7 @@ class TestCaptions:
         caption = draw_figure(FinishedStudy.load(folder), "bias_deviation", width="single").caption
         assert "Face++: not scored on SD 3 (error on 40 of 40 images)." in caption
 
+    @pytest.mark.slow
     def test_a_mean_over_some_t2i_models_is_in_no_figure_one_over_all(self, tmp_path: Path) -> None:
         study = FinishedStudy.load(write_study(tmp_path / "study", detectors=DETECTORS[3:5], prompts=2))
         drawing = draw_figure(study, "detected_against_actual", width="single")

@@ -105,6 +105,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 def test_a_dry_run_leaves_no_trace(folder: Path, command: Call) -> None:
     before = sorted(folder.rglob("*"))
     options = ["--out", folder / "out", "--cache-dir", folder / "cache", "--dry-run"]

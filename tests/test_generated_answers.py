@@ -99,6 +99,7 @@ def by_the_book(
 
 
 @pytest.mark.parametrize(("name", "echoed"), [("blip2", True), ("blip2-t5", False)])
+@pytest.mark.slow
 def test_blip2_answers_as_the_library_does(folder: Path, name: str, echoed: bool) -> None:
     images = pictures()
     expected = by_the_book(
@@ -112,6 +113,7 @@ def test_blip2_answers_as_the_library_does(folder: Path, name: str, echoed: bool
     assert [answers(stage(folder / name), [image])[0] for image in images] == expected
 
 
+@pytest.mark.slow
 def test_chat_network_answers_as_the_library_does(folder: Path) -> None:
     images, question = pictures(), "male or female ?"
 

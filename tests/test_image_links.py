@@ -256,6 +256,7 @@ def test_conformance_reads_no_picture_from_outside(tmp_path: Path, private: Path
         assert len(pictures_in(folder, at_most=12)) == COUNT + 1
 
 
+@pytest.mark.slow
 def test_evaluate_compares_images_and_a_pack_takes_none_from_outside(tmp_path: Path, private: Path) -> None:
     folder = write_image_set(tmp_path / "set", COUNT)
     study = Study(image_set=folder, detectors=["test-colour"])

@@ -218,6 +218,7 @@ def test_an_archive_behind_a_link_out_of_the_folder_is_shown_to_nobody(local: Pa
     assert "leaves the folder through a link" in shown.problem
 
 
+@pytest.mark.slow
 def test_a_server_that_stumbles_costs_no_image(local: Path, server: FileServer, tmp_path: Path) -> None:
     elsewhere = moved(local, tmp_path / "set", everywhere(local, tmp_path / "set", server))
     server.script = [answers(503), answers(503)]

@@ -150,6 +150,7 @@ def both(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> pd.DataFrame
     return joined
 
 
+@pytest.mark.slow
 def test_shares_are_equal_and_without_an_answer_neither_says_anything(both: pd.DataFrame) -> None:
     nobody = both["images_identified"] == 0
     assert nobody.sum() > 50

@@ -132,6 +132,7 @@ def test_what_is_compared_rests_on_the_labelled_images_alone(tmp_path: Path) -> 
     pd.testing.assert_frame_equal(ours.drop(columns="n_left_out"), theirs.drop(columns="n_left_out"))
 
 
+@pytest.mark.slow
 def test_score_systems_compare_on_labelled_images_and_let_detectors_speak_about_all(tmp_path: Path) -> None:
     image_set = ImageSet.load(biaspainter_parts.write_image_set(tmp_path))
     predictions = {"d": biaspainter_parts.predictions()}

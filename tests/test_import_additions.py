@@ -135,6 +135,7 @@ def test_columns_that_nobody_here_knows_and_parquet_stay(image_set: Path, tmp_pa
     assert pd.read_csv(image_set / "images.csv", keep_default_na=False)["steps"].tolist() == ["20", "30", ""]
 
 
+@pytest.mark.slow
 def test_tables_in_several_files_come_with_a_command_that_makes_one(image_set: Path, tmp_path: Path) -> None:
     own = pd.read_csv(image_set / "labels.csv", dtype=str, keep_default_na=False)
     parts = image_set / "labels.parquet"

@@ -94,6 +94,7 @@ def expected_table(study: FinishedStudy, expected: pd.DataFrame) -> Table:
     return bias_error_causes(expected, gaps=gaps, max_error_share=MAX_ERROR_SHARE)
 
 
+@pytest.mark.slow
 def test_other_settings_would_be_noticed(study: FinishedStudy, expected: pd.DataFrame) -> None:
     for changed in ({"unit": "image"}, {"seed": 8}, {"level": 0.95}, {"resamples": 501}):
         other = causes(

@@ -120,6 +120,7 @@ def test_what_cannot_be_read_is_an_error_of_the_image(
         saying(tmp_path, text)
 
 
+@pytest.mark.slow
 def test_an_image_that_ends_the_process_costs_itself_alone(tmp_path: Path) -> None:
     deadly = "import os\n" + BRIGHTNESS.replace(
         "mean = float", "os._exit(9) if image[0, 0, 0] == 13 else 0\n        mean = float"
@@ -137,6 +138,7 @@ def test_an_image_that_ends_the_process_costs_itself_alone(tmp_path: Path) -> No
     assert failure.detail.startswith("the process of brightness.py ended with status 9")
 
 
+@pytest.mark.slow
 def test_a_process_that_does_not_start_leaves_the_others_at_work(tmp_path: Path, command: Command) -> None:
     write_image_set(tmp_path / "images", 6)
     broken = script(tmp_path, f"import no_such_package  # in {tmp_path}/secret\n", name="broken.py")

@@ -367,6 +367,7 @@ def test_imagebite_judges_a_concern_that_is_an_own_attribute(tmp_path: Path) -> 
         ImageBiTe(system="imagebite", requirements=path).read()
 
 
+@pytest.mark.slow
 def test_changed_classes_ask_for_another_evaluation(study: Study, tmp_path: Path, monkeypatch: Any) -> None:
     study.run(tmp_path / "results", cache_dir=tmp_path / "cache")
     others = ATTRIBUTES["gender"].model_copy(update={"name": "head_cover"})

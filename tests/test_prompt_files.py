@@ -35,6 +35,7 @@ def released(shared: Path) -> PromptList:
 
 
 class TestReleasedPrompts:
+    @pytest.mark.slow
     def test_all_47040_lines_are_there(self, released: PromptList) -> None:
         sentences = {prompt.text: prompt for prompt in released.prompts.values()}
         lines = dict.fromkeys(released.counts(), 0)

@@ -124,6 +124,7 @@ def test_equal_seeds_give_equal_ranks() -> None:
     assert all(each.rank_low <= each.rank <= each.rank_high for each in one["accuracy"])
 
 
+@pytest.mark.slow
 def test_rank_prints_and_writes_tables(tmp_path: Path) -> None:
     write_study(tmp_path)
     invoke("evaluate", tmp_path)

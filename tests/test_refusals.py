@@ -287,6 +287,7 @@ def test_sentences_say_what_could_be_an_effect_of_refusals(refusing: FinishedStu
     assert audit.without_images[0] in Results.open(refusing.folder).audit().attributes[0].says
 
 
+@pytest.mark.slow
 def test_a_t2i_model_of_which_nothing_is_known_is_not_said_to_refuse_nothing(tmp_path: Path) -> None:
     study = study_of(tmp_path, pictures(), None)
     alphas = [each for each in pictures() if each.t2i_model == "alpha"]
@@ -296,6 +297,7 @@ def test_a_t2i_model_of_which_nothing_is_known_is_not_said_to_refuse_nothing(tmp
     assert "what was refused (96 images of alpha, nobody knows how many of beta)" in said
 
 
+@pytest.mark.slow
 def test_known_requests_without_a_refusal_change_no_sentence(tmp_path: Path) -> None:
     said = []
     for name, others in (("plain", None), ("answered", {})):
@@ -348,6 +350,7 @@ def test_the_figure_shows_all_three_shares(refusing: FinishedStudy) -> None:
 # What the numbers stand on
 
 
+@pytest.mark.slow
 def test_other_requests_are_told_and_more_are_not(tmp_path: Path) -> None:
     study = study_of(tmp_path, pictures(), REFUSES_WOMEN)
     found = evaluated(study, tmp_path)

@@ -243,6 +243,7 @@ def test_a_pair_counts_images_that_are_clear_in_both(tmp_path: Path) -> None:
     assert set(metrics.loc[metrics["attribute"] == "gender x race", "detector"]) == {"ground_truth", "half"}
 
 
+@pytest.mark.slow
 def test_pairs_are_products_only_when_asked_for(tmp_path: Path) -> None:
     written = study(tmp_path)
     races = [("", "all", "race", name, 1.0 if name == "white" else 0.0) for name in RACE_CLASSES]
@@ -282,6 +283,7 @@ def test_a_mistake_in_the_entry_is_named(tmp_path: Path, entry: dict[str, object
     assert message in str(raised.value)
 
 
+@pytest.mark.slow
 def test_the_figure_is_drawn_of_attributes_and_pairs(tmp_path: Path) -> None:
     written = study(tmp_path)
     written.evaluated({"system": "representation", "intersections": [["gender", "race"]]}, out="out")

@@ -62,6 +62,7 @@ def test_what_is_not_there_is_left_out_and_told(study: Path, command: Command) -
     assert set(pd.read_csv(out / "metrics.csv").detector) == {"test-colour", "ground_truth"}
 
 
+@pytest.mark.slow
 def test_what_cannot_be_loaded_fails_on_its_images_alone(study: Path, command: Command) -> None:
     write_network(study.parent / "network.onnx", side=4)
     out = study.parent / "out"
@@ -103,6 +104,7 @@ def test_if_all_lack_something_each_line_says_which(study: Path, command: Comman
     assert "\nnetwork: weights file 'network.onnx' not found" in errors
 
 
+@pytest.mark.slow
 def test_one_whose_verdicts_are_all_stored_lacks_nothing(study: Path, command: Command) -> None:
     network, out = study.parent / "network.onnx", study.parent / "out"
     write_network(network)
@@ -115,6 +117,7 @@ def test_one_whose_verdicts_are_all_stored_lacks_nothing(study: Path, command: C
     assert dict(db.Study.from_yaml(study).readiness(out.parent / "new").lacking).keys() == {"network"}
 
 
+@pytest.mark.slow
 def test_an_attribute_that_nobody_left_judges_goes_with_its_detector(study: Path, command: Command) -> None:
     text = (
         study.read_text()

@@ -111,6 +111,7 @@ def test_a_circle_of_redirects_ends() -> None:
         fetched(says(head("Location: /again", "Content-Length: 0", status="302 Found")), follow_redirects=True)
 
 
+@pytest.mark.slow
 def test_who_asks_for_a_least_speed_waits_a_window_for_it() -> None:
     slow = drips(head("Content-Length: 100000"), b"x" * 10)
     with pytest.raises(OverdueAnswerError, match="bytes came in"):

@@ -107,6 +107,7 @@ def test_a_study_cannot_send_a_variable(
     assert not [path for path in tmp_path.rglob("*") if path.is_file() and SECRET.encode() in path.read_bytes()]
 
 
+@pytest.mark.slow
 def test_with_a_binding_it_works_until_that_is_taken_back(
     study: Path, server: ChatServer, command: Command, tmp_path: Path, trust_file: Path
 ) -> None:

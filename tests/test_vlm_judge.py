@@ -236,6 +236,7 @@ def test_interrupted_run_goes_on_without_paying_again(
 
 
 @pytest.mark.parametrize("concurrency", [1, 4])
+@pytest.mark.slow
 def test_refused_key_stops_the_run_and_loses_nothing(server: ChatServer, tmp_path: Path, concurrency: int) -> None:
     images, out = write_image_set(tmp_path / "set", 8), tmp_path / "out"
     detector = judge(server, concurrency=concurrency)

@@ -183,6 +183,7 @@ def located(hub_address: str, home: Path, *checkpoints: Checkpoint) -> list[str]
     return run.stdout.splitlines()
 
 
+@pytest.mark.slow
 def test_a_download_brings_the_safe_files_once_and_verifies_what_is_pinned(hub: HubServer, tmp_path: Path) -> None:
     pinned = Checkpoint(path=NAME, revision=REVISION, sha256={name: sha256(name) for name in SAFE})
     wrong = Checkpoint(path=NAME, revision=REVISION, sha256={"vocab.txt": "0" * 64})
@@ -194,6 +195,7 @@ def test_a_download_brings_the_safe_files_once_and_verifies_what_is_pinned(hub: 
     assert "vocab.txt" in refused
 
 
+@pytest.mark.slow
 def test_a_checkpoint_without_safe_weights_or_at_an_unknown_commit_is_refused_in_a_line(
     hub: HubServer, tmp_path: Path
 ) -> None:

@@ -223,6 +223,7 @@ def test_answer_of_a_failing_server_is_passed_on(
     assert left_in(tmp_path) == set()
 
 
+@pytest.mark.slow
 def test_redirects_are_followed_to_their_end(server: Server, tmp_path: Path) -> None:
     assert download(described(server.url("moved")), tmp_path).read_bytes() == CONTENT
     with pytest.raises(WeightsError, match="TooManyRedirects"):
