@@ -32,6 +32,7 @@ from detector_bench.evaluation.intervals import Intervals
 from detector_bench.evaluation.label_doubt import Estimate, check_identified
 from detector_bench.evaluation.more_labels import Tolerance
 from detector_bench.isolated.environments import published_place
+from detector_bench.metrics import DEFAULT_MAX_ERROR_SHARE
 from detector_bench.named_studies import NamedStudy, named_study, study_path
 from detector_bench.others.study_scores import AnyScoreSystem
 from detector_bench.perception.stage import with_inputs
@@ -74,8 +75,9 @@ class StudyConfiguration(BaseModel):
     n_clear: Literal["detector", "human"] = "detector"
     """Denominator of a detector's prompt bias score: its own number of clear images, or the humans'. See Lyu 2025,
     formula 2, which reads as the former, while the size of Table 2's values fits the latter."""
-    max_error_share: float = Field(default=0.1, ge=0, le=1)
-    """Tables show a dash where a detector failed on more than this share of a T2I model's images."""
+    max_error_share: float = Field(default=DEFAULT_MAX_ERROR_SHARE, ge=0, le=1)
+    """A detector that gave no verdict on more than this share of a T2I model's images has no number of it, and is
+    neither ranked nor compared over all T2I models; see `metrics.failing`."""
     intervals: Intervals = Intervals()
     """How confidence intervals are found."""
     tolerance: Tolerance = Tolerance()

@@ -122,15 +122,16 @@ def compare(part: FinishedStudy, first: str, second: str | None, *, asked: Inter
         asked: settings of the tests; None: the study's.
     """
     part.need_labels()
-    others = [second] if second is not None else [name for name in part.detectors if name != first]
+    others = [second] if second is not None else [name for name in _comparable(part) if name != first]
     if first in others:
         raise ConfigError(f"{first!r} cannot be compared with itself")
+    _check_comparable(part, [first, *others])
     settings = asked or part.intervals
     tables: dict[str, Table] = {}
     numbers: dict[str, list[pd.DataFrame]] = {"comparisons": [], "images_judged_rightly": []}
     for other in others:
         rows, images, left_out = _contest_rows(part, first, other, asked)
-        about = _about(rows, settings, left_out=left_out)
+        about = _about(part, rows, settings, left_out=left_out)
         rows, images = (_of_pair(found, first, other) for found in (rows, images))
         tests, seen, whose = _tests(rows, first), _paired_images(images, first), part.attribute
         for table in (
@@ -157,13 +158,17 @@ def rank(part: FinishedStudy, by: Sequence[str] | None, *, asked: Intervals | No
     if part.attribute in part.results.manifest.not_comparable:
         raise DetectorBenchError(part.results.manifest.not_comparable[part.attribute])
     _check_declared(part, by or ())
+    if not _comparable(part):
+        _check_comparable(part, part.detectors)
     settings = asked or part.intervals
     if asked is None and by is None:
         rows = part.rows("ranks")
         rows = rows[rows["t2i_model"] == ALL]
     else:
         stored = part.results.coded_predictions(CONTEST_COLUMNS)
-        contest = DetectorContest.of(part.image_set, stored, attribute=part.attribute)
+        contest = DetectorContest.of(
+            part.image_set, stored, attribute=part.attribute, max_error_share=part.max_error_share
+        )
         family = contest.family(settings, n_clear=part.results.settings.n_clear, metrics=by or COMPARED_METRICS)
         rows = pd.DataFrame(contest.rank_rows(family), columns=list(RANK_COLUMNS))
     tables = [
@@ -172,7 +177,7 @@ def rank(part: FinishedStudy, by: Sequence[str] | None, *, asked: Intervals | No
             metric=str(metric),
             attribute=part.attribute,
             level=settings.level,
-            about=_about(rows, settings),
+            about=_about(part, rows, settings),
         )
         for metric, of_metric in rows.groupby("metric", sort=False)
     ]
@@ -314,13 +319,34 @@ def _contest_rows(
                 raise ConfigError(f"{name} does not judge {part.attribute}: nothing to compare")
         return comparisons, part.rows("images_judged_rightly"), ()
     stored = part.results.coded_predictions(CONTEST_COLUMNS)
-    contest = DetectorContest.of(part.image_set, stored, attribute=part.attribute, pair=(first, second))
+    contest = DetectorContest.of(
+        part.image_set,
+        stored,
+        attribute=part.attribute,
+        pair=(first, second),
+        max_error_share=part.max_error_share,
+    )
     family = contest.family(asked or part.intervals, n_clear=part.results.settings.n_clear)
     return (
         pd.DataFrame(contest.test_rows(family), columns=list(COMPARISON_COLUMNS)),
         pd.DataFrame(contest.image_rows(), columns=list(PAIRED_IMAGE_COLUMNS)),
         contest.left_out,
     )
+
+
+def _comparable(part: FinishedStudy) -> list[str]:
+    """The detectors that could run on every T2I model: the others were judged on other images."""
+    return [name for name in part.detectors if not part.lookup.could_not_run(name)]
+
+
+def _check_comparable(part: FinishedStudy, detectors: Sequence[str]) -> None:
+    for name in detectors:
+        if failed := part.lookup.failed_on(name):
+            raise DetectorBenchError(
+                f"{name} gave no verdict on more than {100 * part.max_error_share:g} % of the images of "
+                f"{', '.join(failed)} (max_error_share): it was judged on other images than the rest, so it is "
+                "neither compared nor ranked over all T2I models"
+            )
 
 
 def _of_pair(rows: pd.DataFrame, first: str, second: str) -> pd.DataFrame:
@@ -368,8 +394,8 @@ def _paired_images(rows: pd.DataFrame, first: str) -> list[PairedImages]:
     return found
 
 
-def _about(rows: pd.DataFrame, settings: Intervals, *, left_out: Sequence[str] = ()) -> str:
-    """How many tests were made together, and on what."""
+def _about(part: FinishedStudy, rows: pd.DataFrame, settings: Intervals, *, left_out: Sequence[str] = ()) -> str:
+    """How many tests were made together, on what, and who is not among them."""
     if rows.empty:
         return ""
     names = {*rows["detector"]} if "detector" in rows else {*rows["first"], *rows["second"]}
@@ -382,7 +408,9 @@ def _about(rows: pd.DataFrame, settings: Intervals, *, left_out: Sequence[str] =
         f"{'metric' if metrics == 1 else 'metrics'}. What could have come out otherwise: {could_be}. "
         f"All hold together at {100 * settings.level:g} %. Seed {settings.seed}."
     )
-    return f"{about} Not among them, as judged on other images: {', '.join(left_out)}." if left_out else about
+    failed = [name for name in part.detectors if part.lookup.could_not_run(name)]
+    missing = [name for name in dict.fromkeys([*left_out, *failed]) if name not in names]
+    return f"{about} Not among them, as judged on other images: {', '.join(missing)}." if missing else about
 
 
 def without_verdict(results: ResultFolder) -> dict[str, str]:

@@ -297,6 +297,21 @@ def test_a_report_only_reads_what_the_evaluation_wrote(
         assert (written / name).read_bytes() == (report / name).read_bytes(), name
 
 
+def test_a_report_written_again_has_the_same_bytes_at_any_time(
+    results: Path, report: Path, tmp_path: Path
+) -> None:
+    again = Results.open(results).report(tmp_path / "out", settings=QUICK).page.parent
+    first, second = (
+        {path.relative_to(each): path.read_bytes() for path in each.rglob("*") if path.is_file()}
+        for each in (report, again)
+    )
+    assert first.keys() == second.keys()
+    assert [name for name, content in first.items() if second[name] != content] == []
+    # The study has no run.json, so there is no time that its pages could tell but that of writing them.
+    assert not (results / "run.json").exists()
+    assert not re.search(r"\d{4}-\d\d-\d\d.\d\d:\d\d", Page(report / "index.html").text)
+
+
 def test_plans_of_further_labels_are_read_for_the_tolerance_of_the_study(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

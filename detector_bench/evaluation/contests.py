@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from detector_bench.errors import ConfigError, DetectorBenchError
 from detector_bench.evaluation.coded_predictions import CodedPredictions
@@ -25,7 +26,7 @@ from detector_bench.evaluation.image_index import LabelledImages
 from detector_bench.evaluation.image_verdicts import rows_of_attribute
 from detector_bench.evaluation.intervals import Intervals
 from detector_bench.evaluation.ranking import RankedDetector, ranking
-from detector_bench.metrics import JointVerdicts, NClear, images_without_verdict
+from detector_bench.metrics import JointVerdicts, NClear, could_not_run, images_without_verdict
 from detector_bench.vocabulary import ALL
 
 CONTEST_COLUMNS = ("image_sha256",)
@@ -63,7 +64,7 @@ class DetectorContest:
     attribute: str
     contest: Contest
     left_out: tuple[str, ...]
-    """Detectors that were judged on other images."""
+    """Detectors that were judged on other images, or could not run on all T2I models."""
 
     @classmethod
     def of(
@@ -73,6 +74,7 @@ class DetectorContest:
         *,
         attribute: str,
         pair: tuple[str, str] | None = None,
+        max_error_share: float = 1.0,
     ) -> Self:
         """Gather the detectors that judged the same images.
 
@@ -81,6 +83,8 @@ class DetectorContest:
             predictions: by detector, with the columns `CONTEST_COLUMNS`.
             attribute: which one.
             pair: two detectors that must be comparable, while others may be left out; None: all must.
+            max_error_share: detectors that gave no verdict on a larger share of a T2I model's images are left out
+                (`metrics.failing`).
 
         Raises:
             ConfigError: one of the pair, or all but one detector, do not judge the attribute.
@@ -91,7 +95,19 @@ class DetectorContest:
         if left_out:
             kept = {name: table for name, table in predictions.items() if name not in left_out}
         counts = count_verdicts(image_set, kept, attribute=attribute, allow_incomplete=True)
-        return cls(attribute, Contest(counts.joint, counts.detectors), left_out)
+        return cls.of_counts(attribute, counts, max_error_share=max_error_share, left_out=left_out)
+
+    @classmethod
+    def of_counts(
+        cls, attribute: str, counts: Counts, *, max_error_share: float, left_out: Sequence[str] = ()
+    ) -> Self:
+        """The detectors that could run on every T2I model; see `of`."""
+        failed = _failed(counts, max_error_share=max_error_share).any(axis=1)
+        able = np.flatnonzero(~failed).tolist()
+        names = tuple(counts.detectors[number] for number in able)
+        others = tuple(name for name in counts.detectors if name not in names)
+        joint = counts.joint if not others else counts.joint.of_detectors(able)
+        return cls(attribute, Contest(joint, names), (*left_out, *others))
 
     def family(
         self, intervals: Intervals, *, n_clear: NClear, metrics: Sequence[str] = COMPARED_METRICS
@@ -201,7 +217,7 @@ def contest_tables(
         n_clear: denominator of prompt bias scores.
         intervals: of the study.
         max_error_share: a detector that gave no verdict on a larger share of a T2I model's images is not ranked
-            there.
+            there, and neither compared nor ranked over all T2I models (`metrics.failing`).
     """
     tests: list[dict[str, Any]] = []
     images: list[dict[str, Any]] = []
@@ -215,8 +231,8 @@ def contest_tables(
             _judged_on_other_images(predictions, attribute=attribute)
         except DetectorBenchError as error:
             not_comparable[attribute] = str(error)
-        contest = DetectorContest(attribute, Contest(counts.joint, counts.detectors), ())
-        if counts.detectors and counts.joint.images:
+        contest = DetectorContest.of_counts(attribute, counts, max_error_share=max_error_share)
+        if contest.contest.detectors and counts.joint.images:
             family = contest.family(intervals, n_clear=n_clear)
             tests += contest.test_rows(family)
             images += contest.image_rows()
@@ -270,13 +286,18 @@ def ranked_detectors(rows: pd.DataFrame) -> list[RankedDetector]:
 
 def _contests_of_t2i_models(counts: Counts, *, max_error_share: float) -> Iterator[tuple[str, Contest]]:
     """The detectors that could run on each T2I model, where there are two or more."""
-    failed = images_without_verdict(counts.verdicts).sum(axis=-1)
-    images = counts.human.sum(axis=(-2, -1))
+    failed = _failed(counts, max_error_share=max_error_share)
     for position, model in enumerate(counts.t2i_models):
-        able = np.flatnonzero(failed[:, position] <= max_error_share * images[position]).tolist()
+        able = np.flatnonzero(~failed[:, position]).tolist()
         joint = _of_t2i_model(counts.joint, position)
         if len(able) > 1 and joint.images:
             yield model, Contest(joint.of_detectors(able), tuple(counts.detectors[number] for number in able))
+
+
+def _failed(counts: Counts, *, max_error_share: float) -> NDArray[np.bool_]:
+    """Which detectors could not run on which T2I models: `[detector, t2i_model]`."""
+    without = images_without_verdict(counts.verdicts).sum(axis=-1)
+    return could_not_run(without, counts.human.sum(axis=(-2, -1)), max_error_share=max_error_share)
 
 
 def _of_t2i_model(joint: JointVerdicts, position: int) -> JointVerdicts:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import compress
 
 import numpy as np
 import pandas as pd
@@ -24,6 +25,7 @@ from detector_bench.evaluation.image_verdicts import ImageVerdicts
 from detector_bench.evaluation.intervals import Intervals
 from detector_bench.evaluation.labels_of_sample import LabelsOfSample
 from detector_bench.evaluation.row_blocks import RowBlocks
+from detector_bench.metrics import could_not_run
 from detector_bench.vocabulary.columns import DIFFERENCE_COLUMNS, VALIDATED_ELSEWHERE
 
 _REFUTED = 0.05
@@ -296,16 +298,14 @@ def _common_detectors(here: JudgedStudy, there: JudgedStudy) -> list[str]:
     return common
 
 
-def _failing(found: ImageVerdicts, most: float) -> list[str]:
-    """Detectors without a verdict on more than that share of the images of a T2I model."""
+def _failing(found: ImageVerdicts, max_error_share: float) -> list[str]:
+    """Detectors that could not run on all T2I models."""
     model = found.index.cells[found.index.counted] // len(found.index.prompt_ids)
     images = np.bincount(model)
     missing = found.counted[:, found.index.counted] > len(found.attribute.classes)
-    return [
-        name
-        for name, own in zip(found.detectors, missing, strict=True)
-        if (np.bincount(model, own, minlength=len(images)) > most * images).any()
-    ]
+    without = [np.bincount(model, own, minlength=len(images)) for own in missing]
+    failed = (could_not_run(own, images, max_error_share=max_error_share).any() for own in without)
+    return list(compress(found.detectors, failed))
 
 
 def _with_detectors(images: PartlyLabelled, found: ImageVerdicts, detectors: Sequence[str]) -> PartlyLabelled:

@@ -24,7 +24,7 @@ from detector_bench.figures.drawing import (
 )
 from detector_bench.figures.panels import name_axes, panel_grid, t2i_model_legend, why_missing
 from detector_bench.results.finished_study import FinishedStudy
-from detector_bench.results.metric_lookup import NOT_EVALUATED, Number
+from detector_bench.results.metric_lookup import Number
 from detector_bench.vocabulary import ALL
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def draw(study: FinishedStudy, *, width: Width) -> Drawing:
     reach = max([1.0, *(abs(seen) for each in pairs.values() for _, seen in each.everything)]) + _AIR
     numbers: list[tuple[str, Number]] = []
     for axes, (detector, each) in zip(grid, pairs.items(), strict=False):
-        number = _mean_distance(study, detector)
+        number = study.estimate(_METRIC, detector=detector)
         numbers.append((detector, number))
         _draw_panel(axes, each, reach=reach)
         reason = why_missing(study, detector, ALL) if number.missing else ""
@@ -92,14 +92,6 @@ def draw(study: FinishedStudy, *, width: Width) -> Drawing:
         t2i_model_legend(figure, [study.shown(name) for name in study.t2i_models], width=width, lines=False)
     name_axes(figure, grid, x="Actual prompt bias score", y="Detected prompt bias score")
     return Drawing(figure, _caption(study, numbers, pairs))
-
-
-def _mean_distance(study: FinishedStudy, detector: str) -> Number:
-    """Over all T2I models; none where too many of their images have no verdict, as in the figure and the table of
-    causes: what is left would be a mean over other T2I models than those of the other detectors."""
-    if study.lookup.could_not_run(detector, ALL):
-        return NOT_EVALUATED
-    return study.estimate(_METRIC, detector=detector)
 
 
 def _pairs(study: FinishedStudy, detector: str) -> _Pairs:

@@ -87,7 +87,7 @@ def _splits(study: FinishedStudy) -> dict[tuple[str, str], _Split]:
     splits = {}
     for row in rows.to_dict("records"):
         detector, model = row["detector"], row["t2i_model"]
-        if not study.lookup.could_not_run(detector, model):
+        if not study.lookup.is_withheld(METRIC, detector=detector, t2i_model=model):
             error = study.estimate(METRIC, detector=detector, t2i_model=model)
             parts = (row["filtering"], row["classification"], row["with_both"])
             splits[detector, model] = _Split(*parts, error)

@@ -48,7 +48,8 @@ def draw(study: FinishedStudy, *, width: Width) -> Drawing:
     names = [each.detector for each in ranked.get("prompt_bias_error", [])]
     if not names:
         figure = new_figure(width, height=_HEIGHT_OF_ROW + _HEIGHT_OF_REST)
-        say_instead(figure.subplots(), "no detector judges this attribute")
+        why = "could run on all T2I models" if study.detectors else "judges this attribute"
+        say_instead(figure.subplots(), f"no detector {why}")
         return Drawing(figure, _caption(study, width=width))
     shown = _METRICS[width]
     rows, columns = (len(shown), 1) if width == "single" else (1, len(shown))
@@ -117,5 +118,8 @@ def _caption(study: FinishedStudy, *, width: Width) -> str:
         "Detectors that share a letter cannot be told apart by that metric.",
         "A detector without a value comes last.",
         attribute=study.attribute,
-        notes=verdict_notes(study, study.detectors),
+        notes=[
+            *verdict_notes(study, study.detectors),
+            *((name, "not ranked") for name in study.detectors if study.lookup.could_not_run(name)),
+        ],
     )

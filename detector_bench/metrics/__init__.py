@@ -63,6 +63,7 @@ from detector_bench.metrics.estimands import (
     model_bias_score_error,
     model_bias_score_if_fair,
 )
+from detector_bench.metrics.failing import DEFAULT_MAX_ERROR_SHARE, could_not_run, is_withheld
 from detector_bench.metrics.filtering import (
     FilterConfusion,
     f1,
@@ -82,6 +83,7 @@ HEADLINE_METRICS = METRICS.built_in("headline")
 """The metrics that stand for a detector where only a few can be shown: the filter, the class, the bias."""
 
 __all__ = [
+    "DEFAULT_MAX_ERROR_SHARE",
     "HEADLINE_METRICS",
     "LABEL_SHARE",
     "METRICS",
@@ -103,6 +105,7 @@ __all__ = [
     "concentration",
     "concentration_corrected",
     "concentration_if_fair",
+    "could_not_run",
     "count_images",
     "cumulative_score",
     "detector_class_counts",
@@ -114,6 +117,7 @@ __all__ = [
     "human_class_counts",
     "images_clear",
     "images_without_verdict",
+    "is_withheld",
     "label_shares",
     "mean_absolute_error",
     "mean_error",

@@ -6,10 +6,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Self
 
+import numpy as np
 import pandas as pd
 
 from detector_bench.benchmark import benchmarks
-from detector_bench.results.metric_lookup import DEFAULT_MAX_ERROR_SHARE, MetricLookup
+from detector_bench.metrics import DEFAULT_MAX_ERROR_SHARE, could_not_run
+from detector_bench.results.metric_lookup import MetricLookup
 from detector_bench.tables.wording import attribute_in_words, whole
 from detector_bench.vocabulary import ALL, GROUND_TRUTH
 
@@ -19,7 +21,7 @@ _Place = tuple[str, str, str]
 
 @dataclass(frozen=True)
 class FailedImages:
-    """Failed images by attribute, detector and T2I model, and the rule of what is too many.
+    """Failed images by attribute, detector and T2I model, for the rule of `metrics.failing`.
 
     An attribute of the study has its own rows about failed images. For one that only a score system looks at,
     the images without a verdict that its rows count stand in.
@@ -56,15 +58,15 @@ class FailedImages:
         return cls(evaluated, models, max_error_share, without)
 
     def could_not_run(self, attribute: str, detector: str, t2i_model: str = ALL) -> bool:
-        """Whether the detector left too many images of the T2I model, or of any of them, without a verdict."""
+        """Whether the detector could not run on the T2I model, or on one of all: no score of it is shown."""
         if detector == GROUND_TRUTH:
             return False
+        if (known := self.evaluated.get(attribute)) is not None:
+            return known.could_not_run(detector, t2i_model)
         models = self.t2i_models if t2i_model == ALL else (t2i_model,)
-        known = self.evaluated.get(attribute)
-        if known is not None:
-            return detector in known.detectors and any(known.could_not_run(detector, model) for model in models)
         counts = [self._without_verdict.get((attribute, detector, model), (0.0, 0.0)) for model in models]
-        return any(without > self.max_error_share * images for without, images in counts)
+        without, images = np.reshape(counts, (-1, 2)).T
+        return bool(could_not_run(without, images, max_error_share=self.max_error_share).any())
 
     def left_out(self, metrics: pd.DataFrame) -> pd.DataFrame:
         """One score system's rows, the values of detectors that could not run replaced by NaN.

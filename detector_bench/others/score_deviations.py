@@ -11,8 +11,9 @@ import pandas as pd
 
 from detector_bench.benchmark import ScoreInfo, benchmarks
 from detector_bench.errors import ConfigError
+from detector_bench.metrics import DEFAULT_MAX_ERROR_SHARE
 from detector_bench.others.failed_images import FailedImages
-from detector_bench.results.metric_lookup import DEFAULT_MAX_ERROR_SHARE, NOT_EVALUATED, Number, of_labelled_images
+from detector_bench.results.metric_lookup import NOT_EVALUATED, Number, of_labelled_images
 from detector_bench.tables.table import Cell, Column, Row, Table
 from detector_bench.tables.wording import (
     attribute_in_words,
@@ -271,7 +272,7 @@ class ScoreLookup:
         return score.info.is_agreement or (*score.place, GROUND_TRUTH, ALL) in self._numbers
 
     def could_not_run(self, score: ReportedScore, detector: str, t2i_model: str = ALL) -> bool:
-        """Whether the detector left too many images of the T2I model, or of any of them, without a verdict."""
+        """Whether the detector could not run on the T2I model, or on one of all; see `metrics.failing`."""
         attributes = {score.attribute}
         if score.attribute == ALL:
             attributes = {

@@ -15,12 +15,12 @@ from pydantic import BeforeValidator, SerializeAsAny
 from detector_bench.benchmark import BENCHMARKS, benchmarks
 from detector_bench.errors import ConfigError, nearest_hint
 from detector_bench.evaluation.intervals import Intervals
+from detector_bench.metrics import DEFAULT_MAX_ERROR_SHARE
 from detector_bench.others.estimated_scores import estimated_scores
 from detector_bench.others.judgements import Judgements
 from detector_bench.others.score_deviations import score_deviations
 from detector_bench.others.score_system import ScoreSystem
 from detector_bench.results.metric_lookup import (
-    DEFAULT_MAX_ERROR_SHARE,
     MetricLookup,
     of_detectors_alone,
     of_labelled_images,

@@ -407,9 +407,9 @@ class FinishedStudy:
         category: str = ALL,
         prompt_id: str = ALL,
     ) -> Number:
-        """The number that tables and figures show: `NOT_EVALUATED` if there is none, or if the detector could not
-        run on the T2I model."""
-        if detector != GROUND_TRUTH and t2i_model != ALL and self.lookup.could_not_run(detector, t2i_model):
+        """The number that tables and figures show: `NOT_EVALUATED` if there is none, or if none is shown, as the
+        detector could not run (`metrics.failing`)."""
+        if self.lookup.is_withheld(metric, detector=detector, t2i_model=t2i_model):
             return NOT_EVALUATED
         place = {"t2i_model": t2i_model, "category": category, "prompt_id": prompt_id}
         # Of two denominators the one that the tables show.

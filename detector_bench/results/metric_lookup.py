@@ -6,19 +6,24 @@ import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import compress, product
 from typing import NamedTuple, Self, TypeVar
 
 import pandas as pd
 
 from detector_bench.dataset.consensus import ALL_AGREE, DAWID_SKENE
 from detector_bench.errors import ConfigError, nearest_hint
-from detector_bench.metrics import LABEL_SHARE, NClear, metric_info
+from detector_bench.metrics import (
+    DEFAULT_MAX_ERROR_SHARE,
+    LABEL_SHARE,
+    NClear,
+    could_not_run,
+    is_withheld,
+    metric_info,
+)
 from detector_bench.metrics.catalogue import Better
 from detector_bench.vocabulary import ALL, ATTRIBUTES, GROUND_TRUTH, LOW_QUALITY, OTHERS
 from detector_bench.vocabulary.columns import DETECTOR_ONLY, ESTIMATES, METRIC_COLUMNS
-
-DEFAULT_MAX_ERROR_SHARE = 0.1
-"""A detector that fails on a larger share of a T2I model's images counts as unable to run on it."""
 
 _RECALL = "recall_"
 
@@ -79,6 +84,7 @@ class MetricLookup:
     n_clear: NClear
     """Whose count of clear images divides the detectors' prompt bias scores; "detector" if the table has both."""
     max_error_share: float
+    """See `metrics.failing`."""
     _numbers: Mapping[_Key, Number]
     """Those that cover all prompts of a category, or everything."""
     _of_prompts: pd.DataFrame
@@ -100,7 +106,7 @@ class MetricLookup:
         Args:
             metrics: columns as in `vocabulary.columns.METRIC_COLUMNS`.
             attribute: the one to tabulate.
-            max_error_share: see `DEFAULT_MAX_ERROR_SHARE`; 0 to 1.
+            max_error_share: see `metrics.failing`; 0 to 1.
             variant: one of `vocabulary.columns.ESTIMATES`; empty: the numbers that rest on labelled images. Names
                 of detectors, T2I models and the like are those of all rows.
 
@@ -222,12 +228,42 @@ class MetricLookup:
                 left_out.setdefault(what, []).append(part if len(t2i_models) == 1 else f"{part} ({model})")
         return notes + [f"images left out, {what}: {', '.join(parts)}" for what, parts in left_out.items()]
 
-    def could_not_run(self, detector: str, t2i_model: str) -> bool:
-        """Whether the detector left too large a share of the T2I model's images without a verdict."""
-        without_verdict = sum(
-            self._count(metric, detector, t2i_model) for metric in ("images_error", "images_not_run")
-        )
-        return without_verdict > self.max_error_share * self._images(detector, t2i_model)
+    def failed_on(self, detector: str, t2i_model: str = ALL) -> tuple[str, ...]:
+        """On which T2I models, of all or of one, the detector could not run; see `metrics.failing`."""
+        if detector == GROUND_TRUTH:
+            return ()
+        models = self.t2i_models if t2i_model == ALL else (t2i_model,)
+        return tuple(model for model in models if (detector, model) in self._failed)
+
+    def could_not_run(self, detector: str, t2i_model: str = ALL) -> bool:
+        """Whether the detector could not run on the T2I model, or on one of all: nobody is compared with it
+        there."""
+        return bool(self.failed_on(detector, t2i_model))
+
+    def is_withheld(self, metric: str, *, detector: str, t2i_model: str = ALL) -> bool:
+        """Whether a number of the detector is not shown, as it could not run; see `metrics.failing`.
+
+        Raises:
+            ConfigError: it could not run, and there is no such metric.
+        """
+        failed = len(self.failed_on(detector, t2i_model))
+        return is_withheld(metric, failed=failed, t2i_models=len(self.t2i_models) if t2i_model == ALL else 1)
+
+    def has_verdicts(self, detector: str, t2i_model: str) -> bool:
+        """Whether the detector gave a verdict on any image of the T2I model."""
+        return self._without_verdict(detector, t2i_model) < self._images(detector, t2i_model)
+
+    @cached_property
+    def _failed(self) -> frozenset[tuple[str, str]]:
+        """Detectors with the T2I models on which they could not run."""
+        places = list(product(self.detectors, self.t2i_models))
+        without = [self._without_verdict(*place) for place in places]
+        images = [self._images(*place) for place in places]
+        failed = could_not_run(without, images, max_error_share=self.max_error_share)
+        return frozenset(compress(places, failed))
+
+    def _without_verdict(self, detector: str, t2i_model: str) -> float:
+        return sum(self._count(metric, detector, t2i_model) for metric in ("images_error", "images_not_run"))
 
     def _images(self, detector: str, t2i_model: str) -> float:
         return self._count("images", detector, t2i_model) or self._count("images", GROUND_TRUTH, t2i_model)
@@ -261,7 +297,7 @@ class LabelDoubtLookup:
         Args:
             doubt: as `evaluation.label_doubt` and `ResultFolder.table` give it.
             attribute: the one to look up.
-            max_error_share: see `DEFAULT_MAX_ERROR_SHARE`.
+            max_error_share: see `metrics.failing`.
 
         Raises:
             ConfigError: the share is no fraction.

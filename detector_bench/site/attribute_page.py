@@ -62,7 +62,8 @@ def left_out_of_numbers(part: AttributePart) -> list[str]:
             found.append(f"{_images(number)} {words.format(attribute=part.words)}.")
     for detector in lookup.detectors:
         found += [f"{detector}: {note}." for note in lookup.no_verdict_notes(detector, lookup.t2i_models)]
-        found += _prompts_without_score(lookup, detector)
+        if not lookup.is_withheld(DIFFERENCE, detector=detector):
+            found += _prompts_without_score(lookup, detector)
     return found
 
 

@@ -115,7 +115,9 @@ class BesidePage:
         ]
         found = []
         for (place, metric), (one, other) in zip(places, numbers, strict=True):
-            if design == "paired":
+            if any(part.lookup.could_not_run(place["detector"]) for part in parts):
+                found.append(StudyDifference(one.value, other.value, *(4 * (math.nan,))))
+            elif design == "paired":
                 unknown = StudyDifference(one.value, other.value, other.value - one.value, *(3 * (math.nan,)))
                 found.append(paired.get((place["detector"], metric), unknown))
             else:
@@ -136,8 +138,12 @@ class BesidePage:
         if not part.lookup.has_labels:
             return {}
         one, other = (each.predictions(CONTEST_COLUMNS) for each in (self.first, self.second))
-        known = self.second.of_attribute(attribute).detectors
-        shared = {name: table for name, table in one.items() if name in part.detectors and name in known}
+        lookups = part.lookup, self.second.of_attribute(attribute).lookup
+        shared = {
+            name: table
+            for name, table in one.items()
+            if all(name in each.detectors and not each.could_not_run(name) for each in lookups)
+        }
         return paired_differences(
             self.first.image_set,
             shared,

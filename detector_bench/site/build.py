@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -135,6 +134,8 @@ def write_report(
     progress: ReportProgress | None = None,
 ) -> WrittenReport:
     """Write the report of a finished study; a repeated one makes only the pictures that are missing.
+
+    Equal studies and settings give equal bytes.
 
     A study whose image set or predictions are gone gets a report without images. `index.html` is written last.
 
@@ -321,10 +322,8 @@ class _Writer:
     def _content_of_all(self, place: str) -> dict[str, Any]:
         """What stands on every attribute's page."""
         record = read_run_record(self.study.results.path)
-        written = {
-            "Written": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
-            "Pictures": self.settings.pictures if self.study.image_set else "no images",
-        }
+        # Not when: the same study gives the same bytes, whoever writes it and whenever. The run says when it was.
+        written = {"Pictures": self.settings.pictures if self.study.image_set else "no images"}
         return {
             "study_name": self.study.name,
             "pages": self._pages(place),

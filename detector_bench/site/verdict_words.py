@@ -345,7 +345,8 @@ def _widest(metric: str, consensus: MetricLookup, doubt: LabelDoubtLookup) -> _W
         for model in models:
             number = consensus.number(metric, detector=detector, t2i_model=model)
             band = doubt.band(metric, number, detector=detector, t2i_model=model)
-            if doubt.by_labels and math.isfinite(band.low) and not consensus.could_not_run(detector, model):
+            shown = not consensus.is_withheld(metric, detector=detector, t2i_model=model)
+            if doubt.by_labels and math.isfinite(band.low) and shown:
                 bands.append(_Widest(metric, detector, model, band))
     return max(bands, key=lambda each: each.band.high - each.band.low, default=None)
 

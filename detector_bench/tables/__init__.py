@@ -6,7 +6,7 @@ columns, and marks the best; a renderer turns the result into CSV, Markdown, LaT
 
 from __future__ import annotations
 
-from detector_bench.results.metric_lookup import DEFAULT_MAX_ERROR_SHARE
+from detector_bench.metrics import DEFAULT_MAX_ERROR_SHARE
 from detector_bench.tables.building import TableNumbers
 from detector_bench.tables.declaration import TABLES, TableDeclaration, declare_table, makes_table
 from detector_bench.tables.detected_tables import detected_bias_scores, detected_shares

@@ -11,17 +11,16 @@ from typing import Any, Literal, Self
 import pandas as pd
 
 from detector_bench.errors import ConfigError
-from detector_bench.metrics import NClear, metric_info
+from detector_bench.metrics import DEFAULT_MAX_ERROR_SHARE, NClear, metric_info
 from detector_bench.metrics.catalogue import CLASS, LABEL
 from detector_bench.results.metric_lookup import (
-    DEFAULT_MAX_ERROR_SHARE,
     NOT_EVALUATED,
     MetricLookup,
     Number,
     best_of,
     worst_of,
 )
-from detector_bench.tables.table import Cell, Column, MetricColumn, Row, Table
+from detector_bench.tables.table import DASH, Cell, Column, MetricColumn, Row, Table
 from detector_bench.tables.wording import (
     Place,
     PlacedColumn,
@@ -51,7 +50,9 @@ _NAMES: dict[Dimension, tuple[Column, ...]] = {
 _REPEATED = ("t2i_model", "category")
 _CAPTION = ("attribute", "n_clear", "denominator")
 _IN_BRACKETS = " In brackets: confidence interval."
-_ONLY_OTHERS = "judged on the other T2I models only, so it does not compete for the best value"
+_ONLY_OTHERS = "judged on the other T2I models only"
+_FEW_IMAGES = "judged on fewer images of {}"
+_NO_CONTEST = "so it does not compete for the best value"
 _DENOMINATORS: dict[NClear, str] = {
     "detector": "the images that the detector keeps",
     "human": "the images that the humans call clear",
@@ -95,7 +96,8 @@ class TableNumbers:
             attribute: one of the study's, such as gender.
             n_clear: whose count of clear images divides a detector's prompt bias score. The paper leaves it open;
                 its own table fits "human" better. None: the one that the metric table holds, "detector" if both.
-            max_error_share: a detector that fails on a larger share of a T2I model's images could not run on it.
+            max_error_share: a detector that fails on a larger share of a T2I model's images could not run on it;
+                see `metrics.failing`.
             prompts: columns `prompt_id, word`; where it is missing or a word is empty, the prompt's id is shown.
             others: further fields.
 
@@ -123,8 +125,8 @@ class TableLayout:
     """Rows and columns of a table of metrics.
 
     What every such table does: a detector that could not run on a T2I model gets a dash there, and where it was
-    judged on other images than the rest it does not compete; the best of a column is bold, ties included; notes
-    say why there is a dash, and what is left out.
+    judged on other images than the rest it does not compete (`metrics.failing`); the best of a column is bold,
+    ties included; notes say why there is a dash, and what is left out.
     """
 
     name: str
@@ -276,22 +278,19 @@ class _Building:
         return PlacedColumn(column, declared, info, metric, label, place, where, said)
 
     def _number(self, shown: PlacedColumn, place: Place, metric: str = "") -> Number:
-        at = {**_EVERYTHING, **place, **shown.place}
-        if len(self._failed(at)) == len(self._models(at)) > 0:
+        at, name = {**_EVERYTHING, **place, **shown.place}, metric or shown.metric
+        if self._lookup.is_withheld(name, detector=at["detector"], t2i_model=at["t2i_model"]):
             return NOT_EVALUATED
-        return self._lookup.number(metric or shown.metric, n_clear=self._numbers.n_clear, **at)
+        return self._lookup.number(name, n_clear=self._numbers.n_clear, **at)
 
     def _models(self, place: Place) -> Sequence[str]:
         """The T2I models that a row, or a cell, is about."""
         model = place.get("t2i_model", ALL)
         return self._lookup.t2i_models if model == ALL else (model,)
 
-    def _failed(self, place: Place) -> list[str]:
+    def _failed(self, place: Place) -> tuple[str, ...]:
         """The T2I models among them on which the detector could not run."""
-        detector = place.get("detector", GROUND_TRUTH)
-        if detector == GROUND_TRUTH:
-            return []
-        return [model for model in self._models(place) if self._lookup.could_not_run(detector, model)]
+        return self._lookup.failed_on(place.get("detector", GROUND_TRUTH), place.get("t2i_model", ALL))
 
     def _cells(self, found: Sequence[Sequence[Number]]) -> list[list[Cell]]:
         """By row and column; the best and the worst are found among the detectors of one block of rows."""
@@ -361,10 +360,10 @@ class _Building:
         models, failed = self._models(place), self._failed(place)
         notes = [] if detector == GROUND_TRUTH else self._lookup.no_verdict_notes(detector, models)
         if self._declared.columns_for != "t2i_model":
-            if failed and len(failed) == len(models):
+            if failed and all(number is NOT_EVALUATED for number in numbers):
                 return tuple(notes)
             if failed:
-                notes.append(_ONLY_OTHERS)
+                notes += self._why_it_does_not_compete(detector, failed, numbers)
         judged = [
             (shown, number)
             for shown, number in zip(self._shown, numbers, strict=True)
@@ -376,6 +375,19 @@ class _Building:
         if detector != GROUND_TRUTH:
             notes += self._without_deviation(place, judged)
         return tuple(notes)
+
+    def _why_it_does_not_compete(
+        self, detector: str, failed: Sequence[str], numbers: Sequence[Number]
+    ) -> Iterator[str]:
+        judged_some = [name for name in failed if self._lookup.has_verdicts(detector, name)]
+        yield f"{_FEW_IMAGES.format(', '.join(judged_some)) if judged_some else _ONLY_OTHERS}, {_NO_CONTEST}"
+        withheld = [
+            shown.said
+            for shown, number in zip(self._shown, numbers, strict=True)
+            if number is NOT_EVALUATED and self._lookup.is_withheld(shown.metric, detector=detector)
+        ]
+        if withheld:
+            yield f"{DASH} for {', '.join(withheld)}: only of detectors that could run on all T2I models"
 
     def _without_deviation(self, place: Place, judged: Sequence[tuple[PlacedColumn, Number]]) -> list[str]:
         without = [

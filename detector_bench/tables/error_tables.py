@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from itertools import product
+from itertools import compress, product
 from typing import Any
 
 import pandas as pd
 
 from detector_bench.errors import ConfigError, nearest_hint
-from detector_bench.results.metric_lookup import DEFAULT_MAX_ERROR_SHARE
+from detector_bench.metrics import DEFAULT_MAX_ERROR_SHARE, could_not_run, is_withheld
 from detector_bench.tables.building import TableNumbers
 from detector_bench.tables.declaration import makes_table
 from detector_bench.tables.table import DASH, Cell, Column, Row, Table
@@ -38,6 +38,10 @@ _NO_VERDICT = "with_both"
 """Shown only where a detector gave no verdict, and it matters."""
 
 _NO_REASON = "no reason"
+_NO_PARTS: Mapping[Hashable, Any] = dict.fromkeys(_PARTS, math.nan)
+_GAP_OF = "accuracy"
+"""What the gap is the difference of, between two classes."""
+
 _NO_GAP: Mapping[Hashable, Any] = {"value": math.nan, "ci_low": math.nan, "ci_high": math.nan}
 _DETECTOR = Column("detector", "Detector", kind="name")
 
@@ -58,25 +62,31 @@ def bias_error_causes(
         causes: columns as in `evaluation.causes.CAUSE_COLUMNS`.
         attribute: one of the study's.
         gaps: as `evaluation.causes.accuracy_gaps` gives them; adds a column with the accuracy gap between classes.
-        max_error_share: a detector that gave no verdict on a larger share of the images gets a dash there.
+        max_error_share: a detector that gave no verdict on a larger share of a T2I model's images gets a dash
+            there and over all T2I models; see `metrics.failing`.
     """
     rows = causes[(causes["category"] == ALL) & (causes["attribute"] == attribute)]
     numbers = {(row["t2i_model"], row["detector"], row["error_metric"]): row for row in rows.to_dict("records")}
     gap_of = None if gaps is None else _gaps(gaps, attribute=attribute)
+    failed = _failed(numbers, max_error_share)
     shown = [part for part in _PARTS if part != _NO_VERDICT or rows[part].fillna(0).ne(0).any()]
     table_rows = []
     for model, detector in product(_models(rows), map(str, pd.unique(rows["detector"]))):
         if (model, detector, _DIFFERENCE) in numbers:
             parts = {metric: numbers[model, detector, metric] for metric in (_DIFFERENCE, _DEVIATION)}
             gap = None if gap_of is None else gap_of.get((model, detector), _NO_GAP)
-            if _could_not_run(parts[_DIFFERENCE], max_error_share):
-                nothing: dict[Hashable, Any] = dict.fromkeys(_PARTS, math.nan)
-                parts = {metric: {**numbers[model, detector, metric], **nothing} for metric in parts}
-                gap = None if gap is None else _NO_GAP
+            over = [name for name in _models(rows) if name != ALL and model in (name, ALL)]
+            failing = [name for name in over if (detector, name) in failed]
+            parts = {
+                metric: {**row, **_NO_PARTS} if _withheld(metric, failing, over) else row
+                for metric, row in parts.items()
+            }
+            if gap is not None and _withheld(_GAP_OF, failing, over):
+                gap = _NO_GAP
             names = (Cell(_model_name(model), key=model), Cell(detector))
             cells = (*names, *_cause_cells(parts, gap, shown=shown))
             table_rows.append(
-                Row(f"{detector} ({_model_name(model)})", cells, _notes(parts[_DIFFERENCE], max_error_share))
+                Row(f"{detector} ({_model_name(model)})", cells, _notes(parts[_DIFFERENCE], failing))
             )
     return Table(
         name="causes",
@@ -108,8 +118,15 @@ def bias_error_causes(
     )
 
 
-def _could_not_run(numbers: Mapping[Hashable, Any], max_error_share: float) -> bool:
-    return float(numbers["images_without_verdict"]) > max_error_share * float(numbers["images"])
+def _failed(numbers: Mapping[tuple[str, str, str], Any], max_error_share: float) -> frozenset[tuple[str, str]]:
+    """Detectors with the T2I models on which they could not run."""
+    rows = {(detector, model): row for (model, detector, _), row in numbers.items() if model != ALL}
+    counts = ([float(row[name]) for row in rows.values()] for name in ("images_without_verdict", "images"))
+    return frozenset(compress(rows, could_not_run(*counts, max_error_share=max_error_share)))
+
+
+def _withheld(metric: str, failed: Sequence[str], t2i_models: Sequence[str]) -> bool:
+    return is_withheld(metric, failed=len(failed), t2i_models=len(t2i_models))
 
 
 def _cause_cells(
@@ -232,13 +249,15 @@ def _n_clear_note(rows: pd.DataFrame) -> tuple[str, ...]:
     return tuple(f"Prompt bias scores are divided by n_clear: {name}." for name in used)
 
 
-def _notes(difference: Mapping[Hashable, Any], max_error_share: float) -> tuple[str, ...]:
+def _notes(difference: Mapping[Hashable, Any], failed: Sequence[str]) -> tuple[str, ...]:
+    """Of a row; `failed`: the T2I models on which its detector could not run."""
     notes = []
-    if failed := float(difference["images_without_verdict"]):
-        scored = "not split" if _could_not_run(difference, max_error_share) else "counted as the metrics do"
-        notes.append(f"no verdict on {whole(failed)} of {whole(float(difference['images']))} images, {scored}")
-        if scored == "not split":
-            return tuple(notes)
+    if without := float(difference["images_without_verdict"]):
+        where = f" (too many of {', '.join(failed)})" if difference["t2i_model"] == ALL else ""
+        scored = f"not split{where}" if failed else "counted as the metrics do"
+        notes.append(f"no verdict on {whole(without)} of {whole(float(difference['images']))} images, {scored}")
+    if failed:
+        return tuple(notes)
     if difference["n_left_out"] > 0:
         prompts = whole(difference["n"] + difference["n_left_out"])
         notes.append(

@@ -292,7 +292,7 @@ def _cells(
         return None
     by_labels: Sequence[Number] = [others.number(metric, labelled_by=name, **place) for name in others.by_labels]
     band: Sequence[float] = others.band(metric, found, **place)
-    if consensus.could_not_run(detector, t2i_model):
+    if consensus.is_withheld(metric, detector=detector, t2i_model=t2i_model):
         found, by_labels = NOT_EVALUATED, [NOT_EVALUATED] * len(by_labels)
         band = (NOT_EVALUATED.value, NOT_EVALUATED.value)
     # Every number with the decimals that stand beside an interval, so that neighbours compare.

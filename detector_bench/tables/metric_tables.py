@@ -9,10 +9,9 @@ from dataclasses import replace
 import pandas as pd
 
 from detector_bench.errors import ConfigError
-from detector_bench.metrics import METRICS, MetricInfo, mean_over_attributes
+from detector_bench.metrics import DEFAULT_MAX_ERROR_SHARE, METRICS, MetricInfo, mean_over_attributes
 from detector_bench.metrics.catalogue import OWN
 from detector_bench.results.metric_lookup import (
-    DEFAULT_MAX_ERROR_SHARE,
     NOT_EVALUATED,
     MetricLookup,
     best_of,
@@ -363,7 +362,7 @@ def _alignment_rows(tables: Mapping[str, Table], lookups: Mapping[str, MetricLoo
     competing = {
         name: mean
         for name, mean in means.items()
-        if not any(lookup.could_not_run(name, model) for lookup in lookups.values() for model in lookup.t2i_models)
+        if not any(lookup.could_not_run(name) for lookup in lookups.values())
     }
     best, worst = (of(competing, metric="alignment_accuracy") for of in (best_of, worst_of))
     for name, rows in by_detector.items():

@@ -9,8 +9,7 @@ from typing import Any
 import pandas as pd
 from pydantic import BaseModel, ConfigDict
 
-from detector_bench.metrics import NClear
-from detector_bench.results.metric_lookup import DEFAULT_MAX_ERROR_SHARE
+from detector_bench.metrics import DEFAULT_MAX_ERROR_SHARE, NClear
 from detector_bench.tables.building import TableNumbers
 from detector_bench.tables.declaration import TABLES
 from detector_bench.tables.metric_tables import alignment_accuracy

@@ -11,6 +11,7 @@ from typing import NamedTuple
 import pandas as pd
 
 from detector_bench.errors import ConfigError
+from detector_bench.metrics import DEFAULT_MAX_ERROR_SHARE
 from detector_bench.others.biaspainter.biased_words import (
     DEFAULT_LEAST,
     DIRECTIONS,
@@ -24,7 +25,6 @@ from detector_bench.others.biaspainter.biased_words import (
 from detector_bench.others.biaspainter.formulas import MODEL_SCORE, WORD_SCORE
 from detector_bench.others.failed_images import FailedImages
 from detector_bench.others.study_scores import TableSources
-from detector_bench.results.metric_lookup import DEFAULT_MAX_ERROR_SHARE
 from detector_bench.tables.table import DASH, Cell, Column, Row, Table
 from detector_bench.tables.wording import attribute_in_words, attributes_in_words, in_words, score_cell
 from detector_bench.vocabulary import ALL

@@ -26,6 +26,7 @@ from detector_bench.figures.drawing import (
     new_figure,
     series_style,
 )
+from detector_bench.metrics import DEFAULT_MAX_ERROR_SHARE
 from detector_bench.others.biaspainter.biased_words import (
     DEFAULT_LEAST,
     DIRECTIONS,
@@ -40,7 +41,6 @@ from detector_bench.others.biaspainter.formulas import (
 )
 from detector_bench.others.failed_images import FailedImages
 from detector_bench.results.finished_study import FinishedStudy
-from detector_bench.results.metric_lookup import DEFAULT_MAX_ERROR_SHARE
 from detector_bench.tables.table import Cell, Column, Row, Table
 from detector_bench.tables.wording import attribute_in_words, attributes_in_words, count_cell, in_words, score_cell
 from detector_bench.vocabulary import ALL

@@ -8,10 +8,11 @@ from collections.abc import Mapping
 import pandas as pd
 
 from detector_bench.errors import ConfigError
+from detector_bench.metrics import DEFAULT_MAX_ERROR_SHARE
 from detector_bench.others.bigbench.names import EXPLICIT, IMPLICIT, KNOWN_SHARE, MANIFESTATION, OUTSIDE_SHARE
 from detector_bench.others.failed_images import FailedImages
 from detector_bench.others.study_scores import TableSources
-from detector_bench.results.metric_lookup import DEFAULT_MAX_ERROR_SHARE, NOT_EVALUATED, Number
+from detector_bench.results.metric_lookup import NOT_EVALUATED, Number
 from detector_bench.tables.table import Cell, Column, Row, Table
 from detector_bench.tables.wording import attributes_in_words, fixed, per_cent_cell, whole, with_interval
 from detector_bench.vocabulary import ALL, GROUND_TRUTH

@@ -11,11 +11,11 @@ from typing import Any
 import pandas as pd
 
 from detector_bench.errors import ConfigError, nearest_hint
+from detector_bench.metrics import DEFAULT_MAX_ERROR_SHARE
 from detector_bench.others.failed_images import FailedImages
 from detector_bench.others.imagebite.formulas import AGREEMENT
 from detector_bench.others.imagebite.verdict_table import VERDICTS_FILE, surviving_findings
 from detector_bench.others.study_scores import TableSources
-from detector_bench.results.metric_lookup import DEFAULT_MAX_ERROR_SHARE
 from detector_bench.tables.table import DASH, Cell, Column, Row, Table
 from detector_bench.tables.wording import count_cell, fixed, per_cent_cell, whole
 from detector_bench.vocabulary import ALL, GROUND_TRUTH
