@@ -24,15 +24,16 @@ from detector_bench.errors import ConfigError, DetectorBenchError
 from detector_bench.evaluation.out_of_sample import threshold_choices
 from detector_bench.evaluation.sweeps import even_thresholds, sweep_counts
 from detector_bench.figures import FIGURES, WIDTHS, FinishedStudy, draw_figure, known_figures, write_figures
-from detector_bench.figures.drawing import GREEN, caption
+from detector_bench.figures.drawing import GREEN, caption, text_width
 from detector_bench.figures.figure_files import OF_ESTIMATES, OF_IMAGES, OF_REQUESTS
 from detector_bench.figures.filter_plane import recall_for
+from detector_bench.figures.label_curve import label_ticks
 from detector_bench.figures.label_places import Box, place_labels
 from detector_bench.figures.prompt_bias_histogram import histogram
 from detector_bench.results.finished_study import ResultFolder
 from detector_bench.tables import filtering_and_accuracy
 from detector_bench.vocabulary import GROUND_TRUTH
-from detector_bench.vocabulary.columns import METRIC_COLUMNS
+from detector_bench.vocabulary.columns import LABELS_ONLY, METRIC_COLUMNS, PREDICTION_POWERED
 from detector_bench.vocabulary.display_names import built_in_display_name, display_names
 
 matplotlib = pytest.importorskip("matplotlib")
@@ -374,6 +375,63 @@ def test_degenerate_studies_draw(kind: str, tmp_path: Path) -> None:
         assert "no image kept" in written["model_bias_scores"]
         assert "0.0" not in written["bias_deviation"].split()
         assert "nothing to sweep" in drawings["threshold_sweep"].caption
+
+
+class TestTicks:
+    """Numbers beside axes can be read."""
+
+    @pytest.mark.parametrize("room", [1.2, 2.0, 2.7, 6.4])
+    @pytest.mark.parametrize("span", [(10, 100_000), (94, 365), (500, 1_900), (60, 70), (9_000, 11_000), (1, 3)])
+    def test_numbers_of_labels_are_round_and_do_not_touch(self, span: tuple[int, int], room: float) -> None:
+        ticks = label_ticks(*span, room=room)
+        assert 2 <= len(ticks) <= 6
+        assert span[0] <= ticks[0] < ticks[-1] <= span[1]
+        places = [room * math.log(tick / span[0]) / math.log(span[1] / span[0]) for tick in ticks]
+        for (left, before), (right, after) in pairwise(zip(places, ticks, strict=True)):
+            assert right - left > (text_width(f"{before:,}") + text_width(f"{after:,}")) / 2
+
+    def test_prompts_of_three_t2i_models_below_each_other_can_be_read(self, study: FinishedStudy) -> None:
+        prompts = [(f"prompt_{number}", 1 - number / 60) for number in range(60)]
+        rows = [
+            {
+                **dict.fromkeys(METRIC_COLUMNS),
+                "detector": GROUND_TRUTH,
+                "attribute": "gender",
+                "t2i_model": model,
+                "category": "profession",
+                "prompt_id": prompt,
+                "metric": "prompt_bias_score",
+                "variant": variant,
+                "value": score,
+                "ci_low": score - 0.2,
+                "ci_high": score,
+                "n": 5,
+                "n_left_out": 0,
+            }
+            for model in study.t2i_models
+            for prompt, score in prompts
+            for variant in (PREDICTION_POWERED, LABELS_ONLY)
+        ]
+        results = ResultFolder.open(study.folder)
+        results._tables["metrics"] = pd.concat([study.metrics, pd.DataFrame(rows)], ignore_index=True)
+        for width in WIDTHS:
+            drawing = draw_figure(results.of_attribute(), "prompt_estimates", width=width)
+            drawing.figure.canvas.draw()
+            for axes in drawing.figure.axes:
+                boxes = [label.get_window_extent() for label in axes.get_yticklabels()]
+                assert len(boxes) >= 15
+                assert all(below.y1 <= above.y0 for above, below in pairwise(boxes))
+            said = "Of the 60 prompts the 20 most biased (in the figure of double width: 50) are shown"
+            assert said in drawing.caption
+
+    def test_no_line_of_the_histogram_runs_through_its_words(self, study: FinishedStudy) -> None:
+        figure = draw_figure(study, "prompt_bias_histogram", width="single").figure
+        figure.canvas.draw()
+        (axes,) = figure.axes
+        words = min(text.get_window_extent().y0 for text in axes.texts)
+        lines = [axes.transData.transform((0, tick))[1] for tick in axes.get_yticks()]
+        assert 3 <= len(lines) <= 6
+        assert max(lines) < words
 
 
 class TestFiles:

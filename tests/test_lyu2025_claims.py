@@ -23,16 +23,17 @@ from detector_bench.others.lyu2025.claim_draws import (
     simulated_counts,
 )
 from detector_bench.others.lyu2025.claim_numbers import PrintedNumbers
-from detector_bench.others.lyu2025.claim_statements import (
-    FREEDOM,
-    Above,
-    AllOf,
-    AnyOf,
-    Near,
+from detector_bench.others.lyu2025.claim_quantities import (
     Quantity,
-    Sides,
-    of_paper,
+    actual,
+    below,
+    deviation,
+    minus,
+    over,
+    rate,
+    share,
 )
+from detector_bench.others.lyu2025.claim_statements import FREEDOM, Above, AllOf, AnyOf, Near, Sides, of_paper
 from detector_bench.others.lyu2025.claim_tables import (
     claims_table,
     in_short,
@@ -43,16 +44,16 @@ from detector_bench.others.lyu2025.claim_tables import (
 from detector_bench.others.lyu2025.claims import StudyAsked
 from detector_bench.others.lyu2025.published import T2I_MODELS, published_tables
 from detector_bench.others.lyu2025.referee import CLAIMS, ClaimVerdict, JudgedClaim, adjusted, judged_claims
-from detector_bench.vocabulary import ALL, GROUND_TRUTH, attribute_named
+from detector_bench.vocabulary import GROUND_TRUTH, attribute_named
 
 DRAWS = np.array([-1.0, 1.0] * 50)
 """Resamples with a standard deviation of 1.005 around 0."""
 ERROR = float(DRAWS.std(ddof=1))
 
 
-def number(value: float, error: float = 1.0) -> Quantity:
+def number(value: float, error: float = 1.0, *, lowest: float = -np.inf, highest: float = np.inf) -> Quantity:
     """A quantity that every kind of numbers answers alike: the value, then its resamples."""
-    return lambda _: np.concatenate([[value], value + error * DRAWS])
+    return Quantity(lambda _: np.concatenate([[value], value + error * DRAWS]), lowest, highest)
 
 
 SIDES = Sides(*([object()] * 3))  # type: ignore[arg-type]
@@ -95,6 +96,50 @@ def test_all_and_any_combine_p_values_without_a_false_step() -> None:
     assert AllOf((nothing,)).test(SIDES).parts == ()
 
 
+def test_intervals_end_where_no_number_lies_and_tests_do_not_know_it() -> None:
+    half = float(stats.t.isf(0.025, FREEDOM)) * 0.1 * ERROR
+    for value, limits in ((0.95, (0.95 - half, 1.0)), (0.05, (0.0, 0.05 + half)), (0.5, (0.5 - half, 0.5 + half))):
+        bounded, free = number(value, 0.1, lowest=0.0, highest=1.0), number(value, 0.1)
+        for statement, unbounded in (
+            (Above("x", bounded, border=0.9), Above("x", free, border=0.9)),
+            (Near("x", bounded, (bounded,), 0.05), Near("x", free, (free,), 0.05)),
+        ):
+            found, without = statement.test(SIDES), unbounded.test(SIDES)
+            assert found.parts[0].study.interval == pytest.approx(limits)
+            assert found.parts[0].paper.interval == pytest.approx(limits)
+            assert (found.p_holds, found.p_fails) == (without.p_holds, without.p_fails)
+
+
+def test_ranges_follow_from_what_a_number_is_made_of() -> None:
+    ranges = {
+        "score": (actual("new"), 0.0, 1.0),
+        "difference of scores": (minus(actual("new"), actual("old")), -1.0, 1.0),
+        "gap": (rate("gap", "clip"), -1.0, 1.0),
+        "difference of gaps": (minus(rate("gap", "clip"), rate("gap", "mine")), -2.0, 2.0),
+        "difference of shares": (minus(share("male"), share("female")), -1.0, 1.0),
+        "67 % minus recall": (below(rate("recall", "clip"), 0.67), -0.33, 0.67),
+        "score minus 1.2 times the actual one": (over("clip", "new", 0.2), -1.2, 1.0),
+        "deviation": (deviation("clip", "new"), -1.0, np.inf),
+    }
+    for what, (quantity, lowest, highest) in ranges.items():
+        assert (quantity.lowest, quantity.highest) == pytest.approx((lowest, highest)), what
+
+
+def test_no_limit_leaves_its_range(judged: dict[str, JudgedClaim]) -> None:
+    parts = [part for each in judged.values() for part in each.parts]
+    estimates = [each for part in parts for each in (part.study, part.paper) if not np.isnan(each.error)]
+    cut = 0
+    for each in estimates:
+        low, high = each.interval
+        assert each.lowest <= low <= each.value <= high <= each.highest
+        cut += low == each.lowest or high == each.highest
+    assert cut, "some intervals would lead farther"
+    rows = part_rows(list(judged.values()))
+    of_recall = rows[rows["part"] == "clip: recall"]
+    assert (of_recall["study_ci_high"] == 1.0).all()
+    assert (of_recall["study_ci_low"] < 1.0).all()
+
+
 def test_p_values_are_adjusted_as_holm_does() -> None:
     given = np.array([0.01, np.nan, 0.2, 0.011, 0.011, 0.5])
     known = ~np.isnan(given)
@@ -105,15 +150,15 @@ def test_p_values_are_adjusted_as_holm_does() -> None:
 def test_the_papers_scatter_comes_from_its_tables() -> None:
     tables = published_tables()
     sides = Sides(None, PrintedNumbers(tables), numbers_of_paper(tables, draws=60))
-    found = of_paper(sides, lambda each: each.model_bias_score(GROUND_TRUTH, "sdxl"))
+    found = of_paper(sides, actual("sdxl"))
     # 20 fresh images of each prompt scatter by 0.012; the printed number is kept.
     assert found.value == 0.752
     assert found.error == pytest.approx(0.012, abs=0.004)
-    share = of_paper(sides, lambda each: each.share("low_quality", ALL))
-    assert (share.value, share.error) == pytest.approx((0.1248, np.sqrt(0.1248 * 0.8752 / 6000)), rel=0.3)
-    recall = of_paper(sides, lambda each: each.rate("recall", "clip_prob"))
+    unclear = of_paper(sides, share("low_quality"))
+    assert (unclear.value, unclear.error) == pytest.approx((0.1248, np.sqrt(0.1248 * 0.8752 / 6000)), rel=0.3)
+    recall = of_paper(sides, rate("recall", "clip_prob"))
     assert (recall.value, recall.error) == pytest.approx((0.1906, np.sqrt(0.1906 * 0.8094 / 5251)), rel=0.3)
-    assert np.isnan(of_paper(sides, lambda each: each.deviation("facepp", "sd3")).value)
+    assert np.isnan(of_paper(sides, deviation("facepp", "sd3")).value)
 
 
 def a_study(*, men: float, prompts: int = 30, images: int = 20, seed: int = 0) -> Counts:

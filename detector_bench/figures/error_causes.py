@@ -62,6 +62,7 @@ def draw(study: FinishedStudy, *, width: Width) -> Drawing:
     splits = _splits(study)
     models = study.t2i_models
     shown = [ALL, *models] if width == "double" and 1 < len(models) <= 3 else [ALL]
+    drawn = {place: split for place, split in splits.items() if place[1] in shown}
     figure, panels = panel_grid(
         width, len(shown), columns=4, panel_height=max(1, len(study.detectors)) * 0.16 + 0.3, other_height=0.6
     )
@@ -73,7 +74,7 @@ def draw(study: FinishedStudy, *, width: Width) -> Drawing:
         name_rows(axes, [study.shown(name) for name in study.detectors], width=width)
     if not study.detectors:
         say_instead(panels[0], "no detector judges this attribute")
-    legend_above(figure, _handles(splits), width=width)
+    legend_above(figure, _handles(drawn), width=width)
     name_axes(figure, panels, x="Prompt bias score difference")
     return Drawing(figure, _caption(study, splits))
 

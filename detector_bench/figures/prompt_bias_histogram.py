@@ -63,8 +63,7 @@ def draw(study: FinishedStudy, *, width: Width) -> Drawing:
         _draw_panel(axes, scores)
         if len(panels) > 1:
             panel_title(axes, name, width=width, columns=min(columns, len(panels)))
-    tallest = max(_tallest(scores) for scores in panels.values())
-    grid[0].set_ylim(0, 1.3 * tallest or 1)
+    _scale(grid[0], max(_tallest(scores) for scores in panels.values()))
     first, second = (label_in_words(label, in_sentence=True) for label in study.classes)
     legend_above(
         figure,
@@ -97,6 +96,18 @@ def histogram(scores: Sequence[float]) -> dict[int, int]:
 def _tallest(scores: Sequence[float]) -> float:
     counts = histogram(scores).values()
     return 100 * max(counts) / max(1, sum(counts))
+
+
+def _scale(axes: Axes, tallest: float) -> None:
+    """Room above the tallest bar for words, and no line of the grid through them."""
+    from matplotlib.ticker import MaxNLocator
+
+    if not tallest:
+        axes.set_ylim(0, 1)
+        return
+    axes.set_ylim(0, 1.3 * tallest)
+    ticks = MaxNLocator(nbins=5, steps=[1, 2, 5, 10]).tick_values(0, tallest)
+    axes.set_yticks([tick for tick in ticks if tick <= 1.05 * tallest])
 
 
 def _draw_panel(axes: Axes, scores: Sequence[float]) -> None:

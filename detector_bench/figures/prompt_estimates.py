@@ -35,8 +35,11 @@ if TYPE_CHECKING:
 
 METRIC = "prompt_bias_score"
 _ROW = 0.15
+_TIGHTEST_ROW = 0.12
+_BESIDE_ROWS = 0.25
+"""For the title and the numbers below a panel."""
 _MOST_ROWS = 50
-"""So many prompts of a T2I model fit on a page."""
+"""So many prompts of a T2I model fit on a page, if it has no other below it."""
 
 
 class _Row(NamedTuple):
@@ -61,11 +64,10 @@ def draw(study: FinishedStudy, *, width: Width) -> Drawing:
     if not has_prompt_estimates(study):
         raise ConfigError(f"no prompt bias score of {study.perceived} was estimated")
     rows = {model: _rows(study, model) for model in study.t2i_models}
-    columns = min(len(rows), 3 if width == "double" else 1)
-    shown = {model: each[:_MOST_ROWS] for model, each in rows.items()}
-    lines = -(-len(shown) // columns)
+    columns, lines = _places(len(rows), width)
+    shown = {model: each[: _rows_with_room(len(rows), width)] for model, each in rows.items()}
     most = max(len(each) for each in shown.values())
-    height = min(_ROW * max(most, 3) + 0.25, (MAX_HEIGHT - 1) / lines)
+    height = min(_ROW * max(most, 3) + _BESIDE_ROWS, _height_of_panel(lines))
     figure = new_figure(width, height=lines * height + 0.5)
     grid = list(figure.subplots(lines, columns, squeeze=False, sharex=True).ravel())
     for axes in grid[len(shown) :]:
@@ -84,6 +86,22 @@ def draw(study: FinishedStudy, *, width: Width) -> Drawing:
     name_axes(figure, grid, x=f"Prompt bias score\n← {second}      {first} →")
     _legend(figure, width=width)
     return Drawing(figure, _caption(study, rows))
+
+
+def _places(panels: int, width: Width) -> tuple[int, int]:
+    """Columns and lines of panels."""
+    columns = min(panels, 3 if width == "double" else 1)
+    return columns, -(-panels // columns)
+
+
+def _height_of_panel(lines: int) -> float:
+    return (MAX_HEIGHT - 1) / lines
+
+
+def _rows_with_room(panels: int, width: Width) -> int:
+    """How many prompts of each T2I model can be read on one page."""
+    _, lines = _places(panels, width)
+    return max(1, min(_MOST_ROWS, int((_height_of_panel(lines) - _BESIDE_ROWS) / _TIGHTEST_ROW)))
 
 
 def _rows(study: FinishedStudy, t2i_model: str) -> list[_Row]:
@@ -150,11 +168,6 @@ def _caption(study: FinishedStudy, rows: dict[str, list[_Row]]) -> str:
     level = study.results.settings.estimates.level
     labels = sum(row.number.n for each in rows.values() for row in each)
     most = max(len(each) for each in rows.values())
-    left = (
-        f"Of the {most:,} prompts the {_MOST_ROWS} most biased are shown; the table has all."
-        if most > _MOST_ROWS
-        else ""
-    )
     return caption(
         f"Prompt bias scores of {study.perceived} over all images, from the most to the least biased prompt: 1,"
         f" all clear images show {first}; {MINUS}1, all show {second}.",
@@ -163,6 +176,15 @@ def _caption(study: FinishedStudy, rows: dict[str, list[_Row]]) -> str:
         f"Lines: {100 * level:g} % confidence intervals, each of its prompt by itself, so that of many prompts"
         " some lie wrong.",
         f"n = {counted(labels, 'label')}, {counted(most, 'prompt')}.",
-        left,
+        _left_out(most, panels=len(rows)),
         attribute=study.attribute,
     )
+
+
+def _left_out(most: int, *, panels: int) -> str:
+    """Which prompts are not shown; one caption belongs to both widths."""
+    column, page = (_rows_with_room(panels, width) for width in ("single", "double"))
+    if most <= column:
+        return ""
+    beside = "" if column == page else f" (in the figure of double width: {min(page, most)})"
+    return f"Of the {most:,} prompts the {column} most biased{beside} are shown; the table has all."

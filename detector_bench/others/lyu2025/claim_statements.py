@@ -11,11 +11,15 @@ smallest times the number of parts (Bonferroni); of `Any` the other way round.
 
 A number divided by its standard error follows Student's t. The standard error is the scatter of resamples
 (`claim_draws`); of `Near` it has the paper's part in it, since the two studies are independent.
+
+Intervals end where the number itself can go no further: at 0 and 1 for shares and bias scores, at -1 and 1 for
+differences of two (`claim_quantities.Quantity`). What is cut off holds no possible value, so that an interval
+holds the true one as often as before. No verdict rests on it: tests know the number and its error alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
@@ -23,9 +27,7 @@ import numpy as np
 
 from detector_bench.metrics.counts import FloatArray
 from detector_bench.others.lyu2025.claim_numbers import ClaimNumbers, CountedNumbers
-
-Quantity = Callable[[ClaimNumbers], FloatArray]
-"""From numbers to `[draw]`."""
+from detector_bench.others.lyu2025.claim_quantities import Quantity
 
 FREEDOM = 100
 """Degrees of freedom: standard errors come from some hundred resamples, and from studies of few hundred images."""
@@ -38,14 +40,19 @@ class ClaimEstimate(NamedTuple):
 
     value: float
     error: float
+    lowest: float = -np.inf
+    """What no such number lies below: 0 of a share, -1 of the difference of two."""
+    highest: float = np.inf
+    """What no such number lies above."""
 
     @property
     def interval(self) -> tuple[float, float]:
-        """For this number alone, 95 %."""
+        """For this number alone, 95 %, cut to what such a number can be."""
         from scipy import stats
 
         half = float(stats.t.isf((1 - _LEVEL) / 2, FREEDOM)) * self.error
-        return self.value - half, self.value + half
+        low, high = (float(np.clip(self.value + side, self.lowest, self.highest)) for side in (-half, half))
+        return low, high
 
 
 class Sides(NamedTuple):
@@ -72,8 +79,6 @@ class Part(NamedTuple):
     """Against "it is true"."""
     unit: str = ""
     """`%` where numbers are shown in per cent."""
-    highest: float = np.inf
-    """What no such number exceeds."""
 
 
 class Tested(NamedTuple):
@@ -143,7 +148,6 @@ class Near:
         of_paper: the paper's; of several, the range that they span.
         tolerance: how far off it may be.
         unit: `%` to show it in per cent.
-        highest: what no such number exceeds.
     """
 
     what: str
@@ -151,7 +155,6 @@ class Near:
     of_paper: tuple[Quantity, ...]
     tolerance: float
     unit: str = ""
-    highest: float = np.inf
 
     def test(self, sides: Sides) -> Tested:
         """See `Statement`."""
@@ -172,7 +175,7 @@ class Near:
         p_fails = min(1.0, 2 * min(fails))
         words = f"{_range_in_words(papers, self.unit)} ± {_shown(self.tolerance, self.unit)}"
         paper = lowest if len(papers) == 1 else ClaimEstimate(np.nan, np.nan)
-        return Tested.of(Part(self.what, study, paper, words, p_holds, p_fails, self.unit, self.highest))
+        return Tested.of(Part(self.what, study, paper, words, p_holds, p_fails, self.unit))
 
 
 @dataclass(frozen=True)
@@ -213,14 +216,16 @@ def of_paper(sides: Sides, quantity: Quantity) -> ClaimEstimate:
         printed, drawn = float(quantity(sides.printed)[0]), quantity(sides.paper)
     except (ValueError, KeyError):  # detectors, T2I models or categories that the paper does not have
         return ClaimEstimate(np.nan, np.nan)
-    return ClaimEstimate(printed, np.nan) if np.isnan(printed) else ClaimEstimate(printed, _error(drawn[1:]))
+    if np.isnan(printed):
+        return ClaimEstimate(np.nan, np.nan)
+    return ClaimEstimate(printed, _error(drawn[1:]), quantity.lowest, quantity.highest)
 
 
 def _asked(sides: Sides, quantity: Quantity) -> ClaimEstimate:
     if sides.study is None:
         return of_paper(sides, quantity)
     drawn = quantity(sides.study)
-    return ClaimEstimate(float(drawn[0]), _error(drawn[1:]))
+    return ClaimEstimate(float(drawn[0]), _error(drawn[1:]), quantity.lowest, quantity.highest)
 
 
 def _known(statements: Sequence[Statement], sides: Sides) -> list[Tested]:

@@ -173,8 +173,8 @@ def _row(judged: JudgedClaim) -> Row:
             Cell(str(judged.verdict), bold=judged.verdict is not ClaimVerdict.OPEN),
             Cell(part.what),
             Cell(part.border),
-            _estimate(part.paper, part),
-            _estimate(part.study, part),
+            _estimate(part.paper, part.unit),
+            _estimate(part.study, part.unit),
             Cell("< 0.0001" if p_value < _SMALLEST_P else f"{p_value:.4f}", value=p_value),
             Cell(judged.in_paper or DASH),
         ),
@@ -182,11 +182,10 @@ def _row(judged: JudgedClaim) -> Row:
     )
 
 
-def _estimate(found: ClaimEstimate, part: Part) -> Cell:
+def _estimate(found: ClaimEstimate, unit: str) -> Cell:
     if math.isnan(found.value):
         return Cell(DASH, value=math.nan, ci_low=math.nan, ci_high=math.nan)
-    unit, (low, high) = part.unit, found.interval
-    high = min(high, part.highest)
+    low, high = found.interval
     interval = "" if math.isnan(low) else f"[{_written(low, unit)}, {_written(high, unit)}]"
     text = f"{_written(found.value, unit)} %" if unit else _written(found.value, unit)
     return Cell(text, value=found.value, ci_low=low, ci_high=high, interval_text=interval)

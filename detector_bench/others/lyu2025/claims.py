@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
 from detector_bench.others.lyu2025.claim_draws import PAPER_IMAGES, PAPER_PROMPTS
-from detector_bench.others.lyu2025.claim_statements import Quantity, Statement
+from detector_bench.others.lyu2025.claim_statements import Statement
 from detector_bench.others.lyu2025.published import T2I_MODELS
-from detector_bench.vocabulary import GROUND_TRUTH
 
 FEWEST_IMAGES = 15
 """Of a prompt: with fewer a model bias score is so much higher by chance that the paper's is another number."""
@@ -109,13 +108,3 @@ class Claim:
     place: str
     says: str
     ask: Callable[[StudyAsked], Question]
-
-
-def actual(t2i_model: str, category: str = "all") -> Quantity:
-    """The humans' model bias score."""
-    return lambda numbers: numbers.model_bias_score(GROUND_TRUTH, t2i_model, category)
-
-
-def minus(first: Quantity, second: Quantity) -> Quantity:
-    """A difference."""
-    return lambda numbers: first(numbers) - second(numbers)

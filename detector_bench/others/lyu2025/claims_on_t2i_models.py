@@ -5,9 +5,8 @@ from __future__ import annotations
 from functools import partial
 from itertools import pairwise
 
-from detector_bench.metrics.counts import FloatArray
-from detector_bench.others.lyu2025.claim_numbers import ClaimNumbers
-from detector_bench.others.lyu2025.claim_statements import Above, AllOf, Near, Quantity
+from detector_bench.others.lyu2025.claim_quantities import actual, beyond_fair, kappa, minus, outputs, share
+from detector_bench.others.lyu2025.claim_statements import Above, AllOf, Near
 from detector_bench.others.lyu2025.claims import (
     CATEGORY_TOLERANCE,
     KAPPA_TOLERANCE,
@@ -19,17 +18,10 @@ from detector_bench.others.lyu2025.claims import (
     NotAsked,
     Question,
     StudyAsked,
-    actual,
-    minus,
 )
 from detector_bench.others.lyu2025.published import CATEGORIES, T2I_MODELS
-from detector_bench.vocabulary import ALL
 
 _TWO = 2
-
-
-def _share(label: str, t2i_model: str = ALL) -> Quantity:
-    return lambda numbers: numbers.share(label, t2i_model)
 
 
 def _more_men(study: StudyAsked) -> Question:
@@ -38,7 +30,7 @@ def _more_men(study: StudyAsked) -> Question:
             tuple(
                 Above(
                     f"share of men minus share of women, {model}",
-                    minus(_share("male", model), _share("female", model)),
+                    minus(share("male", model), share("female", model)),
                     unit="%",
                 )
                 for model in study.t2i_models
@@ -49,13 +41,10 @@ def _more_men(study: StudyAsked) -> Question:
 
 
 def _biased(study: StudyAsked) -> Question:
-    def beyond(numbers: ClaimNumbers, *, model: str) -> FloatArray:
-        return numbers.beyond_fair(model)
-
     return AskedClaim(
         AllOf(
             tuple(
-                Above(f"model bias score beyond that of a fair T2I model, {model}", partial(beyond, model=model))
+                Above(f"model bias score beyond that of a fair T2I model, {model}", beyond_fair(model))
                 for model in study.t2i_models
             )
         ),
@@ -147,11 +136,9 @@ def _outputs(study: StudyAsked, *, what: str, words: str) -> Question:
     if what == "mixed" and len(study.t2i_models) < _TWO:
         return NotAsked("it compares T2I models, and the study has one")
 
-    def quantity(numbers: ClaimNumbers) -> FloatArray:
-        return numbers.outputs(what)
-
+    quantity = outputs(what)
     return AskedClaim(
-        Near(words, quantity, (quantity,), OUTPUTS_TOLERANCE, "%", 1.0),
+        Near(words, quantity, (quantity,), OUTPUTS_TOLERANCE, "%"),
         "" if study.is_alike else "of the study's own outputs",
     )
 
@@ -165,7 +152,7 @@ def _most_low_quality(study: StudyAsked) -> Question:
             tuple(
                 Above(
                     f"low-quality images, {more} minus {fewer}",
-                    minus(_share("low_quality", more), _share("low_quality", fewer)),
+                    minus(share("low_quality", more), share("low_quality", fewer)),
                     unit="%",
                 )
                 for more, fewer in pairwise(order)
@@ -178,7 +165,7 @@ def _some_low_quality(study: StudyAsked) -> Question:
     return AskedClaim(
         AllOf(
             tuple(
-                Above(f"low-quality images, {model}", _share("low_quality", model), 0.05, "%")
+                Above(f"low-quality images, {model}", share("low_quality", model), 0.05, "%")
                 for model in study.t2i_models
             )
         ),
@@ -187,10 +174,10 @@ def _some_low_quality(study: StudyAsked) -> Question:
 
 
 def _overall_share(study: StudyAsked, *, label: str) -> Question:
-    quantity = _share(label)
+    quantity = share(label)
     words = f"{label.replace('_', '-')} images"
     return AskedClaim(
-        Near(words, quantity, (quantity,), SHARE_TOLERANCE, "%", 1.0),
+        Near(words, quantity, (quantity,), SHARE_TOLERANCE, "%"),
         "" if study.is_alike else "over the study's own T2I models",
     )
 
@@ -201,10 +188,7 @@ def _kappa(study: StudyAsked) -> Question:
             f"it is about two annotators, and the study has {study.annotators} without the adjudicator"
         )
 
-    def quantity(numbers: ClaimNumbers) -> FloatArray:
-        return numbers.kappa()
-
-    return AskedClaim(Near("Cohen's kappa", quantity, (quantity,), KAPPA_TOLERANCE, highest=1.0))
+    return AskedClaim(Near("Cohen's kappa", kappa(), (kappa(),), KAPPA_TOLERANCE))
 
 
 CLAIMS_ON_T2I_MODELS: tuple[Claim, ...] = (

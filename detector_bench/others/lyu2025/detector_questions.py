@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial, reduce
 
-import numpy as np
-
-from detector_bench.metrics.counts import FloatArray, divide
-from detector_bench.others.lyu2025.claim_numbers import RATES, ClaimNumbers
-from detector_bench.others.lyu2025.claim_statements import Above, AllOf, AnyOf, Near, Quantity, Statement
+from detector_bench.others.lyu2025.claim_numbers import RATES
+from detector_bench.others.lyu2025.claim_quantities import (
+    Quantity,
+    actual,
+    below,
+    deviation,
+    distance,
+    filtering_minus_classification,
+    mean,
+    minus,
+    over,
+    prompt_difference,
+    rate,
+    score,
+)
+from detector_bench.others.lyu2025.claim_statements import Above, AllOf, AnyOf, Near, Statement
 from detector_bench.others.lyu2025.claims import (
     DEVIATION_TOLERANCE,
     SCORE_TOLERANCE,
@@ -18,11 +28,8 @@ from detector_bench.others.lyu2025.claims import (
     NotAsked,
     Question,
     StudyAsked,
-    actual,
-    minus,
 )
 from detector_bench.others.lyu2025.published import T2I_MODELS
-from detector_bench.vocabulary import GROUND_TRUTH
 
 SEVEN = ("clip", "clip_prob", "clip_uncertain", "blip2", "facepp", "mivolo", "fairface")
 """The detectors of the empirical study; CLIP-Enhance comes after it."""
@@ -39,48 +46,6 @@ _HALF = 0.5
 RIGHT = 0.95
 
 
-def _deviation(detector: str, t2i_model: str) -> Quantity:
-    return lambda numbers: numbers.deviation(detector, t2i_model)
-
-
-def _distance(detector: str, t2i_model: str) -> Quantity:
-    own = _deviation(detector, t2i_model)
-    return lambda numbers: np.abs(own(numbers))
-
-
-def _over(detector: str, t2i_model: str, part: float = 0.0) -> Quantity:
-    """By how much the score exceeds 1 + `part` times the actual one: no division by what may be chance."""
-
-    def quantity(numbers: ClaimNumbers) -> FloatArray:
-        score = numbers.model_bias_score(GROUND_TRUTH, t2i_model)
-        return numbers.model_bias_score(detector, t2i_model) - (1 + part) * score
-
-    return quantity
-
-
-def _prompt_difference(detector: str, t2i_model: str) -> Quantity:
-    return lambda numbers: numbers.prompt_difference(detector, t2i_model)
-
-
-def _rate(name: str, detector: str) -> Quantity:
-    return lambda numbers: numbers.rate(name, detector)
-
-
-def _less(quantity: Quantity, border: float) -> Quantity:
-    return lambda numbers: border - quantity(numbers)
-
-
-def _mean(quantities: Sequence[Quantity]) -> Quantity:
-    """Over those that are known: Face++ has no number for SD3, on either side."""
-
-    def quantity(numbers: ClaimNumbers) -> FloatArray:
-        found = np.stack([each(numbers) for each in quantities])
-        known = ~np.isnan(found)
-        return divide(reduce(np.add, np.nan_to_num(found)), known.sum(axis=0))
-
-    return quantity
-
-
 def _models(study: StudyAsked) -> tuple[str, ...]:
     """The paper's T2I models if the study has them all, else its own."""
     return T2I_MODELS if study.has_paper_models else study.t2i_models
@@ -95,7 +60,7 @@ def sign_of_deviation(study: StudyAsked, *, detector: str, up: bool, everywhere:
     if lacking := study.lacks(detector):
         return NotAsked(lacking)
     models, word = _models(study), "over" if up else "under"
-    size = [_over(detector, model) if up else _less(_over(detector, model), 0) for model in models]
+    size = [over(detector, model) if up else below(over(detector, model), 0) for model in models]
     if everywhere:
         parts = tuple(
             Above(f"{detector} {word}estimates the model bias score, {model}", each)
@@ -103,7 +68,7 @@ def sign_of_deviation(study: StudyAsked, *, detector: str, up: bool, everywhere:
         )
         return AskedClaim(AllOf(parts), _own_models(study))
     return AskedClaim(
-        Above(f"{detector} {word}estimates the model bias score, mean over T2I models", _mean(size)),
+        Above(f"{detector} {word}estimates the model bias score, mean over T2I models", mean(size)),
         _own_models(study),
     )
 
@@ -150,10 +115,10 @@ _WORDS = {
 
 def _compared(of: str, detector: str, model: str, models: Sequence[str]) -> Quantity:
     if of == "deviation":
-        return _mean([_distance(detector, each) for each in models])
+        return mean([distance(detector, each) for each in models])
     if of == "prompt difference":
-        return _prompt_difference(detector, model)
-    return _rate(of, detector)
+        return prompt_difference(detector, model)
+    return rate(of, detector)
 
 
 def none_accurate(study: StudyAsked) -> Question:
@@ -168,9 +133,9 @@ def none_accurate(study: StudyAsked) -> Question:
         either = []
         for model in _models(study):
             either.append(
-                Above(f"{detector} overestimates by more than 1.23 %, {model}", _over(detector, model, _ACCURATE))
+                Above(f"{detector} overestimates by more than 1.23 %, {model}", over(detector, model, _ACCURATE))
             )
-            under = _less(_over(detector, model, -_ACCURATE), 0)
+            under = below(over(detector, model, -_ACCURATE), 0)
             either.append(Above(f"{detector} underestimates by more than 1.23 %, {model}", under))
         parts.append(AnyOf(tuple(either)))
     words = "each detector is off by more than 1.23 % (CLIP-Enhance's largest deviation) on some T2I model"
@@ -185,7 +150,7 @@ def some_overestimate(study: StudyAsked) -> Question:
     return AskedClaim(
         AnyOf(
             tuple(
-                Above(f"{detector}: score minus 1.2 times the actual one, {model}", _over(detector, model, _FIFTH))
+                Above(f"{detector}: score minus 1.2 times the actual one, {model}", over(detector, model, _FIFTH))
                 for detector in present
                 for model in study.t2i_models
             )
@@ -202,7 +167,7 @@ def largest_overestimate(study: StudyAsked) -> Question:
         return NotAsked("the study has no T2I model dreamlike; an overestimate of 20 % by any detector is asked")
     if study.too_few:
         return NotAsked(study.too_few)
-    quantity = _deviation("clip_prob", "dreamlike")
+    quantity = deviation("clip_prob", "dreamlike")
     return AskedClaim(Near("deviation of clip_prob, dreamlike", quantity, (quantity,), DEVIATION_TOLERANCE, "%"))
 
 
@@ -221,7 +186,10 @@ def changed_order(study: StudyAsked) -> Question:
         AllOf(
             (
                 Above(f"actual score, {more} minus {less}", minus(actual(more), actual(less))),
-                Above(f"score by {detector}, {less} minus {more}", _apart(detector, less, more)),
+                Above(
+                    f"score by {detector}, {less} minus {more}",
+                    minus(score(detector, less), score(detector, more)),
+                ),
             )
         )
         for detector in detectors
@@ -229,10 +197,6 @@ def changed_order(study: StudyAsked) -> Question:
     )
     note = "" if study.has_paper_models else "some detector turns the order of two T2I models round"
     return AskedClaim(AnyOf(parts), note)
-
-
-def _apart(detector: str, one: str, other: str) -> Quantity:
-    return lambda numbers: numbers.model_bias_score(detector, one) - numbers.model_bias_score(detector, other)
 
 
 def worse_than_fairface(study: StudyAsked) -> Question:
@@ -254,7 +218,7 @@ def fourth(study: StudyAsked) -> Question:
     models = _models(study)
 
     def mean_of(detector: str, among: Sequence[str]) -> Quantity:
-        return _mean([_prompt_difference(detector, each) for each in among])
+        return mean([prompt_difference(detector, each) for each in among])
 
     parts = []
     for other in ("fairface", "clip", "facepp"):
@@ -267,13 +231,13 @@ def fourth(study: StudyAsked) -> Question:
 
 def table1(study: StudyAsked, *, detector: str) -> Question:
     """One row of Table 1."""
-    return _of_each_model(study, detector, _deviation, "deviation", tolerance=DEVIATION_TOLERANCE, unit="%")
+    return _of_each_model(study, detector, deviation, "deviation", tolerance=DEVIATION_TOLERANCE, unit="%")
 
 
 def table2(study: StudyAsked, *, detector: str) -> Question:
     """One row of Table 2."""
     return _of_each_model(
-        study, detector, _prompt_difference, "prompt bias score difference", tolerance=SCORE_TOLERANCE
+        study, detector, prompt_difference, "prompt bias score difference", tolerance=SCORE_TOLERANCE
     )
 
 
@@ -309,11 +273,10 @@ def table3(study: StudyAsked, *, detector: str) -> Question:
             tuple(
                 Near(
                     f"{detector}: {name.replace('_', ' ')}",
-                    _rate(name, detector),
-                    (_rate(name, detector),),
+                    rate(name, detector),
+                    (rate(name, detector),),
                     SHARE_TOLERANCE,
                     "%",
-                    highest=1.0,
                 )
                 for name in RATES
             )
@@ -329,8 +292,8 @@ def accurate_but_filtering(study: StudyAsked) -> Question:
         return NotAsked("the study has neither clip_prob nor blip2")
     parts: list[Statement] = []
     for detector in asked:
-        parts.append(Above(f"accuracy of {detector}", _rate("accuracy", detector), RIGHT, "%"))
-        recall = _less(_rate("recall", detector), _LOW_RECALL)
+        parts.append(Above(f"accuracy of {detector}", rate("accuracy", detector), RIGHT, "%"))
+        recall = below(rate("recall", detector), _LOW_RECALL)
         parts.append(Above(f"67 % minus recall of {detector}", recall, unit="%"))
     return AskedClaim(AllOf(tuple(parts)))
 
@@ -340,14 +303,10 @@ def filtering_is_the_cause(study: StudyAsked) -> Question:
     asked = [each for each in ("clip_prob", "blip2") if each in study.detectors]
     if not asked:
         return NotAsked("the study has neither clip_prob nor blip2")
-
-    def parts_of(numbers: ClaimNumbers, *, detector: str) -> FloatArray:
-        return numbers.filtering_minus_classification(detector)
-
     return AskedClaim(
         AllOf(
             tuple(
-                Above(f"filtering minus classification, {detector}", partial(parts_of, detector=detector))
+                Above(f"filtering minus classification, {detector}", filtering_minus_classification(detector))
                 for detector in asked
             )
         ),
@@ -366,9 +325,9 @@ def language_models_filter_badly(study: StudyAsked) -> Question:
                 AnyOf(
                     (
                         Above(
-                            f"50 % minus filter rate of {each}", _less(_rate("filter_rate", each), _HALF), unit="%"
+                            f"50 % minus filter rate of {each}", below(rate("filter_rate", each), _HALF), unit="%"
                         ),
-                        Above(f"67 % minus recall of {each}", _less(_rate("recall", each), _LOW_RECALL), unit="%"),
+                        Above(f"67 % minus recall of {each}", below(rate("recall", each), _LOW_RECALL), unit="%"),
                     )
                 )
                 for each in asked
@@ -384,7 +343,7 @@ def rates_above(study: StudyAsked, *, borders: dict[str, float], detectors: Sequ
     if not asked:
         return NotAsked(f"the study has none of {', '.join(detectors)}")
     parts = tuple(
-        Above(f"{name.replace('_', ' ')} of {each}", _rate(name, each), border, "%")
+        Above(f"{name.replace('_', ' ')} of {each}", rate(name, each), border, "%")
         for each in asked
         for name, border in borders.items()
     )
@@ -398,9 +357,7 @@ def better_on_men(study: StudyAsked) -> Question:
     if not asked:
         return NotAsked("the study has no detector")
     return AskedClaim(
-        AllOf(
-            tuple(Above(f"accuracy on men minus women, {each}", _rate("gap", each), unit="%") for each in asked)
-        ),
+        AllOf(tuple(Above(f"accuracy on men minus women, {each}", rate("gap", each), unit="%") for each in asked)),
         "" if present else "the study's own detectors",
     )
 
@@ -409,5 +366,5 @@ def better_filter(study: StudyAsked) -> Question:
     """CLIP-Enhance's filter rate and FairFace's."""
     if lacking := study.lacks(ENHANCED, "fairface"):
         return NotAsked(lacking)
-    difference = minus(_rate("filter_rate", ENHANCED), _rate("filter_rate", "fairface"))
+    difference = minus(rate("filter_rate", ENHANCED), rate("filter_rate", "fairface"))
     return AskedClaim(Above("filter rate, clip_enhance minus fairface", difference, unit="%"))
