@@ -75,11 +75,13 @@ class Problem:
 class DataError(DetectorBenchError):
     """One or more mistakes in an image set's files, all of them at once."""
 
-    def __init__(self, problems: Sequence[Problem]) -> None:
+    def __init__(self, problems: Sequence[Problem], *, advice: str = "") -> None:
         self.problems = tuple(problems)
         count = len(self.problems)
         heading = f"{count} {'mistake' if count == 1 else 'mistakes'} in the data files:"
-        super().__init__("\n".join([heading, *(f"  {problem}" for problem in self.problems)]))
+        super().__init__(
+            "\n".join([heading, *(f"  {problem}" for problem in self.problems)] + [f"  {advice}"] * bool(advice))
+        )
 
 
 def nearest_hint(unknown: str, known: Iterable[str]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from pathlib import Path
 
 MOST_DEPTH = 60
@@ -16,6 +17,9 @@ _LONGEST_NAME, _LONGEST_PATH = 255, 4_000
 
 # Tab and the line ends are text; what else controls a terminal, ends a C string or is half a character is none.
 _NO_TEXT = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\ud800-\udfff]")
+
+_INVISIBLE = ("Zs", "Cf", "Co", "Cn")  # blanks, joiners and marks, private ones, those younger than this Python
+_TURNING = ("LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI")
 
 
 class LimitError(ValueError):
@@ -46,6 +50,21 @@ def check_text(text: str) -> None:
         character = ord(found.group())
         kind = "half a surrogate pair" if 0xD800 <= character <= 0xDFFF else "a control character"
         raise LimitError(f"the text {shown(text)} holds {kind}, U+{character:04X}")
+
+
+def no_text_in(line: str) -> str:
+    """The first character of a line that is no text, such as a line end; empty: all are.
+
+    Blanks of all scripts are text, and so is what joins or parts letters and the pieces of an emoji. What turns
+    the direction of everything behind it is none: it would show another sentence than is sent.
+    """
+    found = next((each for each in line if not each.isprintable() and _is_no_text(each)), "")
+    return f"U+{ord(found):04X}" if found else ""
+
+
+def _is_no_text(character: str) -> bool:
+    kind = unicodedata.category(character)
+    return kind not in _INVISIBLE or unicodedata.bidirectional(character) in _TURNING
 
 
 def check_path(path: str) -> str:

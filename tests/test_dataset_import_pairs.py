@@ -216,8 +216,8 @@ class TestImport:
         (tree / "ratings.csv").write_text("image_id,label\nphotos/tom.png,young\n")
         options: dict[str, Any] = {"seeds": tree / "photos", "labels": tree / "ratings.csv"}
         assert import_mistakes(tree / "edits", tree / "set", **options, mapping={"value": "years"}) == [
-            "ratings.csv, row 1, column years: no such column to read value from; name another in the "
-            "mapping: 'years' "
+            "ratings.csv, row 1, column years: no such column to read value from; --column value=THEIRS "
+            "names another: 'years' "
             "(accepted: image_id, label)"
         ]
 

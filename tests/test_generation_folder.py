@@ -272,3 +272,51 @@ def test_the_bar_begins_again_with_every_t2i_model() -> None:
                 display.update(GenerationProgress(name, 10, {GenerationStatus.MADE: done}))
                 if done == 4:
                     assert [task.finished for task in display._bar.tasks] == [False], "there is time left"
+
+
+# What people wrote
+
+
+def test_a_folder_with_a_recipe_or_prompts_of_ones_own_is_refused(tmp_path: Path) -> None:
+    recipe = write_recipe(tmp_path, WORDS)
+    (tmp_path / "prompts.csv").write_text("prompt_id,category,word,prompt,mine\nnurse,work,nurse,a nurse,kept\n")
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    with pytest.raises(ConfigError, match=r"that the image set would replace: recipe.yaml, prompts.csv; name an"):
+        make(recipe, tmp_path)
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+def test_a_set_goes_on_by_its_own_recipe_and_where_a_first_run_had_only_begun(tmp_path: Path) -> None:
+    making = make(write_recipe(tmp_path, WORDS), tmp_path / "set")
+    own = (tmp_path / "set" / "recipe.yaml").read_bytes()
+    (tmp_path / "begun").mkdir()
+    (tmp_path / "begun" / "recipe.yaml").write_bytes(own)
+    make(tmp_path / "recipe.yaml", tmp_path / "begun")
+    assert len(rows(tmp_path / "begun")) == len(making.plan)
+    for name in ("words.csv", "templates.csv"):
+        (tmp_path / "set" / name).write_bytes((tmp_path / name).read_bytes())
+    assert ImageSetMaking(read_recipe(tmp_path / "set" / "recipe.yaml"), tmp_path / "set").finished() is not None
+
+
+def test_no_image_is_made_anew_of_which_people_said_what_it_shows(tmp_path: Path) -> None:
+    make(write_recipe(tmp_path, WORDS), tmp_path / "set")
+    before = (tmp_path / "set" / "images" / "one" / "cook" / "0000.png").read_bytes()
+    labels = tmp_path / "set" / "labels.csv"
+    labels.write_text("image_id,annotator,attribute,label,reason\none__cook__0000,ann,gender,male,\n")
+    write_recipe(tmp_path, WORDS)
+    (tmp_path / "templates.csv").write_text("category,template\nthings,a drawing of [word]\n")
+    with pytest.raises(ConfigError, match=r"labels.csv has 1 labels of 1 images .*, such as one__cook__0000; "):
+        make(tmp_path / "recipe.yaml", tmp_path / "set", remake_changed=True)
+    assert (tmp_path / "set" / "images" / "one" / "cook" / "0000.png").read_bytes() == before
+    labels.unlink()
+    make(tmp_path / "recipe.yaml", tmp_path / "set", remake_changed=True)
+    assert set(rows(tmp_path / "set").query("in_recipe")["prompt"].str[:9]) == {"a drawing"}
+
+
+def test_prompts_that_stand_there_twice_are_told(tmp_path: Path) -> None:
+    recipe = write_recipe(tmp_path, WORDS)
+    recipe.write_text(recipe.read_text().replace("words.csv", "twice.csv"))
+    (tmp_path / "twice.csv").write_text("category,word,prompt\nwork,nurse,a nurse\nwork,nurse,a nurse\n")
+    assert ImageSetMaking(read_recipe(recipe), tmp_path / "set").warnings() == [
+        "twice.csv: prompts that stand there before, each kept as one of its own: row 3 as row 2."
+    ]

@@ -168,13 +168,24 @@ def test_a_terminal_obeys_nothing_that_a_service_wrote(images: Path) -> None:
 def test_what_cannot_be_found_is_said(images: Path, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"no request for the image 'one__nurse__01': .*one__nurse__0001"):
         run("show", "one__nurse__01", "--set", images)
+    with pytest.raises(ConfigError, match=r"for the image 'xyz'; there are such as (one\w+, ){4}one\w+$"):
+        run("show", "xyz", "--set", images)
     with pytest.raises(
         ConfigError, match=r"there is no generations.parquet in .*that `detector-bench generate` made"
     ):
         run("list", tmp_path)
+    (tmp_path / "generation").mkdir()
+    with pytest.raises(ConfigError, match=r"not written yet in .*the same command goes on and writes it"):
+        run("list", tmp_path)
     (images / "generations.parquet").write_bytes(b"PAR1")
     with pytest.raises(DataError, match=r"generations.parquet: it cannot be read \("):
         run("list", images)
+
+
+def test_only_what_can_be_made_again_is_offered(images: Path) -> None:
+    for image_id in (NURSE, "one__refused_pilot__0000"):
+        assert f"generations remake {image_id}" in run("show", image_id, "--set", images).stdout
+    assert "remake" not in run("show", "one__failing_cook__0000", "--set", images).stdout
 
 
 # Made again

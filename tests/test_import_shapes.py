@@ -580,3 +580,87 @@ def test_a_stray_zero_byte_is_a_cell_with_its_row(here: Path, call: Callable[...
     write(here / "l.csv", f"file,gender\n{NAMES[0]},ma\0le\n")
     run = call("import", "pics", "set", "--pattern", PATTERN, "--labels", "l.csv")
     assert (run.status, "l.csv, row 2" in run.errors) == (1, True)
+
+
+# Nothing vanishes in silence
+
+
+def test_sheets_that_are_not_read_are_named(here: Path, call: Callable[..., Run]) -> None:
+    pytest.importorskip("openpyxl")
+    folder = flat(here)
+    with pd.ExcelWriter(here / "labels.xlsx") as book:
+        FRAME[:1].to_excel(book, sheet_name="ann", index=False)
+        FRAME[1:].to_excel(book, sheet_name="ben", index=False)
+        pd.DataFrame().to_excel(book, sheet_name="Sheet3", index=False)
+    told = "labels.xlsx: sheet 'ann' is read, and not 'ben' (--excel-sheet NAME reads another)"
+    done = call("import", folder, here / "set", "--pattern", PATTERN, "--labels", here / "labels.xlsx")
+    assert (done.status, told in done.errors) == (0, True)
+    more = ("--labels", here / "labels.xlsx", "--excel-sheet", "ben", "--add")
+    done = call("import", here / "set", here / "set", *more)
+    assert (done.status, "sheet" in done.errors) == (0, False)
+    assert labels_of(ImageSet.load(here / "set")) == sorted(map(list, LONG))
+
+
+def test_a_wide_table_keeps_its_values_and_reasons(here: Path, call: Callable[..., Run]) -> None:
+    folder = flat(here)
+    write(here / "a.csv", f"file;years;group\n{NAMES[0]};20,5;young\n{NAMES[1]};61;elderly\n")
+    write(here / "g.csv", f"file,gender,reason,note\n{NAMES[0]},low_quality,no_person,x\n{NAMES[1]},male,,y\n")
+    said = ("--column", "age=group", "--column", "value=years")
+    assert (
+        call("import", folder, here / "set", "--pattern", PATTERN, "--labels", here / "a.csv", *said).status == 0
+    )
+    done = call("import", here / "set", here / "set", "--labels", here / "g.csv", "--add", "--preview")
+    assert "columns not used: note\n" in done.said
+    assert call("import", here / "set", here / "set", "--labels", here / "g.csv", "--add").status == 0
+    labels = ImageSet.load(here / "set").labels.set_index(["attribute", "image_id"])
+    assert labels.loc["age"]["value"].astype(float).to_dict() == {IDS[0]: 20.5, IDS[1]: 61.0}
+    assert labels.loc[("gender", IDS[0]), "reason"] == "no_person"
+
+
+def test_a_value_that_belongs_to_no_column_of_labels_is_a_mistake(here: Path, call: Callable[..., Run]) -> None:
+    folder = flat(here)
+    write(here / "l.csv", f"file,gender,age,years\n{NAMES[0]},male,young,20\n")
+    done = call(
+        "import", folder, here / "set", "--pattern", PATTERN, "--labels", "l.csv", "--column", "value=years"
+    )
+    assert "value is years, and labels stand in gender, age; accepted: as many columns" in done.errors
+    done = call("import", folder, here / "set", "--pattern", PATTERN, "--labels", here / "l.csv", "--preview")
+    assert "columns not used: years\n" in done.said
+
+
+def test_rows_that_repeat_an_image_and_models_that_look_alike_are_told(
+    here: Path, call: Callable[..., Run]
+) -> None:
+    folder = flat(here)
+    rows = [f"{NAMES[0]},sdxl,a nurse", f"{NAMES[1]},SDXL,a nurse", f"{NAMES[0]},sdxl,a nurse"]
+    write(here / "made.csv", "\n".join(["file,model,prompt", *rows]))
+    done = call("import", folder, here / "set", "--metadata", here / "made.csv")
+    assert "made.csv: 3 rows are about 2 images" in done.errors
+    assert "'SDXL', 'sdxl' are 2 T2I models, though only upper and lower case" in done.errors
+
+
+def test_a_mistake_is_told_once_and_advice_is_none(here: Path, call: Callable[..., Run]) -> None:
+    folder = flat(here)
+    write(here / "made.csv", "\n".join(["file,prompt", *(f"{name},a nurse" for name in NAMES)]))
+    done = call("import", folder, here / "set", "--metadata", here / "made.csv")
+    assert done.errors.startswith(
+        "error: 1 mistake in the data files:\n  made.csv, row 2: 4 images without a T2I model"
+    )
+    assert "images.csv" not in done.errors
+    assert done.errors.splitlines()[-1].startswith("  this command works: detector-bench import")
+
+
+def test_a_table_and_a_file_of_images_make_a_set_beside_them(here: Path, call: Callable[..., Run]) -> None:
+    flat(here)
+    picture(here / "unrelated.png")
+    write(here / "made.csv", f"file,model,prompt\npics/{NAMES[0]},sdxl,a nurse\n")
+    done = call("import", "made.csv", "set")
+    assert (done.status, "left out" in done.errors) == (0, False)
+    assert list(ImageSet.load(here / "set").images["path"]) == [f"images/pics/{NAMES[0]}"]
+    shard = pa.table(
+        {"image": [{"bytes": (here / "unrelated.png").read_bytes(), "path": "1.png"}], "prompt": ["a"]}
+    )
+    pq.write_table(shard, here / "train.parquet")
+    assert call("import", "train.parquet", "other", "--t2i-model", "sdxl").status == 0
+    assert not check(here / "other").problems
+    assert call("import", ".", "inside", "--pattern", "{word}.png", "--t2i-model", "x").status == 1

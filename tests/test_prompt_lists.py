@@ -342,8 +342,8 @@ def test_mistakes_in_an_imagebite_input_are_all_reported(write: Callable[..., Pa
         "input.json, column dimensions[1].values[2]: empty text: ' ' (accepted: some text)",
         "input.json, column dimensions[1].values[1]: duplicate value: 'Cook'"
         " (accepted: each once; dimensions[1].values[0] has it)",
-        "input.json, column ethical_concerns[0].sensitive_communities[0]: control character: 'young\\n'"
-        " (accepted: text without line breaks, tabs or NUL)",
+        "input.json, column ethical_concerns[0].sensitive_communities[0]: control character U+000A: 'young\\n'"
+        " (accepted: text without line breaks, tabs, NUL, or marks that turn the direction of writing)",
         "input.json, column ethical_concerns[0].markup: reserved name: 'DIMENSION'"
         " (accepted: none of all, DIMENSION)",
         "input.json, column dimensions[1].type: duplicate name: 'job'"
@@ -502,3 +502,24 @@ def test_command_takes_words_and_templates_without_source(write: Callable[..., P
     result = invoke("--words", words, "--templates", templates, "--out", out, "--suffix", "at night")
     assert result.exit_code == 0, result.output
     assert out.read_text() == "prompt_id,category,word,prompt\nactor,job,actor,an actor at work at night\n"
+
+
+@pytest.mark.parametrize(
+    "prompt",
+    [
+        "a photo of one \U0001f469\u200d\U0001f680",
+        "\u06cc\u06a9 \u0639\u06a9\u0633 \u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645",
+        "\u533b\u8005\u3000\u306e\u5199\u771f",
+        "a photo of\u00a0one nurse",
+    ],
+)
+def test_letters_that_are_joined_and_blanks_of_other_scripts_are_text(tmp_path: Path, prompt: str) -> None:
+    (tmp_path / "prompts.csv").write_text(f"category,word,prompt\nwork,one,{prompt}\n", encoding="utf-8")
+    assert [each.text for each in read_prompts(tmp_path / "prompts.csv").prompts.values()] == [prompt]
+
+
+@pytest.mark.parametrize("sign", ["\u202e", "\u2066", "\u2028", "\x7f"])
+def test_what_shows_another_sentence_than_is_sent_is_named(tmp_path: Path, sign: str) -> None:
+    (tmp_path / "prompts.csv").write_text(f"category,word,prompt\nwork,one,a{sign}photo\n", encoding="utf-8")
+    with pytest.raises(DataError, match=f"row 2, column prompt: control character U\\+{ord(sign):04X}: "):
+        read_prompts(tmp_path / "prompts.csv")

@@ -64,13 +64,16 @@ def show(image_id: ImageId, *, image_set: InSet = Path()) -> None:
     import pandas as pd
 
     from detector_bench.generation.stored_requests import requests_of_image
+    from detector_bench.vocabulary.generations import GenerationStatus
 
-    for stored in requests_of_image(image_set, image_id):
+    requests = requests_of_image(image_set, image_id)
+    for stored in requests:
         facts = {name: _plain(text) for name, text in _facts(stored, image_set).items() if text}
         output.grid(pd.DataFrame({"request": facts.keys(), stored.image_id: facts.values()}))
         output.rows("generations", [{**stored.row, "path": stored.path}])
-    output.say("")
-    output.say(f"Next: detector-bench generations remake {image_id} --set {image_set}")
+    if requests[0].status in (GenerationStatus.MADE, GenerationStatus.BLOCKED):
+        output.say("")
+        output.say(f"Next: detector-bench generations remake {image_id} --set {image_set}")
 
 
 @command(reads_images=True)

@@ -9,7 +9,7 @@ from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 from detector_bench.cli.console import output
-from detector_bench.errors import ConfigError, DataError, DetectorBenchError, Problem
+from detector_bench.errors import ConfigError, DataError, DetectorBenchError
 
 if TYPE_CHECKING:
     from detector_bench.dataset.import_decisions import UndecidedImportError
@@ -146,7 +146,7 @@ def refusal(
             break
     if not remedies:
         return DataError(error.problems)
-    return DataError([*error.problems, Problem(verdict, command_with(remedies))])
+    return DataError(error.problems, advice=f"{verdict}: {command_with(remedies)}")
 
 
 def with_options(settings: ImportSettings, said: Sequence[str]) -> ImportSettings:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import unicodedata
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -56,3 +58,16 @@ def image_table(images: list[ImportedImage], *, has_seeds: bool) -> TextTable:
     columns = (*IMAGE_COLUMNS, *([SEED_COLUMN] if has_seeds else []))
     cells = {name: [str(getattr(image, name)) for image in images] for name in columns}
     return TextTable("images.csv", text_columns(cells))
+
+
+def names_too_like(t2i_models: Iterable[str]) -> list[str]:
+    """A sentence for each group of T2I models whose names look alike: they may be one."""
+    by_letters: dict[str, set[str]] = {}
+    for name in set(t2i_models):
+        by_letters.setdefault(unicodedata.normalize("NFKC", name).casefold(), set()).add(name)
+    return [
+        f"{', '.join(map(repr, sorted(names)))} are {len(names)} T2I models, though only upper and lower case, or "
+        "the code of a letter, tells them apart"
+        for names in by_letters.values()
+        if len(names) > 1
+    ]

@@ -99,7 +99,9 @@ def find_source(
         return FoundImages("archives, tables or a bucket", local_root(source), images, bool(_is_address(source)))
     root = Path(source).resolve()
     if root.is_file() and root.suffix.lower() in FORMATS and settings.metadata is None:
+        # Somebody who names a table speaks of its images, not of all that lie around it.
         settings, root = replace(settings, metadata=root), root.parent
+        return _Folder(root, settings, findings, news, apart, is_all=False).found(destination)
     return _Folder(root, settings, findings, news, apart).found(destination)
 
 
@@ -124,10 +126,12 @@ class _Folder:
     findings: Findings
     news: ImportNews
     apart: Collection[Path]
+    is_all: bool = True
+    """Whether all images in it are meant."""
 
     def found(self, destination: Path) -> FoundImages:
         tables = () if not self.root.is_dir() else self._metadata(destination)
-        paths = self._paths() if self.root.is_dir() else []
+        paths = self._paths() if self.root.is_dir() and self.is_all else []
         depths = {path.count("/") for path in paths}
         if tables and 2 in depths and self.settings.metadata is None and not self._tells_of_files(tables[0]):
             self.news.notes.append(f"{tables[0].name} names no image files, and is not read")
@@ -214,9 +218,12 @@ class _Folder:
             if table is not None:
                 self.news.recognised.append((f"metadata {path.name}", f"{table.form}; {len(table):,} rows"))
                 self.news.recognised += [(f"column {theirs}", ours) for ours, theirs in table.columns.items()]
+                if table.form.left_out:
+                    self.news.notes.append(f"{path.name}: {table.form.left_out}")
                 images += table.images(self.findings, self.news)
         listed = {image.path for image in images}
-        beside = 0 if all("://" in path for path in listed) else sum(path not in listed for path in self._paths())
+        is_elsewhere = all("://" in path for path in listed)
+        beside = 0 if is_elsewhere or not self.is_all else sum(path not in listed for path in self._paths())
         if beside and images:
             names = ", ".join(dict.fromkeys(path.name for path in tables))
             self.news.notes.append(f"{names}: {beside:,} image files that it does not list are left out")

@@ -26,7 +26,7 @@ from detector_bench.dataset.import_files import (
     replace_tables,
     write_tables,
 )
-from detector_bench.dataset.import_records import ImportedImage, image_table, path_in_set
+from detector_bench.dataset.import_records import ImportedImage, image_table, names_too_like, path_in_set
 from detector_bench.dataset.import_settings import ImportSettings
 from detector_bench.dataset.import_sources import FoundImages, find_source
 from detector_bench.dataset.imported_prompts import (
@@ -163,7 +163,8 @@ class _Import:
         if before is not None:
             additions = grown_tables(tables, destination, findings)
             validated = additions.whole
-        if found.images or before is not None:
+        lacks = findings and not all(image.tree.t2i_model and image.tree.prompt for image in found.images)
+        if (found.images or before is not None) and not lacks:  # what is reported as missing is no second mistake
             has_pairs = found.keeps_paths and validated.images is not None and validated.images.has(SEED_COLUMN)
             validate(validated, findings, require_labels=False, require_pairs=has_pairs)
         if before is None:
@@ -181,6 +182,7 @@ class _Import:
                 "the links lead out of the image set: `check` and `run` follow them with "
                 f"--allow-root {found.root}"
             )
+        self.news.notes += names_too_like(image.t2i_model for image in images)
         new = tuple(each for name, each in self.own.items() if name not in self.there)
         return ImportPlan(destination, found.layout, validated, moved, beside, settings, self.news, new, additions)
 
@@ -208,14 +210,13 @@ class _Import:
         )
 
     def _check_place(self, found: FoundImages) -> None:
-        destination = self.destination
-        folders = [("folder of seeds", self.seeds)]
-        if not found.is_remote:
+        destination, folders = self.destination, [("folder of seeds", self.seeds)]
+        if not found.is_remote and not Path(self.source).is_file():  # of a file, its folder is no source
             folders.append(("source", found.root))
         for name, origin in folders:
             if origin is not None and destination != origin and destination.is_relative_to(origin):
-                accepted = "a folder outside it"
-                raise ConfigError(f"the destination {destination} lies inside the {name}; accepted: {accepted}")
+                place = f"the destination {destination} lies inside the {name}"
+                raise ConfigError(f"{place}; accepted: a folder outside it")
         if self.seeds is not None and (found.is_remote or found.layout.startswith("archives")):
             raise ConfigError("--seeds goes with images in folders on this machine")
         if self.seeds is not None and self.seeds in (found.root, destination):

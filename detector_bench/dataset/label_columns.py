@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from detector_bench.dataset.consensus import ADJUDICATOR
 from detector_bench.dataset.foreign.column_meanings import columns_for, plain_name
 from detector_bench.dataset.import_decisions import ImportChoice, UndecidedImportError
 from detector_bench.dataset.text_table import TextTable
 from detector_bench.errors import ConfigError
-from detector_bench.vocabulary import ATTRIBUTES
+from detector_bench.vocabulary import ATTRIBUTES, reasons_of
 from detector_bench.vocabulary.columns import VALUE_COLUMN
 
 _PEOPLE = re.compile(
@@ -95,10 +95,11 @@ def find_label_columns(table: TextTable, settings: LabelColumnSettings) -> tuple
             for attribute, theirs in wide.items()
             for column in _of_attribute(attribute, _columns_named(table, theirs), table)
         ]
+        found = _with_own_columns(table, found, settings)
         return _decided(table, found, settings, explicit=True)
     if "label" in said or "label" in table.columns:
         return _long(table, settings)
-    found = _recognised(table, settings)
+    found = _with_own_columns(table, _recognised(table, settings), settings)
     return _decided(table, found, settings, explicit=False)
 
 
@@ -134,6 +135,39 @@ def _value_columns(table: TextTable, names: list[str], settings: LabelColumnSett
         return columns
     is_ours = table.has(VALUE_COLUMN) and VALUE_COLUMN not in (*said.values(), *names)
     return [VALUE_COLUMN if is_ours and len(names) == 1 else None] * len(names)
+
+
+def _with_own_columns(
+    table: TextTable, columns: list[LabelColumn], settings: LabelColumnSettings
+) -> list[LabelColumn]:
+    """Columns of labels with the values and reasons that somebody names, or that stand beside a single one."""
+    if len(columns) == 1:
+        columns = [_with_usual_columns(table, columns[0], settings)]
+    for ours, field in (("reason", "reasons"), (VALUE_COLUMN, "numbers")):
+        if not columns or ours not in settings.said:
+            continue
+        named = _columns_named(table, settings.said[ours])
+        if len(named) != len(columns):
+            where = ", ".join(each.column for each in columns)
+            raise ConfigError(
+                f"mapping: {ours} is {', '.join(named)}, and labels stand in {where}; "
+                f"accepted: as many columns for {ours} as of labels, in the same order"
+            )
+        columns = [replace(column, **{field: name}) for column, name in zip(columns, named, strict=True)]
+    return columns
+
+
+def _with_usual_columns(table: TextTable, column: LabelColumn, settings: LabelColumnSettings) -> LabelColumn:
+    """The only column of labels, with `value` and `reason` of the table if they can be what their names say."""
+    attribute = ATTRIBUTES[column.attribute or settings.attribute]
+    values = VALUE_COLUMN if table.has(VALUE_COLUMN) and attribute.unit is not None else None
+    reasons = "reason" if table.has("reason") and _holds_reasons(table) else None
+    return replace(column, numbers=column.numbers or values, reasons=column.reasons or reasons)
+
+
+def _holds_reasons(table: TextTable) -> bool:
+    known = reasons_of(ATTRIBUTES.values())
+    return all(text.strip() in ("", *known) for text in table.encoded("reason").texts)
 
 
 def _of_attribute(attribute: str, columns: Sequence[str], table: TextTable) -> Iterable[LabelColumn]:

@@ -98,7 +98,10 @@ def import_labels(
     if table is None:
         return None
     news.recognised.append((f"labels {path.name}", f"{form}; {len(table):,} rows"))
-    return _LabelReading(table, settings, findings, news).read(image_keys)
+    unread = "" if form is None else form.left_out
+    if unread:
+        news.notes.append(f"{path.name}: {unread}")
+    return _LabelReading(table, settings, findings, news, unread).read(image_keys)
 
 
 @dataclass(frozen=True)
@@ -109,6 +112,8 @@ class _LabelReading:
     settings: LabelImport
     findings: Findings
     news: ImportNews
+    unread: str = ""
+    """What of the file is in no table."""
 
     def read(self, image_keys: ImageKeys) -> TextTable | None:
         table, settings = self.table, self.settings
@@ -152,8 +157,9 @@ class _LabelReading:
         needed.update({each.numbers: VALUE_COLUMN for each in columns if each.numbers is not None})
         missing = [theirs for theirs in needed if not table.has(theirs)]
         for theirs in missing:
-            message = f"no such column to read {needed[theirs]} from; name another in the mapping"
-            header = ", ".join(table.columns)
+            ours = needed[theirs]
+            message = f"no such column to read {ours} from; --column {ours}=THEIRS names another"
+            header = ", ".join(table.columns) + (f"; {self.unread}" if self.unread else "")
             self.findings.add(Problem(table.file, message, row=1, column=theirs, value=theirs, accepted=header))
         return not missing
 
@@ -241,7 +247,8 @@ class _LabelReading:
         for name in ("annotator", "attribute"):
             if (theirs := self._theirs(name)) is not None:
                 recognised.append((f"column {theirs}", name))
-        used = {image_column, *(self._theirs(name) for name in _COLUMNS)}
+        beside = ("label", "reason", VALUE_COLUMN)  # those that are read stand with their column of labels
+        used = {image_column, *(self._theirs(name) for name in _COLUMNS if name not in beside)}
         for column in columns:
             whose = f" by {column.annotator}" if column.annotator else ""
             recognised.append(

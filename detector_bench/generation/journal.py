@@ -25,7 +25,10 @@ from detector_bench.vocabulary.generations import GenerationStatus
 SENT = "sent"
 """The state of a request that is on its way; it stays behind when a process dies."""
 
-SET_ASIDE = "generation/replaced"
+JOURNAL_FOLDER = "generation"
+"""In the image set: what became of every request, as it came."""
+
+SET_ASIDE = f"{JOURNAL_FOLDER}/replaced"
 """Where in the image set images lie whose requests were made anew."""
 
 _LOST = "the run was stopped while the request was on its way"

@@ -20,25 +20,31 @@ from detector_bench.declarations import read_mapping
 from detector_bench.errors import ConfigError, DetectorBenchError, nearest_hint
 from detector_bench.generation.generation_order import GenerationOrder, ModelStanding, wanted
 from detector_bench.generation.generation_run import GenerationProgress, ModelRun, unread_ends
-from detector_bench.generation.journal import Journal
+from detector_bench.generation.journal import JOURNAL_FOLDER, Journal
 from detector_bench.generation.plan import ModelPlan, Plan, PlannedRequest, in_parts
 from detector_bench.generation.recipe import Recipe
 from detector_bench.generation.recipe_changes import changed_keys
 from detector_bench.generation.seed_photos import add_seed_labels, copy_seed_photos
 from detector_bench.generation.set_spending import check_budget, most_of_one, spending_of
-from detector_bench.generation.set_tables import IMAGES_FILE, state_of, write_tables, written_counts, written_state
+from detector_bench.generation.set_tables import (
+    IMAGES_FILE,
+    PROMPTS_FILE,
+    state_of,
+    write_tables,
+    written_counts,
+    written_state,
+)
 from detector_bench.generation.setting_aside import move_aside
 from detector_bench.generation.spending_limit import Spending, SpendingLimit
 from detector_bench.generation.standing import RequestStanding, Standings, standings, with_standing
 from detector_bench.generation.t2i_models import GenerationPlace
+from detector_bench.generation.work_of_people import check_no_labels_of, check_nothing_is_written_over
 from detector_bench.vocabulary.generations import GENERATIONS_FILE, GenerationStatus
 from detector_bench.weights import WeightsLocator
 from detector_bench.weights.revisions import RevisionLock, lock_beside
 
 RECIPE_FILE = "recipe.yaml"
 """In the image set: what its images were made by."""
-
-JOURNAL_FOLDER = "generation"
 
 _SET_ASIDE_AT_ONCE = 100
 
@@ -87,6 +93,9 @@ class ImageSetMaking:
             if self._journal_folder.is_dir():
                 raise ConfigError(f"{own} is gone, by which the images of this folder were made: put it back")
             raise ConfigError(f"{str(self.folder)!r} holds an image set that no recipe made; name another folder")
+        if not self._journal_folder.is_dir():
+            own_files = {RECIPE_FILE: self._recipe_text, PROMPTS_FILE: self.plan.prompt_table}
+            check_nothing_is_written_over(self.folder, own_files)
 
     def _check_journals(self) -> None:
         """Without its journal, all images of a T2I model would be asked for, and paid for, once more.
@@ -110,8 +119,9 @@ class ImageSetMaking:
                 )
 
     def warnings(self) -> list[str]:
-        """What a reader should know of the recipe's photos before anything is made, a line each."""
-        return [] if self.recipe.seeds is None else self.recipe.seeds.notes()
+        """What a reader should know of the recipe's prompts and photos before anything is made, a line each."""
+        seeds = self.recipe.seeds
+        return [*self.recipe.prompt_list().notes, *(() if seeds is None else seeds.notes())]
 
     def without_face(self) -> list[str]:
         """Which photos that are to be edited show no face, a line each; it looks at all of them."""
@@ -200,6 +210,7 @@ class ImageSetMaking:
         if (changes := self.changes(standing)) is not None:
             raise ConfigError(changes)
         self._check_nothing_lacks(standing)
+        self._check_labels(standing)
         if self.recipe.seeds is not None:
             copy_seed_photos(self.recipe.seeds, self.folder)
         self._write_recipe()
@@ -268,6 +279,16 @@ class ImageSetMaking:
                     needed_by.setdefault(line, []).append(each.plan.name)
         if needed_by:
             raise ConfigError("\n".join(f"{', '.join(names)}: {line}" for line, names in needed_by.items()))
+
+    def _check_labels(self, standing: Sequence[ModelStanding]) -> None:
+        """Refuse to put other pictures under ids of which people have said what the present ones show."""
+        changed: set[str] = set()
+        for plan in (each.plan for each in standing if each.standings.of(RequestStanding.CHANGED)):
+            with self.journal_of(plan) as journal:
+                assert journal is not None  # noqa: S101 - it told what has changed
+                planned = with_standing(plan, journal, self.folder, {RequestStanding.CHANGED})
+                changed.update(each.request.image_id for each in planned)
+        check_no_labels_of(self.folder, changed)
 
     def changes(self, standing: Sequence[ModelStanding] | None = None) -> str | None:
         """Why images of another recipe would be left among those of this one; None: none would be.
@@ -361,9 +382,12 @@ class ImageSetMaking:
     def _journal_path(self, plan: ModelPlan) -> Path:
         return self._journal_folder / f"{plan.file_name}.sqlite"
 
-    def _write_recipe(self) -> None:
+    def _recipe_text(self) -> str:
         document: dict[str, Any] = self.recipe.document()
-        text = yaml.safe_dump(document, sort_keys=False, allow_unicode=True)
+        return yaml.safe_dump(document, sort_keys=False, allow_unicode=True)
+
+    def _write_recipe(self) -> None:
+        text = self._recipe_text()
         path = self.folder / RECIPE_FILE
         if not path.is_file() or path.read_text(encoding="utf-8") != text:
             write_text(path, text)

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from detector_bench.errors import ConfigError, DataError, Problem, nearest_hint
+from detector_bench.generation.journal import JOURNAL_FOLDER
 from detector_bench.generation.set_tables import IMAGES_FILE
 from detector_bench.vocabulary.generations import GENERATIONS, GENERATIONS_FILE, GenerationStatus
 
@@ -21,6 +22,8 @@ _JSON = ("parameters", "versions")
 _ROWS_AT_ONCE = 65_536
 _SHOWN_IDS = 5_000
 """Of so many ids the nearest one is looked for."""
+_LISTED_IDS = 5
+"""So many are named where none is near."""
 
 
 @dataclass(frozen=True)
@@ -131,6 +134,11 @@ def requests_by_model(folder: Path) -> list[ModelRequests]:
 def _table(folder: Path) -> Path:
     path = folder / GENERATIONS_FILE
     if not path.is_file():
+        if (folder / JOURNAL_FOLDER).is_dir():
+            raise ConfigError(
+                f"{GENERATIONS_FILE} is not written yet in {str(folder)!r}: `detector-bench generate` writes it "
+                "when it ends; if it was killed, the same command goes on and writes it"
+            )
         raise ConfigError(
             f"there is no {GENERATIONS_FILE} in {str(folder)!r}: name an image set that `detector-bench generate` "
             "made"
@@ -148,8 +156,11 @@ def _damaged(error: Exception) -> DataError:
 def _nearest(path: Path, image_id: str) -> str:
     with pq.ParquetFile(path) as table:
         ids = next(table.iter_batches(_SHOWN_IDS, columns=["image_id"]), None)
-    known = [] if ids is None else ids.column(0).to_pylist()
-    return f": {nearest_hint(image_id, known)}" if known else ""
+    known = [] if ids is None else list(dict.fromkeys(ids.column(0).to_pylist()))
+    hint = nearest_hint(image_id, known)
+    if len(known) <= _LISTED_IDS or hint.startswith("did you mean"):
+        return f": {hint}" if known else ""
+    return f"; there are such as {', '.join(known[:_LISTED_IDS])}"
 
 
 def _read(row: Mapping[str, Any]) -> dict[str, Any]:

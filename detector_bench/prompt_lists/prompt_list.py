@@ -14,6 +14,7 @@ from detector_bench.dataset.image_tree import slug
 from detector_bench.dataset.text_table import Findings, shorten
 from detector_bench.errors import ConfigError, DataError, Problem, nearest_hint
 from detector_bench.json_text import JsonMistake, read_json
+from detector_bench.limited_text import no_text_in
 from detector_bench.vocabulary import ALL
 from detector_bench.vocabulary.columns import BASE_PROMPT_COLUMN, PROMPT_COLUMNS, WEIGHT_COLUMN, stated_columns
 
@@ -159,7 +160,7 @@ class PromptList:
             ConfigError: the suffix is empty or has a line break.
         """
         text = suffix.strip()
-        if not text or not text.isprintable():
+        if not text or no_text_in(text):
             raise ConfigError(f"a suffix is one line of text; got {suffix!r}")
         return replace(
             self,
@@ -287,12 +288,16 @@ class ListCell(NamedTuple):
         return Problem(self.file, message, self.row, self.column, shown, accepted)
 
 
+ONE_LINE = "text without line breaks, tabs, NUL, or marks that turn the direction of writing"
+"""What the sentence of a prompt is."""
+
+
 def check_text(cell: ListCell, findings: Findings) -> bool:
     """Report an empty text, blanks around it, and control characters; True if it is fine."""
     if not cell.text.strip():
         findings.add(cell.problem("empty text", accepted="some text"))
-    elif not cell.text.isprintable():
-        findings.add(cell.problem("control character", accepted="text without line breaks, tabs or NUL"))
+    elif found := no_text_in(cell.text):
+        findings.add(cell.problem(f"control character {found}", accepted=ONE_LINE))
     elif cell.text != cell.text.strip():
         findings.add(cell.problem("blanks around the text", accepted=repr(cell.text.strip())))
     else:

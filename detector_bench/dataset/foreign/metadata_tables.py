@@ -133,6 +133,8 @@ class MetadataTable:
             message="image of which an earlier row says something else",
             accepted=lambda index: f"what row {self.table.row(firsts[self._path(self._file(index))])} says",
         )
+        if len(found) < len(self.table):
+            news.notes.append(f"{self.table.file}: {len(self.table):,} rows are about {len(found):,} images")
         self._report([*found.values()], [*firsts.values()], findings, news)
         return [*found.values()]
 

@@ -222,7 +222,8 @@ def _read_sheet(
         if sheet not in sheets:
             findings.add(Problem(path.name, "no such sheet", value=sheet, accepted=", ".join(sheets)))
             return None, None
-        form = TableForm("excel", sheet=sheet)
+        others = () if options.sheet else tuple(name for name in sheets[1:] if _has_content(book[name]))
+        form = TableForm("excel", sheet=sheet, other_sheets=others)
         rows = [
             (number, [as_cell(cell).strip() for cell in row])
             for number, row in enumerate(book[sheet].iter_rows(values_only=True), start=1)
@@ -232,11 +233,15 @@ def _read_sheet(
     rows = [(number, cells) for number, cells in rows if any(cells)]
     if len(rows) < 2:
         message = f"sheet {sheet!r} has no records"
-        others = [name for name in sheets if name != sheet]
+        others = tuple(name for name in sheets if name != sheet)
         accepted = f"--excel-sheet with one of: {', '.join(others)}" if others else "a header row and records"
         findings.add(Problem(path.name, message, accepted=accepted))
         return None, form
     return _of_rows(path.name, rows, findings), form
+
+
+def _has_content(sheet: Any) -> bool:
+    return any(as_cell(cell).strip() for row in sheet.iter_rows(values_only=True) for cell in row)
 
 
 def _of_rows(name: str, rows: list[tuple[int, list[str]]], findings: Findings) -> TextTable | None:

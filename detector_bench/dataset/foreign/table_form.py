@@ -101,6 +101,7 @@ class TableForm:
         encoding: of a text.
         sheet: of a spreadsheet.
         skipped: rows above the header, such as Excel's `sep=;`.
+        other_sheets: of a spreadsheet, those with content that are not read, where nobody said which one is.
     """
 
     format: str
@@ -108,6 +109,15 @@ class TableForm:
     encoding: str = ""
     sheet: str = ""
     skipped: int = 0
+    other_sheets: tuple[str, ...] = ()
+
+    @property
+    def left_out(self) -> str:
+        """What of the file is not read, and how it would be; empty: nothing."""
+        if not self.other_sheets:
+            return ""
+        others = ", ".join(map(repr, self.other_sheets))
+        return f"sheet {self.sheet!r} is read, and not {others} (--excel-sheet NAME reads another)"
 
     def __str__(self) -> str:
         if self.format == "csv":

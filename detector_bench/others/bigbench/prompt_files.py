@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from detector_bench.dataset.text_table import Findings, shorten
 from detector_bench.errors import ConfigError, Problem
+from detector_bench.limited_text import no_text_in
 from detector_bench.others.bigbench.entry import with_weights
 from detector_bench.others.bigbench.prompts import (
     SOCIAL_RELATION,
@@ -26,6 +27,7 @@ from detector_bench.others.bigbench.references import listing
 from detector_bench.others.bigbench.released_files import WEIGHTS_FILE, truth_folder
 from detector_bench.others.bigbench.sentences import Sentence, in_order, read_sentence
 from detector_bench.prompt_lists import Prompt, PromptList
+from detector_bench.prompt_lists.prompt_list import ONE_LINE
 from detector_bench.prompt_lists.text_lines import TextLine, read_lines
 
 _LINE = re.compile(r"""--prompt\s+(?:"(?P<plain>.*)"|'(?P<single>.*)')\s*""")
@@ -145,8 +147,8 @@ def _sentence_of(line: TextLine, findings: Findings, odd: list[str]) -> str | No
             line.problem("a prompt with nothing before its first comma", accepted='--prompt "SENTENCE, SCENE"')
         )
         return None
-    if not text.isprintable():
-        findings.add(line.problem("control character", accepted="text without line breaks, tabs or NUL"))
+    if sign := no_text_in(text):
+        findings.add(line.problem(f"control character {sign}", accepted=ONE_LINE))
         return None
     return text.strip()
 
