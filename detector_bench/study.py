@@ -21,9 +21,9 @@ from detector_bench.results.finished_study import ResultFolder
 from detector_bench.results.manifest import STUDY_FILE
 from detector_bench.runner.shards import Shard
 from detector_bench.search.settings import SearchSettings
+from detector_bench.study_answers import StudyAnswers
 from detector_bench.study_configuration import StudyConfiguration
 from detector_bench.study_file import DetectorEntry
-from detector_bench.study_numbers import StudyNumbers
 from detector_bench.study_readiness import Readiness, readiness
 from detector_bench.study_results import stored_score_tables, stored_tables
 from detector_bench.study_run import evaluate_study, run_study, run_study_shard
@@ -310,7 +310,7 @@ def _order(
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Results(StudyNumbers):
+class Results(StudyAnswers):
     """What a study found: its result folder, read by name. In a notebook it shows its tables.
 
     `Results.open` opens the folder of `detector-bench run` or `evaluate`; `Study.run` and `Study.evaluate` return
