@@ -39,6 +39,7 @@ ORDER = (
     ("study_run", "study_questions", "study_worth"),
     ("study_calibration", "study_estimates", "study_plan", "study_search"),
     ("site", "study_answers"),
+    ("study_outputs",),
     ("study",),
     ("exports", "verification"),
     ("cli",),
