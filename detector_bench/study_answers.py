@@ -128,8 +128,8 @@ class StudyAnswers(StudyNumbers):
         A forecast from the labels at hand; a guess where there are none.
 
         Args:
-            score: "model_bias_score", "mean_prompt_bias_score", "prompt_bias_score" (each prompt's by itself) or
-                "label_share_" and a label.
+            score: "model_bias_score", "mean_prompt_bias_score", "prompt_bias_score" (each prompt's by itself), or
+                the share of a label, such as "label_share_female".
             half_width: half the length of the interval that is wanted, above 0 to 1.
             attribute: None: the study's first.
             t2i_models: none: all.
