@@ -33,6 +33,7 @@ ORDER = (
     ("tables",),
     ("audit", "figures", "study_numbers"),
     ("others", "search"),
+    ("study_declaration",),
     ("study_configuration",),
     ("study_calibration_notes", "study_proof", "study_session"),
     ("study_effects", "study_forecast", "study_ray", "study_readiness", "study_results", "study_workers"),
