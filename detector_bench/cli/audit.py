@@ -13,7 +13,8 @@ from detector_bench.cli.studies import loaded, restricted
 from detector_bench.plugins import load_plugins
 
 if TYPE_CHECKING:
-    from detector_bench.study import Study, StudyAudit
+    from detector_bench.study import Study
+    from detector_bench.study_outputs import StudyAudit
 
 
 @command(reads_images=True)

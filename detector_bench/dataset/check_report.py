@@ -15,7 +15,8 @@ from detector_bench.dataset.consensus import DISAGREEMENT
 from detector_bench.dataset.generations import STATUSES, check_generations
 from detector_bench.dataset.image_paths import is_file_below
 from detector_bench.dataset.image_references import count_pairs
-from detector_bench.dataset.image_set import ImageSet, read_tables
+from detector_bench.dataset.image_set import ImageSet
+from detector_bench.dataset.image_set_tables import read_tables
 from detector_bench.dataset.many_files import each_file
 from detector_bench.dataset.seed_balance import SeedBalance, seed_balance, seed_positions
 from detector_bench.dataset.text_table import Findings, TextTable

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -90,27 +90,49 @@ def label_table(labels: pd.DataFrame, *, group: NDArray[np.int64], n_groups: int
     """
     label_codes, values = pd.factorize(labels["label"])
     annotator_codes, annotators = pd.factorize(labels["annotator"])
-    # The adjudicator comes first, so that his or her own reason wins.
-    order = sorted(range(len(annotators)), key=lambda code: (annotators[code] != ADJUDICATOR, annotators[code]))
-    rank_of = np.empty(len(annotators), dtype=np.int64)
-    rank_of[order] = np.arange(len(annotators))
     decision = decide(
         group,
         label_codes.astype(np.int64),
-        rank=rank_of[annotator_codes],
+        rank=annotator_ranks(list(annotators))[annotator_codes],
         has_adjudicator=ADJUDICATOR in annotators,
         has_reason=(labels["reason"] != "").to_numpy(dtype=bool),
         n_groups=n_groups,
     )
-    label_texts = pd.array([*values, LOW_QUALITY, None], dtype="str")
     reason_codes, reasons = pd.factorize(labels["reason"])
-    reason_texts = pd.array([*reasons, DISAGREEMENT, ""], dtype="str")
+    return agreed_in_words(decision, labels=list(values), reasons=list(reasons), reason_codes=reason_codes)
+
+
+def annotator_ranks(annotators: Sequence[str]) -> NDArray[np.int32]:
+    """The place of each annotator in the order in which reasons are looked for, 0 first.
+
+    The adjudicator comes first, so that his or her own reason wins; then all others by name.
+    """
+    order = sorted(range(len(annotators)), key=lambda code: (annotators[code] != ADJUDICATOR, annotators[code]))
+    return np.argsort(order).astype(np.int32)
+
+
+def agreed_in_words(
+    agreed: AgreedCodes, *, labels: Sequence[str], reasons: Sequence[str], reason_codes: NDArray[np.integer[Any]]
+) -> pd.DataFrame:
+    """What `decide` found, as text.
+
+    Args:
+        agreed: one entry per group.
+        labels: the text of each code of a label.
+        reasons: the text of each code of a reason.
+        reason_codes: for each row that was decided on, the code of its reason; empty where no row has one.
+
+    Returns:
+        Columns `label` (missing for a group without rows) and `reason` ("" where none); one row per group.
+    """
     # -1 and -2 count from the end: the last text where there is none, the one before for want of agreement.
-    reason_of_group = np.full(n_groups, -1, dtype=np.int64)
-    is_stated = decision.reason_row >= 0
-    reason_of_group[is_stated] = reason_codes[decision.reason_row[is_stated]]
-    reason_of_group[decision.label == UNRESOLVED] = -2
-    return pd.DataFrame({"label": label_texts[decision.label], "reason": reason_texts[reason_of_group]})
+    label_texts = pd.array([*labels, LOW_QUALITY, None], dtype="str")
+    reason_texts = pd.array([*reasons, DISAGREEMENT, ""], dtype="str")
+    reason = np.full(len(agreed.label), -1, dtype=np.int64)
+    is_stated = agreed.reason_row >= 0
+    reason[is_stated] = reason_codes[agreed.reason_row[is_stated]]
+    reason[agreed.label == UNRESOLVED] = -2
+    return pd.DataFrame({"label": label_texts[agreed.label], "reason": reason_texts[reason]})
 
 
 def decide(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property, partial
@@ -17,29 +16,21 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from detector_bench.dataset.consensus import (
-    ADJUDICATOR,
-    DISAGREEMENT,
-    UNRESOLVED,
-    AgreedCodes,
-    agreed_values,
-    as_numbers,
-    decide,
-)
+from detector_bench.dataset.agreed_labels import AgreedLabels
+from detector_bench.dataset.consensus import as_numbers
 from detector_bench.dataset.image_ids import ImageIds, one_array
 from detector_bench.dataset.image_paths import is_file_below
 from detector_bench.dataset.image_references import SEED_COLUMN, ImageCodes
+from detector_bench.dataset.image_set_tables import Tables, read_tables
 from detector_bench.dataset.prompts import stated_by, weights_of
-from detector_bench.dataset.table_reading import read_table
-from detector_bench.dataset.text_table import Findings, TextTable, text_columns, true_indices
-from detector_bench.dataset.validation import Tables, check_image_files, validate
-from detector_bench.errors import ConfigError, Problem
-from detector_bench.vocabulary import ATTRIBUTES, LOW_QUALITY, Attribute, attribute_named, attributes_of
+from detector_bench.dataset.text_table import Findings, TextTable, text_columns
+from detector_bench.dataset.validation import check_image_files, validate
+from detector_bench.errors import ConfigError
+from detector_bench.vocabulary import ATTRIBUTES, Attribute, attribute_named
 from detector_bench.vocabulary.columns import (
     IMAGE_COLUMNS,
     LABEL_COLUMNS,
     PROMPT_COLUMNS,
-    STATED_PREFIX,
     VALUE_COLUMN,
     WEIGHT_COLUMN,
     optional_prompt_columns,
@@ -47,11 +38,6 @@ from detector_bench.vocabulary.columns import (
 
 if TYPE_CHECKING:
     from detector_bench.dataset.image_sources import ImagePlace, ImageSources
-
-REASON_COLUMN = "reason"
-
-_DISTINCT = ("image_id", "path", SEED_COLUMN, VALUE_COLUMN)
-"""Columns whose cells rarely repeat."""
 
 _PIECE = 1 << 20
 """Rows of a table that are looked at together as whole texts."""
@@ -222,35 +208,14 @@ class ImageSet:
             ConfigError: no such attribute in the vocabulary.
         """
         attribute_named(attribute)
-        labels, rows = self.table("labels"), self._labels_of(attribute)
-        agreed = self._agreed(rows, with_reasons=True)
-        # -1 and -2 count from the end: the last text where there is none, the one before for want of agreement.
-        label_texts = pd.array([*labels.encoded("label").texts, LOW_QUALITY, None], dtype="str")
-        reason = np.full(len(agreed.label), -1, dtype=np.int64)
-        texts: list[str] = []
-        if labels.has(REASON_COLUMN):
-            reasons, stated = labels.encoded(REASON_COLUMN), agreed.reason_row >= 0
-            texts, reason[stated] = reasons.texts, reasons.codes[rows][agreed.reason_row[stated]]
-        reason[agreed.label == UNRESOLVED] = -2
-        decided = pd.DataFrame(
-            {
-                "label": label_texts[agreed.label],
-                "reason": pd.array([*texts, DISAGREEMENT, ""], dtype="str")[reason],
-            }
-        )
+        decided = self._agreed.in_words(attribute)
         decided.insert(0, "image_id", pd.array(self.image_ids.texts, dtype="str"))
         return decided
 
     def label_codes(self, attribute: Attribute) -> NDArray[np.int8]:
         """The annotators' consensus as numbers: `[image]`, the position in `attribute.labels`; -1 where nobody
         labelled this attribute of the image, -2 for a label that the attribute does not have."""
-        agreed = self._agreed(self._labels_of(attribute.name), with_reasons=False)
-        position = {label: number for number, label in enumerate(attribute.labels)}
-        texts = self.table("labels").encoded("label").texts
-        unresolved, unlabelled, unknown = position[LOW_QUALITY], -1, -2
-        codes = [*(position.get(text, unknown) for text in texts), unresolved, unlabelled]
-        found: NDArray[np.int8] = np.array(codes, dtype=np.int8)[agreed.label]
-        return found
+        return self._agreed.codes(attribute)
 
     def measured(self, attribute: str) -> pd.DataFrame:
         """The number that the annotators gave, one row per image: an age in years, a skin tone's grey value.
@@ -268,18 +233,8 @@ class ImageSet:
         if attribute_named(attribute).unit is None:
             accepted = ", ".join(name for name, known in ATTRIBUTES.items() if known.unit is not None)
             raise ConfigError(f"{attribute!r} has no measured values (accepted: {accepted})")
-        values = np.full(len(self.image_ids), np.nan)
-        if self._has_values:
-            labels, rows = self.table("labels"), self._labels_of(attribute)
-            given = true_indices(pc.not_equal(labels.column(VALUE_COLUMN), ""))
-            rows = np.intersect1d(np.arange(len(labels))[rows], given, assume_unique=True)
-            cells = {
-                name: labels.data.column(name).take(pa.array(rows)).cast(pa.large_string())
-                for name in ("annotator", "label", VALUE_COLUMN)
-            }
-            consensus = self.truth(attribute)["label"]
-            frame = pa.table(cells).to_pandas()
-            values = agreed_values(frame, group=self.image_of_label[rows], consensus=consensus)
+        nobody = np.full(len(self.image_ids), np.nan)
+        values = self._agreed.values(attribute) if self._has_values else nobody
         return pd.DataFrame({"image_id": pd.array(self.image_ids.texts, dtype="str"), "value": values})
 
     def stated(self, attribute: str) -> pd.Series[str] | None:
@@ -367,32 +322,9 @@ class ImageSet:
         labels = self.table("labels")
         return labels.has(VALUE_COLUMN) and bool(pc.any(pc.not_equal(labels.texts(VALUE_COLUMN), "")).as_py())
 
-    def _labels_of(self, attribute: str) -> NDArray[np.bool_] | slice:
-        """Which rows of the labels are about an attribute."""
-        encoded = self.table("labels").encoded("attribute")
-        if encoded.texts == [attribute]:
-            return slice(None)
-        return encoded.is_text(attribute)
-
-    def _agreed(self, rows: NDArray[np.bool_] | slice, *, with_reasons: bool) -> AgreedCodes:
-        """The consensus of some rows of the labels; labels as in the table's column."""
-        labels = self.table("labels")
-        annotators = labels.encoded("annotator")
-        # The adjudicator comes first, so that his or her own reason wins.
-        order = sorted(range(len(annotators.texts)), key=lambda code: _place_of(annotators.texts[code]))
-        rank = np.argsort(order).astype(np.int32)[annotators.codes[rows]]
-        has_reason = np.zeros(len(rank), dtype=np.bool_)
-        if with_reasons and labels.has(REASON_COLUMN):
-            reasons = labels.encoded(REASON_COLUMN)
-            has_reason = np.array([text != "" for text in reasons.texts], dtype=np.bool_)[reasons.codes[rows]]
-        return decide(
-            self.image_of_label[rows],
-            labels.encoded("label").codes[rows],
-            rank=rank,
-            has_adjudicator=ADJUDICATOR in annotators.texts,
-            has_reason=has_reason,
-            n_groups=len(self.image_ids),
-        )
+    @property
+    def _agreed(self) -> AgreedLabels:
+        return AgreedLabels(self.table("labels"), self.image_of_label, n_images=len(self.image_ids))
 
     def _cells(self, table: TextTable, column: str) -> Iterator[Any]:
         """A column as it would stand in a frame, piece by piece."""
@@ -411,81 +343,6 @@ class ImageSet:
         cells = {column: pa.chunked_array(list(self._cells(table, column)), kind) for column in columns}
         frame: pd.DataFrame = pa.table(cells).to_pandas()
         return frame
-
-
-def _place_of(annotator: str) -> tuple[bool, str]:
-    return annotator != ADJUDICATOR, annotator
-
-
-def read_tables(root: Path, findings: Findings, *, require_labels: bool) -> Tables:
-    """Read an image set's three tables; what cannot be read is added to `findings`."""
-    if not root.is_dir():
-        message = "it is not a folder" if root.exists() else "no such folder"
-        findings.add(Problem(str(root), message, accepted="a folder with images.csv, prompts.csv, labels.csv"))
-        return Tables(None, None, None)
-    attributes = _attributes(root, findings)
-    images = read_table(
-        root,
-        "images",
-        required=IMAGE_COLUMNS,
-        optional=(SEED_COLUMN,),
-        findings=findings,
-        distinct=_DISTINCT,
-    )
-    ids = None
-    if images is not None and images.has("image_id"):
-        # In one piece, so that they are there only once.
-        ids = ImageIds(images.column("image_id"))
-        images = images.with_column("image_id", ids.texts)
-        ids = ids if ids.are_distinct else None
-    prompts = read_table(
-        root,
-        "prompts",
-        required=PROMPT_COLUMNS,
-        optional=optional_prompt_columns(attributes),
-        numbers=(WEIGHT_COLUMN,),
-        closed_prefix=STATED_PREFIX,
-        findings=findings,
-    )
-    labels = read_labels(root, findings, required=require_labels, ids=ids)
-    for pool in (pa.default_memory_pool(), pa.system_memory_pool()):  # CSV files are read with the latter
-        pool.release_unused()
-    return Tables(images, prompts, labels, attributes, ids)
-
-
-def read_labels(
-    root: Path, findings: Findings, *, required: bool = False, ids: ImageIds | None = None
-) -> TextTable | None:
-    """Read the labels of a folder; what cannot be read is added to `findings`.
-
-    Args:
-        root: the folder.
-        findings: takes mistakes.
-        required: whether it is a mistake if there are none.
-        ids: those of the images, where they are known.
-    """
-    return read_table(
-        root,
-        "labels",
-        required=tuple(name for name in LABEL_COLUMNS if name != REASON_COLUMN),
-        optional=(REASON_COLUMN, VALUE_COLUMN),
-        numbers=(VALUE_COLUMN,),
-        findings=findings,
-        may_be_missing=not required,
-        distinct=_DISTINCT,
-        ids=ids,
-    )
-
-
-def _attributes(root: Path, findings: Findings) -> dict[str, Attribute]:
-    own: dict[str, Attribute] = {}
-    try:
-        own = attributes_of(root)
-    except ConfigError as error:
-        for line in str(error).splitlines():
-            file, _, message = line.removeprefix(f"{root}{os.sep}").partition(": ")
-            findings.add(Problem(file, message))
-    return ATTRIBUTES.only_built_in() | own
 
 
 def _number_bytes(table: TextTable, column: str) -> bytes:

@@ -12,9 +12,9 @@ import pandas as pd
 import pyarrow as pa
 
 from detector_bench.dataset.image_references import SEED_COLUMN
+from detector_bench.dataset.image_set_tables import Tables
 from detector_bench.dataset.table_reading import SUFFIXES, read_any_table
 from detector_bench.dataset.text_table import Findings, TextTable
-from detector_bench.dataset.validation import Tables
 from detector_bench.errors import Problem
 from detector_bench.vocabulary.columns import IMAGE_COLUMNS, LABEL_COLUMNS, VALUE_COLUMN, WEIGHT_COLUMN
 

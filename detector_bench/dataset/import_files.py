@@ -17,10 +17,10 @@ import pandas as pd
 
 from detector_bench.atomic_files import replacing
 from detector_bench.dataset.image_folder import ImageFolder
+from detector_bench.dataset.image_set_tables import Tables
 from detector_bench.dataset.import_settings import LinkKind
 from detector_bench.dataset.table_reading import SUFFIXES
 from detector_bench.dataset.text_table import Findings, TextTable
-from detector_bench.dataset.validation import Tables
 from detector_bench.errors import ConfigError, DetectorBenchError, Problem
 
 _TABLES = ("prompts", "labels", "images")

@@ -15,6 +15,7 @@ from detector_bench.dataset.image_keys import ImageKeys
 from detector_bench.dataset.image_paths import parse_reference
 from detector_bench.dataset.image_references import SEED_COLUMN
 from detector_bench.dataset.image_set import ImageSet
+from detector_bench.dataset.image_set_tables import Tables
 from detector_bench.dataset.image_tree import find_seeds, image_ids, match_seeds
 from detector_bench.dataset.import_additions import Additions, grown_tables
 from detector_bench.dataset.import_decisions import ImportNews, UndecidedImportError
@@ -38,7 +39,7 @@ from detector_bench.dataset.imported_prompts import (
 from detector_bench.dataset.label_columns import LabelColumnSettings, find_label_columns
 from detector_bench.dataset.label_import import import_labels
 from detector_bench.dataset.text_table import Findings, TextTable
-from detector_bench.dataset.validation import Tables, check_brought_files, check_target_folders, validate
+from detector_bench.dataset.validation import check_brought_files, check_target_folders, validate
 from detector_bench.errors import ConfigError, DataError, Problem
 from detector_bench.vocabulary import ATTRIBUTES, Attribute, attributes_of, read_attributes, write_attributes
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import stat
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +24,6 @@ from detector_bench.dataset.image_folder import (
     ImageFolder,
     LeavesFolderError,
 )
-from detector_bench.dataset.image_ids import ImageIds
 from detector_bench.dataset.image_paths import (
     ADDRESS,
     PART,
@@ -45,6 +43,7 @@ from detector_bench.dataset.image_references import (
     code_image_ids,
     report_repeats,
 )
+from detector_bench.dataset.image_set_tables import Tables
 from detector_bench.dataset.prompts import check_prompt_statements
 from detector_bench.dataset.text_table import (
     Findings,
@@ -56,7 +55,7 @@ from detector_bench.dataset.text_table import (
     true_indices,
 )
 from detector_bench.errors import Problem, nearest_hint
-from detector_bench.vocabulary import ALL, ATTRIBUTES, LOW_QUALITY, Attribute, reasons_of
+from detector_bench.vocabulary import ALL, LOW_QUALITY, Attribute, reasons_of
 from detector_bench.vocabulary.columns import BASE_PROMPT_COLUMN, STATED_PREFIX, VALUE_COLUMN, WEIGHT_COLUMN
 
 # Values of these columns hardly ever repeat, so encoding them only to judge each value once would cost more.
@@ -75,21 +74,6 @@ LEAVES_FOLDER = r"^/|^[A-Za-z]:|\\|(^|/)\.\.(/|$)"
 """Regular expression of a path that is absolute, climbs with `..`, or has a backslash or drive letter."""
 
 _CONTROL_CHARACTER = r"\p{Cc}"
-
-
-@dataclass(frozen=True, eq=False)
-class Tables:
-    """The three tables of an image set as they were read; None where a table cannot be checked.
-
-    `attributes` are those that this image set knows: another one's own have no meaning here.
-    """
-
-    images: TextTable | None
-    prompts: TextTable | None
-    labels: TextTable | None
-    attributes: Mapping[str, Attribute] = field(default_factory=lambda: ATTRIBUTES)
-    ids: ImageIds | None = None
-    """Of the images, if no two are the same."""
 
 
 def validate(

@@ -15,14 +15,15 @@ import pandas as pd
 
 from detector_bench.atomic_files import replacing
 from detector_bench.dataset.image_paths import is_file_below
-from detector_bench.dataset.image_set import ImageSet, read_labels
+from detector_bench.dataset.image_set import ImageSet
+from detector_bench.dataset.image_set_tables import Tables, read_labels
 from detector_bench.dataset.image_tree import find_seeds, slug
 from detector_bench.dataset.importing import SEED_FOLDER
 from detector_bench.dataset.many_files import each_file
 from detector_bench.dataset.seed_balance import SeedBalance, photo_positions, seed_balance
 from detector_bench.dataset.table_reading import SUFFIXES
 from detector_bench.dataset.text_table import Findings, TextTable, text_columns
-from detector_bench.dataset.validation import Tables, validate
+from detector_bench.dataset.validation import validate
 from detector_bench.errors import ConfigError, DetectorBenchError, Problem
 from detector_bench.generation.image_requests import SeedPhoto
 from detector_bench.vocabulary import ATTRIBUTES, attributes_of, write_attributes

@@ -8,9 +8,10 @@ import pandas as pd
 import pyarrow as pa
 
 from detector_bench.dataset import ImageSet
+from detector_bench.dataset.image_set_tables import Tables
 from detector_bench.dataset.table_reading import read_any_table
 from detector_bench.dataset.text_table import Findings, TextTable
-from detector_bench.dataset.validation import Tables, validate
+from detector_bench.dataset.validation import validate
 from detector_bench.errors import ConfigError, Problem, nearest_hint
 from detector_bench.labelling.incoming import Imported, IncomingLabel, bring_in
 from detector_bench.labelling.questions import PAIR_QUESTIONS, Task

@@ -1,28 +1,23 @@
-"""The one reader of result folders: its long tables, and the numbers of an attribute by name."""
+"""The one reader of result folders: their long tables, and the numbers of an attribute by name."""
 
 from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Any, TypeVar
 
 import pandas as pd
 import pyarrow as pa
 
 from detector_bench.dataset import ImageSet
-from detector_bench.declarations import read_mapping
 from detector_bench.errors import ConfigError, DetectorBenchError, nearest_hint
 from detector_bench.evaluation.causes import PREDICTION_COLUMNS
-from detector_bench.evaluation.coded_predictions import CodedPredictions
 from detector_bench.evaluation.counting import Counts, count_verdicts
-from detector_bench.evaluation.image_index import ImageIndex
 from detector_bench.evaluation.intervals import Intervals
-from detector_bench.results.inputs import refuse_other_image_set
-from detector_bench.results.local_paths import LocalPaths, place_of
 from detector_bench.results.long_tables import (
     COLUMNS_NEEDED,
     FURTHER_TABLES,
@@ -30,9 +25,7 @@ from detector_bench.results.long_tables import (
     MOST_IMAGES,
     further_tables,
     no_rows,
-    read_long_table,
 )
-from detector_bench.results.manifest import STUDY_FILE, EvaluationSettings, Manifest, changed_file, changed_table
 from detector_bench.results.metric_lookup import (
     NOT_EVALUATED,
     Band,
@@ -44,11 +37,9 @@ from detector_bench.results.metric_lookup import (
     of_labelled_images,
     rows_of_attribute,
 )
-from detector_bench.results.proof import digests
 from detector_bench.results.request_numbers import request_lookup
-from detector_bench.runner.prediction_store import prediction_files
-from detector_bench.runner.stored_predictions import StoredPredictions, read_predictions, sha256_of_file
-from detector_bench.vocabulary import ALL, ATTRIBUTES, GROUND_TRUTH, attributes_of
+from detector_bench.results.result_files import ResultFiles
+from detector_bench.vocabulary import ALL, ATTRIBUTES, GROUND_TRUTH
 from detector_bench.vocabulary.columns import DETECTOR_ONLY
 from detector_bench.vocabulary.display_names import display_names
 
@@ -56,57 +47,17 @@ _Result = TypeVar("_Result")
 
 
 @dataclass(frozen=True, eq=False)
-class ResultFolder:
+class ResultFolder(ResultFiles):
     """What `detector-bench run` and `evaluate` wrote, read and never computed anew.
 
     Attributes:
-        path: the folder.
-        manifest: its `results.json`.
-        image_set_folder: where the labelled images are, or were.
-        own_image_set: the folder of images that was named in place of the study's; None: none was.
-        study: the content of its `study.yaml`.
-        predictions_folder: where the predictions are, or were, that the numbers come from.
         computed: further tables are computed when they are asked for, as the folder's are of other settings.
     """
 
-    path: Path
-    manifest: Manifest
-    image_set_folder: Path
-    own_image_set: Path | None = None
-    study: Mapping[str, Any] = field(default_factory=dict)
-    predictions_folder: Path = Path("predictions")
     computed: bool = False
     _tables: dict[str, pd.DataFrame] = field(default_factory=dict)
     _parts: dict[str, FinishedStudy] = field(default_factory=dict)
     _lock: Any = field(default_factory=threading.RLock)
-
-    @classmethod
-    def open(cls, path: Path | str, *, image_set: Path | str | None = None) -> Self:
-        """Read `results.json` and look at `study.yaml`; tables are read when they are asked for.
-
-        Args:
-            path: the result folder.
-            image_set: takes the place of the study's.
-
-        Raises:
-            ConfigError: no result folder, half of one, one of an older or newer schema, or one whose study file
-                says other settings now; one line says which, and what to do.
-        """
-        path = Path(path)
-        manifest = Manifest.read(path)
-        if not (path / STUDY_FILE).is_file():
-            raise ConfigError(
-                f"{str(path)!r} lacks {STUDY_FILE}, which says where the images are: run `detector-bench evaluate "
-                f"{path} --study STUDY.yaml`"
-            )
-        study = read_mapping(path / STUDY_FILE)
-        own = None if image_set is None else Path(image_set)
-        local = LocalPaths.read(path)
-        images = own or place_of(path, str(study.get("image_set", "")), local.image_set)
-        attributes_of(images, path)
-        manifest.check_study(study, path / STUDY_FILE)
-        judged = place_of(path, manifest.predictions, local.predictions)
-        return cls(path, manifest, images, own, study, judged)
 
     def asked_anew(self, **settings: Any) -> ResultFolder:
         """The same folder with other settings, by which its further tables are computed."""
@@ -119,11 +70,6 @@ class ResultFolder:
     def requests(self) -> MetricLookup | None:
         """What became of the requests behind the images, by name; None where nothing is known of any."""
         return request_lookup(self.table("metrics"))
-
-    @property
-    def settings(self) -> EvaluationSettings:
-        """How the numbers were computed."""
-        return self.manifest.settings
 
     @property
     def has_further_tables(self) -> bool:
@@ -168,72 +114,6 @@ class ResultFolder:
         return self._parts[name]
 
     @cached_property
-    def image_set(self) -> ImageSet:
-        """The labelled images behind the study.
-
-        Raises:
-            ConfigError: they are not there any more.
-            DataError: they are wrong.
-            ChangedInputsError: they are not those that the numbers were made of.
-        """
-        if self.own_image_set is None and not self.image_set_folder.is_dir():
-            raise ConfigError(
-                f"there is no image set {self.image_set_folder.name!r} any more: say with --image-set where it is"
-            )
-        image_set = ImageSet.load(self.image_set_folder)
-        refuse_other_image_set(self.path, self.manifest, image_set)
-        return image_set
-
-    def predictions(
-        self, columns: Sequence[str] = (), *, of_images: pa.Array | None = None
-    ) -> dict[str, pa.Table]:
-        """The stored predictions of the study's detectors, in the study's order.
-
-        Args:
-            columns: those of `vocabulary.columns.PREDICTIONS` to read beside image, attribute, status and label.
-            of_images: ids of images; rows of others are left out. None: all.
-
-        Raises:
-            DetectorBenchError: they are not there.
-        """
-        stored = read_predictions(self.predictions_folder, also=columns, of_images=of_images)
-        self._refuse_other_predictions()
-        return {name: stored[name] for name in self.settings.detectors if name in stored}
-
-    def coded_predictions(
-        self, columns: Sequence[str] = (), *, detectors: Sequence[str] | None = None
-    ) -> CodedPredictions:
-        """The same as numbers, for what counts: little memory, also of millions of images.
-
-        Args:
-            columns: as in `predictions`, of the tables that are read when they are asked for.
-            detectors: some of the study's; None: all.
-
-        Raises:
-            DetectorBenchError: they are not there, or the image set is not.
-        """
-        stored = StoredPredictions(self.predictions_folder, also=columns)
-        wanted = self.settings.detectors if detectors is None else detectors
-        coded = CodedPredictions(
-            ImageIndex.of(self.image_set),
-            stored,
-            detectors=[name for name in wanted if name in stored],
-            attributes=self.settings.attributes,
-        )
-        self._refuse_other_predictions()  # a damaged file has been named by then
-        return coded
-
-    def _refuse_other_predictions(self) -> None:
-        """Numbers and what is shown beside them come from the same files."""
-        for name, judged in self.manifest.proof.predictions.items():
-            folder = self.predictions_folder / name
-            if digests(folder, (path.name for path in prediction_files(folder))) != judged.files:
-                raise ConfigError(
-                    f"{str(self.path)!r}: the predictions of {name} are not those that its numbers were made of: "
-                    f"run `detector-bench evaluate {self.path}`, or end the run that is judging anew"
-                )
-
-    @cached_property
     def score_files(self) -> dict[str, pd.DataFrame]:
         """The further tables of score systems by the names of their CSV files, such as `imagebite_verdicts.csv`.
 
@@ -241,7 +121,7 @@ class ResultFolder:
             ConfigError: a file was changed or damaged.
         """
         stored = [Path(name) for name in self.manifest.files if name.endswith(".parquet")]
-        return {f"{file.stem}.csv": self._rows_of(file.name) for file in stored if file.stem not in LONG_TABLES}
+        return {f"{file.stem}.csv": self.rows_of(file.name) for file in stored if file.stem not in LONG_TABLES}
 
     def _read(self, name: str) -> dict[str, pd.DataFrame]:
         files = [f"{name}.{ending}" for ending in ("parquet", "csv") if f"{name}.{ending}" in self.manifest.files]
@@ -250,22 +130,7 @@ class ResultFolder:
                 return {name: no_rows(name)}
             predictions = self.coded_predictions(COLUMNS_NEEDED)
             return further_tables(self.image_set, predictions, self.settings, names=[name])[0]
-        return {name: self._rows_of(files[0])}
-
-    def _rows_of(self, file: str) -> pd.DataFrame:
-        path = self.path / file
-        written = self.manifest.proof.files.get(file)
-        if written is not None and sha256_of_file(path) != written:
-            raise changed_file(path)
-        try:
-            rows = read_long_table(path)
-        except (OSError, ValueError, pa.ArrowException) as error:
-            raise ConfigError(
-                f"{path}: cannot be read ({str(error).splitlines()[0]}): run `detector-bench evaluate {self.path}`"
-            ) from error
-        if len(rows) != self.manifest.files[file]:
-            raise changed_table(path, rows=len(rows), listed=self.manifest.files[file])
-        return rows
+        return {name: self.rows_of(files[0])}
 
 
 @dataclass(frozen=True, eq=False)

@@ -34,7 +34,10 @@ def optional_prompt_columns(attributes: Iterable[str] = ATTRIBUTES) -> tuple[str
     return (*stated_columns(attributes).values(), BASE_PROMPT_COLUMN, WEIGHT_COLUMN)
 
 
-LABEL_COLUMNS = ("image_id", "annotator", "attribute", "label", "reason")
+REASON_COLUMN = "reason"
+"""Column of the labels that their file may lack: why somebody gave this label."""
+
+LABEL_COLUMNS = ("image_id", "annotator", "attribute", "label", REASON_COLUMN)
 
 VALUE_COLUMN = "value"
 """Optional column of the labels, and one of the predictions: a number beside a class, in the attribute's unit."""

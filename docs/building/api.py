@@ -84,6 +84,9 @@ GROUPS = (
     Group("Errors", "errors", "What a program may catch.", ("DetectorBenchError",)),
 )
 
+_FOREIGN = ("BaseModel", "Enum", "BaseException", "Sequence", "str", "tuple")
+"""Classes of other libraries, whose members nobody looks for here."""
+
 
 def missing() -> set[str]:
     """Public names that are in no group."""
@@ -132,6 +135,8 @@ def _directive(name: str) -> Iterator[str]:
     yield f".. auto{kind}:: {home or 'detector_bench'}.{name}"
     if kind != "function":
         yield "   :members:"
+        # What people call on a class may stand in one that it is made of: `Results.number`.
+        yield f"   :inherited-members: {', '.join(_FOREIGN)}"
         yield "   :exclude-members: model_config, model_post_init"
 
 
