@@ -137,12 +137,14 @@ def test_a_repeated_report_removes_what_only_the_earlier_one_had(results: Path, 
     assert (out / "mine.txt").is_file()
 
 
-def test_figures_have_captions_and_say_why_others_are_missing(results: Path, tmp_path: Path) -> None:
-    written = Results.open(results).report(tmp_path / "out")
+def test_figures_have_captions_and_say_why_others_are_missing(tmp_path: Path) -> None:
+    named = write_study(tmp_path / "named", display_names={"poor": "<b>Poor", "alpha": "Alpha & Co"})
+    written = Results.open(named).report(tmp_path / "out")
     page = Page(written.page)
     sources = [each["src"] for each in page.named("img") if str(each["src"]).startswith("figures/")]
     assert "figures/gender/confusion_double.svg" in sources
     assert "not an identity." in page.text
+    assert "In figures <b>Poor is poor, Alpha & Co is alpha." in page.text
     assert all(reason in page.text for reason in written.not_shown)
 
 

@@ -229,6 +229,7 @@ class AttributePage:
             "title": self.audit.title if self.audit.leads else self._question_of_detectors,
             "question_of_detectors": self._question_of_detectors,
             "attribute_words": self.part.words,
+            "names_in_figures": self._names_in_figures,
             "summary": self._summary(),
             "browser_href": browser_link(self.part.name),
             "tables": with_groups(self.audit.other_tables),
@@ -241,6 +242,13 @@ class AttributePage:
     @property
     def _question_of_detectors(self) -> str:
         return f"Which detectors of perceived {self.part.words} can be trusted?"
+
+    @property
+    def _names_in_figures(self) -> list[tuple[str, str]]:
+        """Detectors and T2I models that figures call by another name than the page: the plain name, the other."""
+        study = self.part.study
+        shown = [(name, study.shown(name)) for name in (*study.detectors, *study.t2i_models)]
+        return [(plain, other) for plain, other in shown if plain != other]
 
     def _summary(self) -> list[str]:
         study = self.part.study
