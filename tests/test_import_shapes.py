@@ -689,3 +689,27 @@ def test_a_prompt_is_one_whether_its_marks_are_apart_or_not(here: Path, call: Ca
     image_set = ImageSet.load(here / "set")
     assert (len(image_set.images), len(image_set.prompts)) == (2, 1)
     assert not check(here / "set").problems
+
+
+def test_years_become_labels_only_where_somebody_says_that_they_are_years(
+    here: Path, call: Callable[..., Run]
+) -> None:
+    folder = flat(here)
+    rows = (f"{NAMES[0]};29,5;male", f"{NAMES[1]};30;female", f"{NAMES[2]};;male")
+    write(here / "ages.csv", "\n".join(["file;age;gender", *rows]))
+    named = ("import", folder, here / "set", "--pattern", PATTERN, "--labels", here / "ages.csv")
+    done = call(*named)
+    assert (
+        done.status,
+        "if these are years, --column age=age --column value=age makes labels" in done.errors,
+    ) == (
+        1,
+        True,
+    )
+    done = call(*named, "--column", "age=age", "--column", "value=age")
+    assert "column age: 2 labels of age follow from the years: young from 0, middle_aged from 30, " in done.errors
+    labels = ImageSet.load(here / "set").labels[["image_id", "label", "value"]].to_numpy().tolist()
+    assert [[name, label, float(value)] for name, label, value in labels] == [
+        [IDS[0], "young", 29.5],
+        [IDS[1], "middle_aged", 30.0],
+    ]
