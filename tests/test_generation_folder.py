@@ -11,7 +11,9 @@ import pandas as pd
 import pytest
 from PIL import Image
 from rich.console import Console
+from typer.testing import CliRunner
 
+from detector_bench.cli.app import app
 from detector_bench.cli.generation_progress import GenerationDisplay
 from detector_bench.dataset import ImageSet, check
 from detector_bench.errors import ConfigError, DetectorBenchError
@@ -320,3 +322,13 @@ def test_prompts_that_stand_there_twice_are_told(tmp_path: Path) -> None:
     assert ImageSetMaking(read_recipe(recipe), tmp_path / "set").warnings() == [
         "twice.csv: prompts that stand there before, each kept as one of its own: row 3 as row 2."
     ]
+
+
+def test_images_that_are_left_to_be_made_anew_are_told(tmp_path: Path) -> None:
+    make(write_recipe(tmp_path, WORDS), tmp_path / "set")
+    (tmp_path / "templates.csv").write_text("category,template\nthings,a drawing of [word]\n")
+    order = ["--remake-changed", "--limit", "2"]
+    called = ["generate", str(tmp_path / "recipe.yaml"), "--out", str(tmp_path / "set"), *order]
+    told = " ".join(CliRunner().invoke(app, called).stdout.split())
+    assert "4 images of the recipe as it was: not among the set's images until" in told
+    assert len(ImageSet.load(tmp_path / "set", require_labels=False).images) == 2

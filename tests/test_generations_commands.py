@@ -23,6 +23,7 @@ from detector_bench.generation.generation_order import GenerationOrder
 from detector_bench.generation.image_requests import ImageRequest, Made, Outcome
 from detector_bench.generation.making import ImageSetMaking
 from detector_bench.generation.recipe import read_recipe
+from detector_bench.generation.stored_requests import requests_by_model
 from detector_bench.generation.t2i_models import GenerationPlace, ModelRecord, T2IModel, t2i_model
 from tests import drawing_model
 
@@ -156,6 +157,16 @@ def test_requests_are_counted_with_what_was_refused_and_what_it_cost(tmp_path: P
     assert "one error 2 no luck" in told
     rows = json.loads(run("list", images, "--json").stdout)["rows"]
     assert [row["requests"] for row in rows if row["table"] == "reasons"] == [2, 2, 2, 2]
+
+
+def test_a_reason_that_begins_with_an_address_is_not_cut_within_it(images: Path) -> None:
+    reason = "http://127.0.0.1:9/v1: Connection refused (after 2 attempts)"
+    rewritten(images, lambda row: row.update(status="error", reason=reason))
+    assert {each.t2i_model: dict(each.reasons) for each in requests_by_model(images)}["one"] == {
+        ("error", "http://127.0.0.1:9/v1"): 1,
+        ("error", "no luck"): 2,
+        ("blocked", "moderation_blocked"): 2,
+    }
 
 
 def test_a_terminal_obeys_nothing_that_a_service_wrote(images: Path) -> None:

@@ -664,3 +664,52 @@ def test_a_table_and_a_file_of_images_make_a_set_beside_them(here: Path, call: C
     assert call("import", "train.parquet", "other", "--t2i-model", "sdxl").status == 0
     assert not check(here / "other").problems
     assert call("import", ".", "inside", "--pattern", "{word}.png", "--t2i-model", "x").status == 1
+
+
+def test_pictures_that_are_no_images_here_and_labels_inside_of_files_are_told(
+    here: Path, call: Callable[..., Run]
+) -> None:
+    tree(here)
+    (here / "tree" / "sdxl" / "nurse" / "2.HEIC").write_bytes(b"ftypheic")
+    Image.new("RGB", (8, 8)).save(here / "tree" / "sdxl" / "nurse" / "3.jfif", format="JPEG")
+    done = call("import", here / "tree", here / "set")
+    assert "left out for their suffix: 1 .heic (images are .png, .jpg" in done.errors
+    assert "sdxl__nurse__3" in ImageSet.load(here / "set").images["image_id"].tolist()
+    content = {"bytes": picture(here / "one.png").read_bytes(), "path": "1.png"}
+    rows = {"image": [content], "prompt": ["a"], "t2i_model": ["x"], "gender": ["male"], "note": ["n"]}
+    pq.write_table(pa.table(rows), here / "train.parquet")
+    done = call("import", here / "train.parquet", here / "other")
+    assert (done.status, "train.parquet: not read as labels: gender; " in done.errors) == (0, True)
+
+
+def test_a_prompt_is_one_whether_its_marks_are_apart_or_not(here: Path, call: Callable[..., Run]) -> None:
+    for number, name in enumerate(("\u00c4rztin", "A\u0308rztin")):
+        picture(here / "tree" / "sdxl" / name / f"{number}.png")
+    assert call("import", here / "tree", here / "set").status == 0
+    image_set = ImageSet.load(here / "set")
+    assert (len(image_set.images), len(image_set.prompts)) == (2, 1)
+    assert not check(here / "set").problems
+
+
+def test_years_become_labels_only_where_somebody_says_that_they_are_years(
+    here: Path, call: Callable[..., Run]
+) -> None:
+    folder = flat(here)
+    rows = (f"{NAMES[0]};29,5;male", f"{NAMES[1]};30;female", f"{NAMES[2]};;male")
+    write(here / "ages.csv", "\n".join(["file;age;gender", *rows]))
+    named = ("import", folder, here / "set", "--pattern", PATTERN, "--labels", here / "ages.csv")
+    done = call(*named)
+    assert (
+        done.status,
+        "if these are years, --column age=age --column value=age makes labels" in done.errors,
+    ) == (
+        1,
+        True,
+    )
+    done = call(*named, "--column", "age=age", "--column", "value=age")
+    assert "column age: 2 labels of age follow from the years: young from 0, middle_aged from 30, " in done.errors
+    labels = ImageSet.load(here / "set").labels[["image_id", "label", "value"]].to_numpy().tolist()
+    assert [[name, label, float(value)] for name, label, value in labels] == [
+        [IDS[0], "young", 29.5],
+        [IDS[1], "middle_aged", 30.0],
+    ]

@@ -173,6 +173,12 @@ def _run(making: ImageSetMaking) -> None:
         output.warn(f"Why stands in {GENERATIONS_FILE}: detector-bench generations list {making.folder}")
         raise typer.Exit(1)
     folder = making.folder
+    if changed := sum(each.standings.of(RequestStanding.CHANGED) for each in standing):
+        output.say(
+            f"{_count(changed, 'image')} of the recipe as it was: not among the set's images until the same "
+            "command has made them anew."
+        )
+        return
     if waiting := sum(each.standings.of(RequestStanding.NEW) for each in standing):
         output.say(f"{_count(waiting, 'request')} without an answer so far: the same command goes on with them.")
         return

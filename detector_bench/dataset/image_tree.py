@@ -18,7 +18,7 @@ from detector_bench.dataset.text_table import Findings
 from detector_bench.errors import Problem, nearest_hint
 from detector_bench.vocabulary import ALL
 
-IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".tif", ".tiff", ".gif")
+IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".tif", ".tiff", ".gif", ".jfif", ".avif")
 TREE = "t2i_model/prompt/image"
 # Made by operating systems beside the user's own folders.
 _SYSTEM_FOLDERS = ("__MACOSX", "Thumbs.db", "$RECYCLE.BIN")

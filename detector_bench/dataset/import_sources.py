@@ -8,18 +8,23 @@ archives or Parquet files; a table of metadata or an image set's own tables in t
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+import pyarrow.parquet as pq
+
+from detector_bench.dataset.foreign.column_meanings import plain_name
 from detector_bench.dataset.foreign.image_texts import ImageTexts, read_image_texts
 from detector_bench.dataset.foreign.metadata_tables import MetadataTable, metadata_tables
 from detector_bench.dataset.foreign.name_patterns import AmbiguousNameError, guessed_pattern
 from detector_bench.dataset.foreign.table_form import FORMATS
 from detector_bench.dataset.image_listing import ListedImage, is_listed_place, list_images, local_root
-from detector_bench.dataset.image_paths import ADDRESS
+from detector_bench.dataset.image_paths import ADDRESS, parse_reference
 from detector_bench.dataset.image_tree import (
+    IMAGE_SUFFIXES,
     TREE,
     TreeImage,
     find_images,
@@ -33,8 +38,23 @@ from detector_bench.dataset.import_decisions import ImportNews, shell_word
 from detector_bench.dataset.import_settings import ImportSettings
 from detector_bench.dataset.text_table import Findings
 from detector_bench.errors import Problem
+from detector_bench.vocabulary import ATTRIBUTES
 
 _TABLE_SUFFIXES = (".csv", ".parquet")
+_OTHER_PICTURES = (
+    ".heic",
+    ".heif",
+    ".jxl",
+    ".jp2",
+    ".j2k",
+    ".jpe",
+    ".ppm",
+    ".tga",
+    ".psd",
+    ".svg",
+    ".exr",
+    ".dng",
+)
 _LOOKED_AT = 64
 """Images whose texts tell whether it is worth reading those of all."""
 
@@ -93,16 +113,29 @@ def find_source(
         MissingExtraError: a package is needed that is not installed.
     """
     if settings.pattern:
-        return _Folder(Path(source).resolve(), settings, findings, news, apart).by_pattern()
+        folder = _Folder(Path(source).resolve(), settings, findings, news, apart)
+        return folder.saying_what_is_passed_over(folder.by_pattern())
     if settings.metadata is None and not _has_tables(source) and is_listed_place(source):
         images = list_images(source, settings.listing, findings)
+        news.notes += _labels_inside(images, local_root(source))
         return FoundImages("archives, tables or a bucket", local_root(source), images, bool(_is_address(source)))
     root = Path(source).resolve()
     if root.is_file() and root.suffix.lower() in FORMATS and settings.metadata is None:
         # Somebody who names a table speaks of its images, not of all that lie around it.
         settings, root = replace(settings, metadata=root), root.parent
         return _Folder(root, settings, findings, news, apart, is_all=False).found(destination)
-    return _Folder(root, settings, findings, news, apart).found(destination)
+    folder = _Folder(root, settings, findings, news, apart)
+    return folder.saying_what_is_passed_over(folder.found(destination))
+
+
+def _labels_inside(images: Sequence[ListedImage], root: Path) -> list[str]:
+    """A note on columns of a Parquet file with images that bear an attribute's name, and are not read."""
+    first = next((parse_reference(each.path).place for each in images if ".parquet#" in each.path), None)
+    if first is None or _is_address(first):
+        return []
+    names = [name for name in pq.read_schema(root / first).names if plain_name(name) in ATTRIBUTES]
+    told = f"{first}: not read as labels: {', '.join(names)}; --labels takes a table of labels by image"
+    return [told] if names else []
 
 
 def _has_tables(source: str) -> bool:
@@ -128,6 +161,16 @@ class _Folder:
     apart: Collection[Path]
     is_all: bool = True
     """Whether all images in it are meant."""
+    passed_over: Counter[str] = field(default_factory=Counter)
+    """By suffix, how many files seem to be pictures and are not taken for images."""
+
+    def saying_what_is_passed_over(self, found: FoundImages) -> FoundImages:
+        """What was found, after a note on pictures that are not of it."""
+        if self.passed_over:
+            told = ", ".join(f"{number:,} {suffix}" for suffix, number in sorted(self.passed_over.items()))
+            accepted = ", ".join(IMAGE_SUFFIXES)
+            self.news.notes.append(f"left out for their suffix: {told} (images are {accepted})")
+        return found
 
     def found(self, destination: Path) -> FoundImages:
         tables = () if not self.root.is_dir() else self._metadata(destination)
@@ -284,10 +327,14 @@ class _Folder:
 
     def _walked(self) -> Iterator[str]:
         root = str(self.root)
+        self.passed_over.clear()
         for folder, folders, files in os.walk(root, followlinks=False):
             folders[:] = [name for name in folders if not is_passed_over(name)]
             if self.apart and Path(folder) in self.apart:
                 continue
+            self.passed_over.update(
+                suffix for name in files if (suffix := Path(name).suffix.lower()) in _OTHER_PICTURES
+            )
             prefix = "" if folder == root else f"{Path(folder).relative_to(root).as_posix()}/"
             yield from (f"{prefix}{name}" for name in files if is_image(name))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import unicodedata
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -101,7 +102,11 @@ def _ids(about: Mapping[str, ListedImage], found: Mapping[str, KnownPrompt]) -> 
     plain = prompt_ids([image.tree for image in about.values()])
     own = {prompt.prompt_id for prompt in found.values()}
     ids: dict[str, str] = {}
+    same: dict[str, str] = {}  # by its letters, whose marks some systems write apart
     for name in about:
+        if (known := same.setdefault(unicodedata.normalize("NFC", name), name)) != name:
+            ids[name] = ids[known]
+            continue
         prompt_id = plain[name] if name not in found else found[name].prompt_id
         if name not in found:
             while prompt_id in own:

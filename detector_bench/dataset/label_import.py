@@ -25,7 +25,7 @@ from detector_bench.dataset.label_columns import (
 )
 from detector_bench.dataset.text_table import Findings, TextTable
 from detector_bench.errors import ConfigError, Problem, nearest_hint
-from detector_bench.vocabulary import ATTRIBUTES, attribute_named, reasons_of
+from detector_bench.vocabulary import ATTRIBUTES, Attribute, attribute_named, reasons_of
 from detector_bench.vocabulary.columns import LABEL_COLUMNS, VALUE_COLUMN
 
 _COLUMNS = (*LABEL_COLUMNS, VALUE_COLUMN)
@@ -189,6 +189,8 @@ class _LabelReading:
             }
         )
         self._report_lone_values(column)
+        if column.numbers == column.column:
+            frame = self._labels_by_value(frame, column)
         is_label = (frame["label"] != "").to_numpy()
         frame = self._of_annotators(frame[is_label].assign(is_known=True))
         for name, attribute in ATTRIBUTES.items():
@@ -201,6 +203,24 @@ class _LabelReading:
                 {text: ours.get(plain_name(text), text) for text in written.unique()}
             )
             frame.loc[of_attribute & ~frame["label"].isin(attribute.labels), "is_known"] = False
+        return frame
+
+    def _labels_by_value(self, frame: pd.DataFrame, column: LabelColumn) -> pd.DataFrame:
+        """Labels of a column that is its own column of values: classes in whose ranges the numbers lie."""
+        for name, attribute in ATTRIBUTES.items():
+            if attribute.unit is None or not attribute.starts:
+                continue
+            numbers = pd.to_numeric(frame[VALUE_COLUMN].where(frame["attribute"] == name), errors="coerce")
+            inside = numbers.between(attribute.unit.lowest, attribute.unit.highest)
+            classes = np.searchsorted(np.array(attribute.starts), numbers[inside], side="right") - 1
+            frame.loc[inside, "label"] = np.array(attribute.classes)[classes]
+            if inside.any():
+                starts = zip(attribute.classes, attribute.starts, strict=True)
+                ranges = ", ".join(f"{label} from {start:g}" for label, start in starts)
+                self.news.notes.append(
+                    f"{self.table.file}, column {column.column}: {inside.sum():,} labels of {name} follow from "
+                    f"the {attribute.unit.name}: {ranges}"
+                )
         return frame
 
     def _of_annotators(self, frame: pd.DataFrame) -> pd.DataFrame:
@@ -294,7 +314,9 @@ class _LabelReading:
                     column.column,
                     of_attribute["record"].to_numpy(),
                     message=f"unknown label for {name}",
-                    accepted=", ".join([*attribute.labels, *mapped]) + "; --value THEIRS=OURS maps others",
+                    accepted=", ".join([*attribute.labels, *mapped])
+                    + "; --value THEIRS=OURS maps others"
+                    + _hint_for_numbers(attribute, column, of_attribute["label"]),
                 )
                 guesses = {text: guessed_label(text, attribute.labels) for text in of_attribute["label"].unique()}
                 # A command that leaves every label out would be no help.
@@ -315,6 +337,13 @@ class _LabelReading:
             message="value without a label",
             accepted=f"a label in {column.column}, or an empty cell",
         )
+
+
+def _hint_for_numbers(attribute: Attribute, column: LabelColumn, labels: pd.Series[str]) -> str:
+    if attribute.unit is None or column.numbers is not None or not labels.str.fullmatch(r"\d+([.,]\d+)?").all():
+        return ""
+    said = f"--column {attribute.name}={column.column} --column {VALUE_COLUMN}={column.column}"
+    return f"; if these are {attribute.unit.name}, {said} makes labels of them"
 
 
 def _cells(table: TextTable, column: str) -> pd.Series[str]:

@@ -88,7 +88,7 @@ class ModelRequests:
         if row["status"] == GenerationStatus.MADE:
             self.seconds += row["seconds"] or 0.0
         if row["reason"]:
-            kind = (row["status"], row["reason"].partition(":")[0])
+            kind = (row["status"], row["reason"].partition(": ")[0])
             self.reasons[kind] += 1
             self.examples.setdefault(kind, row["reason"])
 
