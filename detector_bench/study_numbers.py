@@ -22,6 +22,7 @@ from detector_bench.results.finished_study import FinishedStudy, ResultFolder
 from detector_bench.results.manifest import Counts
 from detector_bench.results.metric_lookup import Number
 from detector_bench.results.run_record import read_run_record
+from detector_bench.study_agreement import agreement
 from detector_bench.study_calibration import calibrate
 from detector_bench.study_estimates import estimate
 from detector_bench.study_plan import plan, plan_settings
@@ -450,7 +451,7 @@ class StudyNumbers:
         Returns:
             Tables `annotator_agreement` and `pair_agreement`.
         """
-        return questions.agreement(self.of_attribute(attribute), min_shared=min_shared)
+        return agreement(self.of_attribute(attribute), min_shared=min_shared)
 
     def verdicts(self, *, attribute: str | None = None) -> pd.DataFrame:
         """What each detector says of each image, beside the human label.

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from detector_bench.labelling.agreement_numbers import NO_LABEL, Agreement, agreement_of
 from detector_bench.labelling.label_table import GivenLabel
 from detector_bench.labelling.questions import Question
+from detector_bench.metrics.agreement import fleiss_of_sums
 from detector_bench.metrics.counts import FloatArray
 
 PERMUTATIONS = 999
@@ -163,7 +164,4 @@ def _sums_of_many(codes: NDArray[np.int64], labels: int) -> FloatArray:
 def _fleiss(sums: FloatArray, labels: int) -> FloatArray:
     """Fleiss' kappa of each row of sums."""
     assert sums.shape[1] == labels + 2  # noqa: S101 - as `_sums_of_many` makes them
-    with np.errstate(invalid="ignore", divide="ignore"):
-        same = sums[:, 0] / sums[:, 1]
-        chance = ((sums[:, 2:] / sums[:, 2:].sum(axis=1, keepdims=True)) ** 2).sum(axis=1)
-        return np.where(chance < 1 - 1e-12, (same - chance) / (1 - chance), np.nan)
+    return fleiss_of_sums(sums)
