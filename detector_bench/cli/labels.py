@@ -241,7 +241,7 @@ def _opened(
 
 def _say_ways(given: list[GivenLabel], question: Question, annotators: list[str]) -> None:
     """Of labels that were proposed in a grid: how people agree on them, beside those given one at a time."""
-    from detector_bench.labelling.ways import CAUTION, ways_of, ways_sentence
+    from detector_bench.labelling.ways import caution, ways_of, ways_sentence
 
     if len(annotators) < 2 or not any(one.entry.asking.in_grid for one in given):
         return
@@ -259,7 +259,7 @@ def _say_ways(given: list[GivenLabel], question: Question, annotators: list[str]
             n=of_way.images,
             p_value=found.p_value,
         )
-    output.say(f"{ways_sentence(found)} {CAUTION}")
+    output.say(f"{ways_sentence(found)} {caution()}")
 
 
 def _report(imported: Imported, store: LabelStore) -> None:
