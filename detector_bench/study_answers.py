@@ -16,6 +16,7 @@ from detector_bench.evaluation.agreement import DEFAULT_MIN_SHARED
 from detector_bench.evaluation.audit_plan import HALF_WIDTH
 from detector_bench.evaluation.intervals import Intervals
 from detector_bench.results.finished_study import FinishedStudy, ResultFolder
+from detector_bench.study_agreement import agreement
 from detector_bench.study_calibration import calibrate
 from detector_bench.study_estimates import estimate
 from detector_bench.study_numbers import StudyNumbers
@@ -287,7 +288,7 @@ class StudyAnswers(StudyNumbers):
         Returns:
             Tables `annotator_agreement` and `pair_agreement`.
         """
-        return questions.agreement(self.of_attribute(attribute), min_shared=min_shared)
+        return agreement(self.of_attribute(attribute), min_shared=min_shared)
 
     def verdicts(self, *, attribute: str | None = None) -> pd.DataFrame:
         """What each detector says of each image, beside the human label.

@@ -9,16 +9,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pyarrow as pa
 
-from detector_bench.dataset import ImageSet
 from detector_bench.errors import ConfigError, DetectorBenchError, nearest_hint
-from detector_bench.evaluation.agreement import DEFAULT_MIN_SHARED
-from detector_bench.evaluation.agreement import agreement as measure_agreement
 from detector_bench.evaluation.causes import PREDICTION_COLUMNS
 from detector_bench.evaluation.comparison import COMPARED_METRICS, PairedImages, PairedTest
 from detector_bench.evaluation.contests import (
@@ -50,7 +46,6 @@ from detector_bench.tables.comparison_tables import (
     threshold_sweep,
 )
 from detector_bench.tables.error_tables import bias_error_causes, filter_errors
-from detector_bench.tables.label_tables import annotator_agreement, pair_agreement
 from detector_bench.tables.render_terminal import to_text
 from detector_bench.tables.wording import labels_notes
 from detector_bench.vocabulary import ALL
@@ -243,42 +238,6 @@ def sweep(part: FinishedStudy, detector: str, *, first: float | None, last: floa
         numbers={"sweep": numbers, "sweep_chosen": choices},
         notes=(f"{images} kept without a score: kept at every threshold.",) if swept.without_score else (),
     )
-
-
-def agreement(part: FinishedStudy, *, min_shared: int = DEFAULT_MIN_SHARED) -> ResultTables:
-    """How far annotators and detectors agree; see `Results.agreement`."""
-    part.need_labels()
-    if min_shared == DEFAULT_MIN_SHARED:
-        rows = part.rows("agreement")
-    else:
-        rows = measure_agreement(part.image_set, part.predictions, attribute=part.attribute, min_shared=min_shared)
-    return _of_agreement(rows, part.results.study, attribute=part.attribute, min_shared=min_shared)
-
-
-def annotators_agreement(
-    image_set: Path | str, *, attribute: str | None = None, min_shared: int = DEFAULT_MIN_SHARED
-) -> ResultTables:
-    """How far annotators of an image set agree, before any detector has run; see `Results.agreement`.
-
-    Args:
-        image_set: its folder; images without labels may be among its images.
-        attribute: None: gender.
-        min_shared: pairs with fewer images in common are left out.
-    """
-    name = attribute or "gender"
-    images = ImageSet.load(image_set)
-    rows = measure_agreement(images, attribute=name, min_shared=min_shared)
-    return _of_agreement(rows, {}, attribute=name, min_shared=min_shared)
-
-
-def _of_agreement(
-    rows: pd.DataFrame, style: Mapping[str, Any], *, attribute: str, min_shared: int
-) -> ResultTables:
-    tables = [build(rows, attribute=attribute) for build in (annotator_agreement, pair_agreement)]
-    note = f"Two raters have a row if they share {min_shared} images or more."
-    if rows.empty:
-        note = f"No two raters of {attribute} share {min_shared} images: there is nothing to compare."
-    return ResultTables.of(style, *tables, numbers={"agreement": rows}, notes=(note,))
 
 
 def verdicts(part: FinishedStudy) -> pd.DataFrame:

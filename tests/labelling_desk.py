@@ -20,6 +20,7 @@ from detector_bench.labelling import DeskSettings, LabelStore
 from detector_bench.labelling.web.app import make_app
 from detector_bench.labelling.web.desk import Desk
 from detector_bench.labelling.web.server import listen, make_server
+from detector_bench.labelling.worth import Worth
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -47,9 +48,11 @@ def answer(item_id: str, label: str = "male", *, answer_id: str | None = None, *
 
 
 @contextmanager
-def served(store: LabelStore, desk: Desk | None = None, **options: Any) -> Iterator[str]:
+def served(
+    store: LabelStore, desk: Desk | None = None, worth: Worth | None = None, **options: Any
+) -> Iterator[str]:
     """A real server in a thread of this process; gives its address. `options` are limits and TLS."""
-    server = make_server(make_app(store, desk or Desk(("ann", "ben"))), **options)
+    server = make_server(make_app(store, desk or Desk(("ann", "ben")), worth=worth), **options)
     with listen("127.0.0.1", 0) as listening:
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
         thread.start()

@@ -25,6 +25,7 @@ from detector_bench.metrics.agreement import (
     one_against_rest,
     percent_agreement,
 )
+from detector_bench.results.long_tables import read_long_table
 from detector_bench.tables.label_tables import annotator_agreement, pair_agreement
 
 
@@ -255,6 +256,19 @@ def test_three_crowd_workers_agree_with_statsmodels(shared: Path, tmp_path: Path
         assert found(measured, t2i_model=model)["fleiss_kappa"][0] == pytest.approx(expected)
     assert found(measured)["fleiss_kappa"] == (pytest.approx(0.440, abs=5e-4), 1152, 0)
     assert set(measured["raters"]) == {"all_annotators"}  # 287 workers, of whom no two share 1,000 images
+
+
+def test_a_file_of_an_earlier_version_has_no_intervals(measured: pd.DataFrame, tmp_path: Path) -> None:
+    earlier = measured.drop(columns=["ci_low", "ci_high"])
+    earlier.to_csv(tmp_path / "agreement.csv", index=False)
+    read = read_long_table(tmp_path / "agreement.csv")
+    assert tuple(read.columns) == AGREEMENT_COLUMNS
+    assert read[["ci_low", "ci_high"]].isna().all(axis=None)
+    assert measured["ci_low"].notna().any()
+    table = annotator_agreement(read)
+    assert "In brackets" not in table.caption
+    assert [cell.text for cell in table.rows[0].cells[2:]] == ["60.00", "0.355", "0.419", "5"]
+    assert not any(cell.interval_text for row in table.rows for cell in row.cells)
 
 
 def test_command(tmp_path: Path) -> None:

@@ -38,7 +38,7 @@ ORDER = (
     ("study_calibration_notes", "study_proof", "study_session"),
     ("study_effects", "study_forecast", "study_ray", "study_readiness", "study_results", "study_workers"),
     ("study_run", "study_questions", "study_worth"),
-    ("study_calibration", "study_estimates", "study_plan", "study_search"),
+    ("study_agreement", "study_calibration", "study_estimates", "study_plan", "study_search"),
     ("site", "study_answers"),
     ("study_outputs",),
     ("study",),

@@ -13,7 +13,7 @@ from typer.testing import CliRunner, Result
 
 from detector_bench.cli.app import app
 from detector_bench.errors import ConfigError
-from detector_bench.labelling import LabelStore, StoreError
+from detector_bench.labelling import DeskSettings, LabelStore, StoreError
 
 
 def run(*arguments: object) -> Result:
@@ -80,15 +80,40 @@ def test_labels_on_changed_images_are_exported_only_when_told(folder: Path, tmp_
     assert "20 labels" in run("export", folder, "--out", tmp_path / "b.csv", "--include-changed").output
 
 
-def test_agreement(folder: Path, tmp_path: Path) -> None:
+def test_agreement_shows_and_writes_what_the_command_on_finished_labels_does(folder: Path, tmp_path: Path) -> None:
     out = tmp_path / "agreement.csv"
     said = run("agreement", folder, "--out", out).stdout
     # 8 of 10 equal; each said male 5 times, so chance gives 0.5, and kappa is (0.8 - 0.5) / (1 - 0.5).
-    row = pd.read_csv(out).query("t2i_model == 'all' and category == 'all'").iloc[0]
-    assert (round(row["kappa"], 12), row["equal"], row["n"]) == (0.6, 0.8, 10)
-    assert "0.600 [" in said
-    assert "80.00" in said  # in per cent, as `agreement` prints it
-    assert set(pd.read_csv(out)["t2i_model"]) == {"all", "sdxl", "sd3"}
+    row = pd.read_csv(out).query("t2i_model == 'all' and category == 'all' and statistic == 'cohen_kappa'").iloc[0]
+    assert (round(row["value"], 12), row["n"]) == (0.6, 10)
+    # Table 4, 1, 1, 4 of 10: Fleiss, Cohen and Everitt's variance is (1 - 0.6^2) / 10.
+    assert (row["ci_low"], row["ci_high"]) == pytest.approx((0.6 - 1.959964 * 0.064**0.5, 1))
+    assert "80.00" in said
+    run("export", folder, "--out", folder)
+    finished = CliRunner().invoke(
+        app, ["agreement", str(folder), "--min-shared", "1", "--out", str(tmp_path / "of_finished.csv")]
+    )
+    assert out.read_text() == (tmp_path / "of_finished.csv").read_text()
+    *tables, last = finished.stdout.rstrip().split("\n\n")
+    assert last == "Two raters have a row if they share an image."
+    assert said.startswith("\n\n".join(tables))
+
+
+def test_agreement_of_several_questions_has_tables_for_each(tmp_path: Path) -> None:
+    image_set = write_image_set(tmp_path / "set", numbered(4))
+    settings = DeskSettings(attributes=("gender", "age"))
+    with LabelStore.open(image_set.root / "labelling.sqlite", image_set, settings=settings) as store:
+        for name in ("ann", "ben"):
+            for item in numbered(4):
+                store.record(name, saying(item, "male", answer_id=f"{name}{item}"))
+    out = tmp_path / "out"
+    said = run("agreement", image_set.root, "--out", out).stdout
+    assert "age: fewer than two annotators have labelled: there is nothing to compare" in said
+    assert {path.name for path in (out / "tables").glob("*.csv")} == {
+        "annotator_agreement_gender.csv",
+        "pair_agreement_gender.csv",
+    }
+    assert set(pd.read_csv(out / "agreement.csv")["attribute"]) == {"gender"}
 
 
 def test_the_store_must_be_there_and_whole(folder: Path, tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from label_answers import CALIBRATION, COUNT, labels_at_random, record, store_in
 from sklearn.metrics import cohen_kappa_score
+from statsmodels.stats.inter_rater import cohens_kappa as of_statsmodels
 from statsmodels.stats.inter_rater import fleiss_kappa
 
 from detector_bench.evaluation.agreement import agreement as agreement_table
@@ -20,10 +21,15 @@ from detector_bench.labelling.agreement_numbers import (
     Agreement,
     LabelsSideBySide,
     Round,
-    cohen_interval,
-    fleiss_interval,
 )
 from detector_bench.labelling.web.agreement_view import grade, verdict
+from detector_bench.metrics.agreement import (
+    cohen_interval,
+    fleiss_interval,
+    krippendorff_alpha,
+    krippendorff_interval,
+    label_counts,
+)
 
 
 @pytest.fixture
@@ -113,6 +119,31 @@ def test_interval_of_fleiss_kappa_leaves_out_every_image_once() -> None:
     assert fleiss_interval(np.vstack([counts, extra])) == found
 
 
+def test_interval_of_cohens_kappa_is_that_of_statsmodels() -> None:
+    random = np.random.default_rng(4)
+    for labels in (2, 3, 6):
+        table = random.integers(0, 30, (labels, labels)) + 10 * np.eye(labels, dtype=int)
+        expected = of_statsmodels(table)
+        found = cohen_interval(table)
+        half = 1.959964 * expected.std_kappa
+        assert (float(found.low), float(found.high)) == pytest.approx(
+            (expected.kappa - half, expected.kappa + half), rel=1e-6
+        )
+    never_varies = np.array([[4, 4], [0, 0]])  # kappa is 0 whatever the other says: that is no finding
+    assert np.isnan(cohen_interval(never_varies)).all()
+
+
+def test_interval_of_krippendorffs_alpha_leaves_out_every_image_once() -> None:
+    random = np.random.default_rng(1)
+    codes = np.where(random.random((3, 40)) < 0.3, random.integers(0, 3, (3, 40)), random.integers(0, 3, 40))
+    codes[2, :10] = -1
+    counts = label_counts(list(codes), labels=3)
+    left_out = [float(krippendorff_alpha(np.delete(counts, row, axis=0)).value) for row in range(40)]
+    half = 1.959964 * math.sqrt(39 / 40 * ((left_out - np.mean(left_out)) ** 2).sum())
+    value, found = float(krippendorff_alpha(counts).value), krippendorff_interval(counts)
+    assert (float(found.low), float(found.high)) == pytest.approx((value - half, value + half), rel=1e-6)
+
+
 @pytest.mark.parametrize(
     "contingency",
     [np.diag([7, 5, 0]), np.diag([7, 0, 0]), np.zeros((3, 3), dtype=int)],
@@ -122,6 +153,7 @@ def test_no_interval_where_nothing_varies(contingency: np.ndarray[Any, Any]) -> 
     assert np.isnan(cohen_interval(contingency)).all()
     counts = np.repeat(2 * np.eye(3, dtype=int), contingency.diagonal(), axis=0)
     assert np.isnan(fleiss_interval(counts)).all()
+    assert np.isnan(krippendorff_interval(counts)).all()
 
 
 @pytest.mark.slow
@@ -142,11 +174,19 @@ def test_intervals_hold_the_truth_about_as_often_as_they_say(images: int, lowest
 
     whole = codes(200_000)
     fleiss, cohen = fleiss_kappa(counts(whole)), cohen_kappa_score(whole[0], whole[1])
+    alpha = float(krippendorff_alpha(counts(whole)).value)
     held = []
     for _ in range(300):
         given = codes(images)
         of_all, of_two = fleiss_interval(counts(given)), cohen_interval(contingency(given))
-        held.append((of_all.low <= fleiss <= of_all.high, of_two.low <= cohen <= of_two.high))
+        of_alpha = krippendorff_interval(counts(given))
+        held.append(
+            (
+                of_all.low <= fleiss <= of_all.high,
+                of_two.low <= cohen <= of_two.high,
+                of_alpha.low <= alpha <= of_alpha.high,
+            )
+        )
     assert (np.mean(held, axis=0) >= lowest).all()
     assert (np.mean(held, axis=0) <= 0.99).all()
 

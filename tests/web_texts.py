@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterator
 
@@ -9,18 +10,26 @@ from detector_bench.labelling.web.desk import STATIC
 
 _LITERAL = re.compile(r'"((?:[^"\\]|\\.)*)"')
 _CALL = re.compile(r"(?<![\w.#])tn?\(")
-_IN_PYTHON = {"Low quality", "Other"}
-_OF_ENGLISH_PAGES = {"Skip to the ", "answers", "Skip to the numbers"}
+_SAID = ("say", "say_of", "text")
+"""What Python's modules ask for a text."""
 
 
 def texts_of_the_pages() -> set[str]:
-    """Every literal inside `t(...)` and `tn(...)`, values left aside; the coordinator's pages are in English."""
-    found = {*_IN_PYTHON, "Skip to the answers"}
+    """Every literal inside `t(...)` and `tn(...)`, values left aside, and what Python says."""
+    found = set(_said_in_python())
     for path in [*STATIC.glob("*.js"), *(STATIC.parent / "templates").glob("*.html")]:
         text = path.read_text(encoding="utf-8")
         for call in _CALL.finditer(text):
             found |= set(_literals(text, call.end()))
-    return found - _OF_ENGLISH_PAGES
+    return found
+
+
+def _said_in_python() -> Iterator[str]:
+    for path in [*STATIC.parent.glob("*.py"), *STATIC.parents[1].glob("*.py")]:
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call) and getattr(node.func, "attr", getattr(node.func, "id", "")) in _SAID:
+                texts = (each.value for each in node.args if isinstance(each, ast.Constant))
+                yield from (text for text in texts if isinstance(text, str))
 
 
 def _literals(text: str, start: int) -> Iterator[str]:

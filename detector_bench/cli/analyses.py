@@ -155,13 +155,13 @@ def agreement(
 ) -> None:
     """Measure how far annotators agree, and each detector with each of them: Cohen, Fleiss, Krippendorff.
 
-    DIR may also be an image set, for its annotators alone; of labels that are still in the labelling desk,
-    `labels agreement` tells. With --out, every number comes into agreement.csv; an --out that ends in .csv is
-    taken for the file itself.
+    Kappa and alpha come with intervals. DIR may also be an image set, for its annotators alone; of labels that are
+    still in the labelling desk, `labels agreement` tells. With --out, every number comes into agreement.csv; an
+    --out that ends in .csv is taken for the file itself.
 
     Examples: `detector-bench agreement results/mine --out results/mine`, `detector-bench agreement my_images`
     """
-    from detector_bench.study_questions import annotators_agreement
+    from detector_bench.study_agreement import annotators_agreement
 
     if _is_image_set(folder):
         found = annotators_agreement(folder, attribute=attribute, min_shared=min_shared)

@@ -63,7 +63,7 @@ def grid_of(store: LabelStore, size: int | None, propose: str | None, alone: flo
         ConfigError: the desk asks more than one question, or there is nothing to propose.
     """
     from detector_bench.labelling.grid import Grid
-    from detector_bench.labelling.ways import CAUTION
+    from detector_bench.labelling.ways import caution
 
     if size is None or propose is None:
         return None
@@ -75,7 +75,7 @@ def grid_of(store: LabelStore, size: int | None, propose: str | None, alone: flo
         f"{proposed_by} proposes a label for {len(proposals):,} of {len(store.present_items()):,} images, shown "
         f"{size} at a time; the others, {alone:.0%} of these and the calibration round are asked one at a time."
     )
-    output.say(CAUTION)
+    output.say(caution())
     return Grid(proposals, proposed_by, size, alone)
 
 

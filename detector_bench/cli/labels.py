@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from enum import StrEnum
-from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,13 +15,8 @@ from detector_bench.errors import ConfigError
 
 if TYPE_CHECKING:
     from detector_bench.labelling import LabelStore, Question
-    from detector_bench.labelling.agreement_numbers import LabelsSideBySide
     from detector_bench.labelling.incoming import Imported
     from detector_bench.labelling.label_table import GivenLabel
-    from detector_bench.tables.label_tables import DeskAgreement
-
-_STORED = {"low": "ci_low", "high": "ci_high", "images": "n"}
-"""Names of numbers in the file that differ from those of `DeskAgreement`."""
 
 
 class ExportFormat(StrEnum):
@@ -175,10 +168,11 @@ def agreement(
     ] = False,
     out: options.OptionalOut = None,
 ) -> None:
-    """Measure how far the desk's annotators agreed on their own: Cohen's or Fleiss' kappa, with intervals.
+    """Measure how far the desk's annotators agreed on their own: Cohen, Fleiss, Krippendorff, with intervals.
 
-    It reads the desk's store while labelling goes on; `agreement` reads finished labels, and compares detectors,
-    too. Labels that were revised after the calibration round's discussion, and adjudicated ones, do not count.
+    It reads the desk's store while labelling goes on, and shows the tables of `agreement`, which reads finished
+    labels and compares detectors, too. With --out, every number comes into agreement.csv. Labels that were revised
+    after the calibration round's discussion, and adjudicated ones, do not count.
     --calibration shows that round apart: kappa of every label and reason, and the images on which people differ.
 
     Examples: `detector-bench labels agreement my_images`,
@@ -190,31 +184,19 @@ def agreement(
         with _opened(where, image_set, task, read_only=True) as store:
             show_calibration_round(store, out)
         return
-    import pandas as pd
+    from detector_bench.cli.analyses import show
+    from detector_bench.study_agreement import desk_agreement
 
-    from detector_bench.atomic_files import write_text
-    from detector_bench.labelling.agreement_numbers import LabelsSideBySide
-    from detector_bench.tables.label_tables import desk_agreement
-
-    measured = []
     with _opened(where, image_set, task, read_only=True) as store:
+        found = desk_agreement(store)
+        if found.numbers:
+            show(found, out, excerpt=True)
+        else:
+            output.answer(found)
         given = store.given(independent=True)
         for question in store.questions:
-            labels = LabelsSideBySide(store.image_set, given, question)
-            if len(labels.annotators) > 1:
-                found = list(_measured(labels))
-                numbers = pd.DataFrame(found).rename(columns=_STORED)
-                numbers.insert(0, "attribute", question.name)
-                output.table(desk_agreement(found, attribute=question.name), rows=numbers)
-                measured.append(numbers)
-                _say_ways(given, question, labels.annotators)
-            else:
-                output.say(
-                    f"{question.name}: fewer than two annotators have labelled: there is nothing to compare"
-                )
-    if out is not None:
-        rows = pd.concat(measured) if measured else pd.DataFrame()
-        write_text(options.file_in(out, "agreement.csv"), rows.to_csv(index=False, lineterminator="\n"))
+            people = sorted({one.annotator for one in given if one.question == question.name})
+            _say_ways(given, question, people)
 
 
 def _refuse_none(store: LabelStore, *, include_changed: bool) -> None:
@@ -257,27 +239,11 @@ def _opened(
     return LabelStore.open(path, images, settings=settings, read_only=read_only, assignment=first)
 
 
-def _measured(labels: LabelsSideBySide) -> Iterator[DeskAgreement]:
-    """Agreement of all annotators and of every two of them, over everything and by scope."""
-    from detector_bench.tables.label_tables import DeskAgreement
-
-    groups = [tuple(labels.annotators)]
-    if len(labels.annotators) > 2:
-        groups += list(combinations(labels.annotators, 2))
-    for annotators in groups:
-        names = " and ".join(annotators) if len(annotators) == 2 else "all"
-        places = [("all", "all", labels.agreement(annotators))]
-        places += [(each.t2i_model, each.category, each.agreement) for each in labels.by_scope(annotators)]
-        for t2i_model, category, found in places:
-            numbers = (found.kappa, found.low, found.high, found.percent, found.images)
-            yield DeskAgreement(names, t2i_model, category, *numbers)
-
-
 def _say_ways(given: list[GivenLabel], question: Question, annotators: list[str]) -> None:
     """Of labels that were proposed in a grid: how people agree on them, beside those given one at a time."""
-    from detector_bench.labelling.ways import CAUTION, ways_of, ways_sentence
+    from detector_bench.labelling.ways import caution, ways_of, ways_sentence
 
-    if not any(one.entry.asking.in_grid for one in given):
+    if len(annotators) < 2 or not any(one.entry.asking.in_grid for one in given):
         return
     found = ways_of(given, question, annotators)
     for title, of_way in (("in a grid", found.grid), ("one at a time", found.alone)):
@@ -293,7 +259,7 @@ def _say_ways(given: list[GivenLabel], question: Question, annotators: list[str]
             n=of_way.images,
             p_value=found.p_value,
         )
-    output.say(f"{ways_sentence(found)} {CAUTION}")
+    output.say(f"{ways_sentence(found)} {caution()}")
 
 
 def _report(imported: Imported, store: LabelStore) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import combinations
 from typing import NamedTuple
 
@@ -20,16 +21,23 @@ from detector_bench.evaluation.image_index import (
     human_label_codes,
 )
 from detector_bench.evaluation.image_verdicts import ImageVerdicts
+from detector_bench.evaluation.intervals import Intervals
 from detector_bench.metrics import Score, pool
 from detector_bench.metrics.agreement import (
+    LEVEL,
+    NO_INTERVAL,
+    cohen_interval,
     cohen_kappa,
+    fleiss_interval,
     fleiss_kappa,
     krippendorff_alpha,
+    krippendorff_interval,
     label_counts,
     one_against_rest,
     percent_agreement,
 )
-from detector_bench.vocabulary import ALL, GROUND_TRUTH, Attribute, attribute_named
+from detector_bench.metrics.intervals import Interval
+from detector_bench.vocabulary import ALL, GROUND_TRUTH, attribute_named
 
 AGREEMENT_COLUMNS = (
     "attribute",
@@ -41,11 +49,14 @@ AGREEMENT_COLUMNS = (
     "label",
     "statistic",
     "value",
+    "ci_low",
+    "ci_high",
     "n",
     "n_left_out",
 )
 """One row per number. `raters` is one of the constants below; `first` and `second` are empty for all annotators
-together. `label` is "all", or the one label that is told apart from all the others. `n` counts images."""
+together. `label` is "all", or the one label that is told apart from all the others. `n` counts images;
+`percent_agreement` has no interval."""
 
 ALL_ANNOTATORS = "all_annotators"
 TWO_ANNOTATORS = "two_annotators"
@@ -83,6 +94,7 @@ def agreement(
     *,
     attribute: str = "gender",
     min_shared: int = DEFAULT_MIN_SHARED,
+    intervals: Intervals | None = None,
 ) -> pd.DataFrame:
     """Measure agreement over everything, for each T2I model, and for each prompt category.
 
@@ -97,6 +109,7 @@ def agreement(
         predictions: by detector, with the columns `reason` and `score`; None for people alone.
         attribute: which one.
         min_shared: pairs with fewer images in common have no row.
+        intervals: their level, and whether there are any; None: 95 %. They need no resamples.
 
     Returns:
         Columns as in `AGREEMENT_COLUMNS`. A value is NaN where only one label was given.
@@ -110,27 +123,84 @@ def agreement(
     humans = dict(annotators)
     if len(annotators) > 1:
         humans[GROUND_TRUTH] = human_label_codes(image_set, index, kind).astype(np.int64)
-    labels = len(kind.labels)
+    raters = _Raters(index, attribute, kind.labels, annotators, detectors, humans)
+    settings = intervals or Intervals()
+    return raters.compared(min_shared=min_shared, level=None if settings.method == "none" else settings.level)
 
-    def compared(raters: str, first: str, second: str) -> _Pair:
-        one = annotators[first] if raters == TWO_ANNOTATORS else detectors[first]
-        counts = index.count((one, labels), (humans[second], labels))
-        return _Pair(raters, first, second, pool(counts, scopes=index.scopes))
 
-    pairs = [compared(TWO_ANNOTATORS, *names) for names in combinations(annotators, 2)]
-    pairs += [compared(DETECTOR_AND_HUMAN, detector, human) for detector in detectors for human in humans]
-    shared = [pair for pair in pairs if pair.shared >= min_shared]
-    rows: list[dict[str, object]] = []
-    for scope in _scopes(index):
-        place = {"attribute": attribute, "t2i_model": scope.t2i_model, "category": scope.category}
-        if len(annotators) > 1:
-            names = {"raters": ALL_ANNOTATORS, "first": "", "second": ""}
-            given = [each[scope.images] for each in annotators.values()]
-            rows += [place | names | row for row in _group_rows(label_counts(given, labels=labels), kind)]
-        for pair in shared:
-            names = {"raters": pair.raters, "first": pair.first, "second": pair.second}
-            rows += [place | names | row for row in _pair_rows(pair, scope, kind)]
-    return pd.DataFrame(rows, columns=list(AGREEMENT_COLUMNS))
+def agreement_of_given(
+    image_set: AnnotatedImages,
+    given: Mapping[str, Mapping[str, str]],
+    *,
+    attribute: str,
+    labels: Sequence[str],
+    min_shared: int = 1,
+) -> pd.DataFrame:
+    """Measure how far people agree whose labels are not, or not yet, those of the image set.
+
+    Args:
+        image_set: images and prompts.
+        given: by annotator, the label of each image by its id.
+        attribute: what they are about, as the rows are to say it.
+        labels: all that may be given.
+        min_shared: pairs with fewer images in common have no row.
+
+    Returns:
+        The rows that `agreement` gives for people alone.
+    """
+    index, code = ImageIndex.of(image_set), {label: position for position, label in enumerate(labels)}
+    annotators = {}
+    for name in sorted(given):
+        codes = np.full(len(index.cells), NULL, dtype=np.int64)
+        codes[index.positions(pd.Series(list(given[name]), dtype="str"))] = [
+            code[one] for one in given[name].values()
+        ]
+        annotators[name] = codes
+    raters = _Raters(index, attribute, tuple(labels), annotators, {}, annotators)
+    return raters.compared(min_shared=min_shared, level=LEVEL)
+
+
+@dataclass(frozen=True, slots=True)
+class _Raters:
+    """Everybody's label of each image, by name: positions among the labels, `NULL` where there is none."""
+
+    index: ImageIndex
+    attribute: str
+    labels: Sequence[str]
+    annotators: Mapping[str, NDArray[np.integer]]
+    detectors: Mapping[str, NDArray[np.integer]]
+    humans: Mapping[str, NDArray[np.integer]]
+    """Whom detectors are compared with."""
+
+    def compared(self, *, min_shared: int, level: float | None) -> pd.DataFrame:
+        """All rows, with intervals of this level; None: without."""
+        shared = [pair for pair in self._pairs() if pair.shared >= min_shared]
+        rows: list[dict[str, object]] = []
+        for scope in _scopes(self.index):
+            place = {"attribute": self.attribute, "t2i_model": scope.t2i_model, "category": scope.category}
+            if len(self.annotators) > 1:
+                names = {"raters": ALL_ANNOTATORS, "first": "", "second": ""}
+                given = [each[scope.images] for each in self.annotators.values()]
+                counts = label_counts(given, labels=len(self.labels))
+                rows += [place | names | row for row in _group_rows(counts, self.labels, level=level)]
+            for pair in shared:
+                names = {"raters": pair.raters, "first": pair.first, "second": pair.second}
+                rows += [place | names | row for row in _pair_rows(pair, scope, self.labels, level=level)]
+        return pd.DataFrame(rows, columns=list(AGREEMENT_COLUMNS))
+
+    def _pairs(self) -> Iterator[_Pair]:
+        for first, second in combinations(self.annotators, 2):
+            yield self._pair(TWO_ANNOTATORS, (first, self.annotators[first]), (second, self.annotators[second]))
+        for detector, said in self.detectors.items():
+            for human, labelled in self.humans.items():
+                yield self._pair(DETECTOR_AND_HUMAN, (detector, said), (human, labelled))
+
+    def _pair(
+        self, raters: str, first: tuple[str, NDArray[np.integer]], second: tuple[str, NDArray[np.integer]]
+    ) -> _Pair:
+        labels = len(self.labels)
+        counts = self.index.count((first[1], labels), (second[1], labels))
+        return _Pair(raters, first[0], second[0], pool(counts, scopes=self.index.scopes))
 
 
 def _detectors(
@@ -155,39 +225,45 @@ def _scopes(index: ImageIndex) -> Iterator[_Scope]:
             yield _Scope(ALL, name, (0, 1 + position), of_category)
 
 
-def _group_rows(counts: IntArray, attribute: Attribute) -> Iterator[dict[str, object]]:
+def _group_rows(counts: IntArray, labels: Sequence[str], *, level: float | None) -> Iterator[dict[str, object]]:
     statistics = {
-        "percent_agreement": percent_agreement,
-        "fleiss_kappa": fleiss_kappa,
-        "krippendorff_alpha": krippendorff_alpha,
+        "percent_agreement": (percent_agreement, None),
+        "fleiss_kappa": (fleiss_kappa, fleiss_interval),
+        "krippendorff_alpha": (krippendorff_alpha, krippendorff_interval),
     }
-    for label, position in _labels(attribute):
+    for label, position in _with_all(labels):
         told_apart = counts if position is None else one_against_rest(counts, label=position)
-        for name, statistic in statistics.items():
-            yield _row(label, name, statistic(told_apart))
+        for name, (statistic, interval) in statistics.items():
+            limits = NO_INTERVAL if interval is None or level is None else interval(told_apart, level=level)
+            yield _row(label, name, statistic(told_apart), limits)
 
 
-def _pair_rows(pair: _Pair, scope: _Scope, attribute: Attribute) -> Iterator[dict[str, object]]:
+def _pair_rows(
+    pair: _Pair, scope: _Scope, labels: Sequence[str], *, level: float | None
+) -> Iterator[dict[str, object]]:
     with_missing = pair.contingency[scope.place]
     images = with_missing[:-1, :-1]
     left_out = np.asarray(with_missing.sum() - images.sum())
-    for label, position in _labels(attribute):
+    for label, position in _with_all(labels):
         told_apart = images if position is None else one_against_rest(images, label=position, axes=(-1, -2))
         kappa = cohen_kappa(told_apart)._replace(n_left_out=left_out)
         agreed = np.trace(told_apart) / kappa.n if kappa.n else np.nan
-        yield _row(label, "percent_agreement", kappa._replace(value=np.asarray(agreed)))
-        yield _row(label, "cohen_kappa", kappa)
+        limits = NO_INTERVAL if level is None else cohen_interval(told_apart, level=level)
+        yield _row(label, "percent_agreement", kappa._replace(value=np.asarray(agreed)), NO_INTERVAL)
+        yield _row(label, "cohen_kappa", kappa, limits)
 
 
-def _labels(attribute: Attribute) -> list[tuple[str, int | None]]:
-    return [(ALL, None), *((label, position) for position, label in enumerate(attribute.labels))]
+def _with_all(labels: Sequence[str]) -> list[tuple[str, int | None]]:
+    return [(ALL, None), *((label, position) for position, label in enumerate(labels))]
 
 
-def _row(label: str, statistic: str, score: Score) -> dict[str, object]:
+def _row(label: str, statistic: str, score: Score, limits: Interval) -> dict[str, object]:
     return {
         "label": label,
         "statistic": statistic,
         "value": float(score.value),
+        "ci_low": float(limits.low),
+        "ci_high": float(limits.high),
         "n": int(score.n),
         "n_left_out": int(score.n_left_out),
     }

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from statistics import NormalDist
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,21 +14,20 @@ from detector_bench.labelling.label_table import GivenLabel
 from detector_bench.labelling.questions import Question
 from detector_bench.metrics import Score
 from detector_bench.metrics.agreement import (
+    cohen_interval,
     cohen_kappa,
     contingency,
+    fleiss_interval,
     fleiss_kappa,
     label_counts,
     percent_agreement,
 )
-from detector_bench.metrics.counts import CountArray, FloatArray
+from detector_bench.metrics.counts import CountArray
 from detector_bench.metrics.intervals import Interval
 from detector_bench.vocabulary import ALL
 
-LEVEL = 0.95
 NO_LABEL = -1
 """In place of the position of a label."""
-
-_NO_INTERVAL = Interval(np.asarray(np.nan), np.asarray(np.nan))
 
 
 class Round(StrEnum):
@@ -166,65 +164,6 @@ def agreement_of(codes: Sequence[NDArray[np.int64]], *, labels: int) -> Agreemen
     else:
         kappa, interval = fleiss_kappa(counts), fleiss_interval(counts)
     return _agreement(kappa, interval, percent_agreement(counts))
-
-
-def cohen_interval(contingency: CountArray, *, level: float = LEVEL) -> Interval:
-    """Interval of Cohen's kappa from the standard error of Fleiss, Cohen and Everitt (1969), by statsmodels.
-
-    Args:
-        contingency: images by the label of the first and of the second annotator, `[label, label]`.
-        level: 0.95 for a 95 % interval.
-
-    Returns:
-        Limits within -1 and 1; NaN where kappa is undefined, and where the two never differ: then the formula's
-        standard error is 0, which is no finding.
-    """
-    from statsmodels.stats.inter_rater import cohens_kappa
-
-    used = np.flatnonzero(contingency.sum(axis=0) + contingency.sum(axis=1))
-    if used.size < 2 or np.trace(contingency) == contingency.sum():
-        return _NO_INTERVAL
-    with np.errstate(invalid="ignore"):  # of a test of kappa = 0, which is not asked for
-        found = cohens_kappa(contingency[np.ix_(used, used)])
-    return _within_limits(found.kappa, found.std_kappa, level=level)
-
-
-def fleiss_interval(label_counts: CountArray, *, level: float = LEVEL) -> Interval:
-    """Interval of Fleiss' kappa from the jackknife over images (Fleiss and Davies 1982).
-
-    Images with the same labels have the same influence, so one of each kind is left out once.
-
-    Args:
-        label_counts: how many annotators gave each label, `[image, label]`; images are used as in `fleiss_kappa`.
-        level: 0.95 for a 95 % interval.
-
-    Returns:
-        Limits within -1 and 1; NaN where kappa is undefined, and where nobody ever differs.
-    """
-    labels = label_counts.sum(axis=1)
-    if not (labels > 1).any():
-        return _NO_INTERVAL
-    images_with = np.bincount(labels[labels > 1])
-    used = label_counts[labels == np.flatnonzero(images_with == images_with.max()).max()]
-    kinds, kind, times = np.unique(used, axis=0, return_inverse=True, return_counts=True)
-    kappa, images = fleiss_kappa(used).value, len(used)
-    if np.isnan(kappa) or kappa == 1 or images < 2:
-        return _NO_INTERVAL
-    first_of_kind = [int(np.flatnonzero(kind == position)[0]) for position in range(len(kinds))]
-    left_out = np.array([fleiss_kappa(np.delete(used, row, axis=0)).value for row in first_of_kind])
-    if np.isnan(left_out).any():
-        return _NO_INTERVAL
-    mean = (times * left_out).sum() / images
-    error = np.sqrt((images - 1) / images * (times * (left_out - mean) ** 2).sum())
-    return _within_limits(float(kappa), float(error), level=level)
-
-
-def _within_limits(kappa: float, error: float, *, level: float) -> Interval:
-    if not error > 0:
-        return _NO_INTERVAL
-    half = NormalDist().inv_cdf((1 + level) / 2) * error
-    limits: list[FloatArray] = [np.asarray(np.clip(kappa + side * half, -1, 1)) for side in (-1, 1)]
-    return Interval(*limits)
 
 
 def _agreement(kappa: Score, interval: Interval, percent: Score) -> Agreement:

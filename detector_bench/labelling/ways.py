@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 from detector_bench.labelling.agreement_numbers import NO_LABEL, Agreement, agreement_of
 from detector_bench.labelling.label_table import GivenLabel
 from detector_bench.labelling.questions import Question
+from detector_bench.labelling.sentences import IN_ENGLISH, Sentences
+from detector_bench.metrics.agreement import fleiss_of_sums
 from detector_bench.metrics.counts import FloatArray
 
 PERMUTATIONS = 999
@@ -19,11 +21,6 @@ LEVEL = 0.05
 """Below which p-value a difference is called one."""
 
 _AT_ONCE = 64
-
-CAUTION = (
-    "A proposed label leads: agreement in a grid may be agreement with the proposal, and not with the picture. "
-    "Labels that detectors proposed also make these detectors look better than they are."
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,18 +78,43 @@ def ways_of(given: Sequence[GivenLabel], question: Question, annotators: Sequenc
     return Ways(grid, alone, int((several & ~every).sum()), confirmed, grid_labels, p_value)
 
 
-def ways_sentence(ways: Ways) -> str:
+def ways_sentence(ways: Ways, *, sentences: Sentences = IN_ENGLISH) -> str:
     """What can be said of the difference; it is concluded on with a p-value below 5 %, and not otherwise."""
-    kept = f"{ways.confirmed:,} of {ways.grid_labels:,} labels out of a grid are the proposed ones."
-    mixed = f" {ways.mixed:,} pictures were labelled in both ways, and are in neither row." if ways.mixed else ""
+    say = sentences.say
+    parts = [
+        say(
+            "{n} of {total} labels out of a grid are the proposed ones.",
+            n=ways.confirmed,
+            total=ways.grid_labels,
+        )
+    ]
+    if ways.mixed:
+        parts.append(
+            sentences.say_of(
+                ways.mixed,
+                "{n} picture was labelled in both ways, and is in neither row.",
+                "{n} pictures were labelled in both ways, and are in neither row.",
+            )
+        )
     if math.isnan(ways.p_value):
-        return f"{kept}{mixed} Whether the grid changes agreement cannot be said yet."
-    p_value = f"p = {ways.p_value:.3f}, by {PERMUTATIONS:,} permutations of which pictures were in a grid"
-    if ways.p_value < LEVEL:
-        more = "more" if ways.grid.kappa > ways.alone.kappa else "less"
-        return f"{kept}{mixed} In a grid people agree {more} than one picture at a time ({p_value})."
-    return (
-        f"{kept}{mixed} A difference in agreement cannot be told from chance ({p_value}); it may still be there."
+        parts.append(say("Whether the grid changes agreement cannot be said yet."))
+        return " ".join(parts)
+    if ways.p_value >= LEVEL:
+        parts.append(say("A difference in agreement cannot be told from chance; it may still be there."))
+    elif ways.grid.kappa > ways.alone.kappa:
+        parts.append(say("In a grid people agree more than one picture at a time."))
+    else:
+        parts.append(say("In a grid people agree less than one picture at a time."))
+    p = sentences.number(ways.p_value, decimals=3)
+    parts.append(say("p = {p}, by {n} permutations of which pictures were in a grid.", p=p, n=PERMUTATIONS))
+    return " ".join(parts)
+
+
+def caution(sentences: Sentences = IN_ENGLISH) -> str:
+    """What is to be kept in mind of labels that were proposed."""
+    return sentences.say(
+        "A proposed label leads: agreement in a grid may be agreement with the proposal, and not with the "
+        "picture. Labels that detectors proposed also make these detectors look better than they are."
     )
 
 
@@ -163,7 +185,4 @@ def _sums_of_many(codes: NDArray[np.int64], labels: int) -> FloatArray:
 def _fleiss(sums: FloatArray, labels: int) -> FloatArray:
     """Fleiss' kappa of each row of sums."""
     assert sums.shape[1] == labels + 2  # noqa: S101 - as `_sums_of_many` makes them
-    with np.errstate(invalid="ignore", divide="ignore"):
-        same = sums[:, 0] / sums[:, 1]
-        chance = ((sums[:, 2:] / sums[:, 2:].sum(axis=1, keepdims=True)) ** 2).sum(axis=1)
-        return np.where(chance < 1 - 1e-12, (same - chance) / (1 - chance), np.nan)
+    return fleiss_of_sums(sums)

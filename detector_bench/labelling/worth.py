@@ -24,6 +24,8 @@ logger = logging.getLogger(__name__)
 _SHORTEST_REST = 5.0
 _REST_FOR_WORK = 10
 
+NOT_YET = "it is being worked out"
+
 
 @dataclass(frozen=True, slots=True)
 class LabelsWorth:
@@ -94,7 +96,7 @@ class WorthSoFar:
         self._worth = worth
         self._shortest_rest = shortest_rest
         self._lock = threading.Lock()
-        self._now = WorthNow((), "it is being worked out")
+        self._now = WorthNow((), NOT_YET)
         self._version: int | None = None
         self._is_busy = False
         self._rest_until = 0.0

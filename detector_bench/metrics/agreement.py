@@ -5,19 +5,30 @@ millisecond for each table; so is Krippendorff's alpha, for nominal labels: the 
 are 1 for full agreement, 0 for as much as chance gives, negative for less; higher is better. They are undefined
 (NaN) where everybody gave one and the same label: then chance explains everything. Images with fewer than two
 labels say nothing about agreement; `Score.n_left_out` counts them.
+
+Intervals: of Cohen's kappa from the standard error of Fleiss, Cohen and Everitt (1969); of the others from the
+jackknife over images (Fleiss and Davies 1982), for which both are functions of sums over images. Limits lie within
+-1 and 1. There is none (NaN) where the number is undefined, and where nobody ever differs: then the standard error
+is 0, which is no finding.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from statistics import NormalDist
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from detector_bench.metrics.counts import CountArray, FloatArray, Score, divide
+from detector_bench.metrics.intervals import Interval
 
 _IntArray = NDArray[np.int64]
+
+LEVEL = 0.95
+_ROUNDING = 1e-12
+NO_INTERVAL = Interval(np.asarray(np.nan), np.asarray(np.nan))
 
 DEFAULT_TOLERANCE = 1e-9
 DEFAULT_MAX_ITERATIONS = 10_000
@@ -71,11 +82,7 @@ def fleiss_kappa(label_counts: CountArray) -> Score:
     """
     from statsmodels.stats.inter_rater import fleiss_kappa as of_statsmodels
 
-    used = _pairable(label_counts)
-    labels = used.sum(axis=-1)
-    if labels.size:
-        images_with = np.bincount(labels)
-        used = used[labels == np.flatnonzero(images_with == images_with.max()).max()]
+    used = _equally_many(label_counts)
     one_label = (used.sum(axis=0) > 0).sum() < 2
     value = np.nan if one_label else of_statsmodels(used)
     return _score(np.asarray(value, dtype=np.float64), label_counts, used)
@@ -101,6 +108,97 @@ def krippendorff_alpha(label_counts: CountArray) -> Score:
     equal = divide(used * (used - 1), labels - 1).sum()
     value = 1 - divide((total - 1) * (total - equal), total * total - (of_label * of_label).sum())
     return _score(value, label_counts, used)
+
+
+def cohen_interval(contingency: CountArray, *, level: float = LEVEL) -> Interval:
+    """Interval of Cohen's kappa.
+
+    Args:
+        contingency: images by the label of the first and of the second rater, `[label, label]`.
+        level: 0.95 for a 95 % interval.
+    """
+    images = contingency.sum()
+    shares = divide(contingency, images)
+    of_first, of_second = shares.sum(axis=1), shares.sum(axis=0)
+    same, by_chance = np.trace(shares), of_first @ of_second
+    if np.trace(contingency) == images or not by_chance < 1:
+        return NO_INTERVAL
+    kappa = (same - by_chance) / (1 - by_chance)
+    on_diagonal = np.diag(shares) @ (1 - (of_first + of_second) * (1 - kappa)) ** 2
+    apart = shares * (1 - np.eye(len(shares)))
+    beside = (1 - kappa) ** 2 * (apart * (of_second[:, None] + of_first) ** 2).sum()
+    variance = on_diagonal + beside - (kappa - by_chance * (1 - kappa)) ** 2
+    error = np.sqrt(max(variance, 0) / images) / (1 - by_chance)
+    return _within_limits(float(kappa), float(error), level=level)
+
+
+def fleiss_interval(label_counts: CountArray, *, level: float = LEVEL) -> Interval:
+    """Interval of Fleiss' kappa.
+
+    Args:
+        label_counts: how many annotators gave each label, `[image, label]`; images are used as in `fleiss_kappa`.
+        level: 0.95 for a 95 % interval.
+    """
+    used = _equally_many(label_counts)
+    labels = used.sum(axis=1)
+    equal = divide((used * (used - 1)).sum(axis=1), labels * (labels - 1))
+    return _jackknife_interval(np.column_stack([equal, np.ones(len(used)), used]), fleiss_of_sums, level=level)
+
+
+def fleiss_of_sums(sums: FloatArray) -> FloatArray:
+    """Fleiss' kappa from sums over images with equally many labels.
+
+    Args:
+        sums: of each image's share of equal pairs, of images, and of each label, `[..., 2 + label]`.
+
+    Returns:
+        `[...]`; NaN where only one label was given.
+    """
+    same = divide(sums[..., 0], sums[..., 1])
+    given = sums[..., 2:]
+    by_chance = (divide(given, given.sum(axis=-1, keepdims=True)) ** 2).sum(axis=-1)
+    return divide(same - by_chance, np.where(by_chance < 1 - _ROUNDING, 1 - by_chance, 0))
+
+
+def krippendorff_interval(label_counts: CountArray, *, level: float = LEVEL) -> Interval:
+    """Interval of Krippendorff's alpha.
+
+    Args:
+        label_counts: how many annotators gave each label, `[image, label]`.
+        level: 0.95 for a 95 % interval.
+    """
+    used = _pairable(label_counts)
+    equal = divide((used * (used - 1)).sum(axis=1), used.sum(axis=1) - 1)
+    return _jackknife_interval(np.column_stack([equal, used]), _alpha_of_sums, level=level)
+
+
+def _alpha_of_sums(sums: FloatArray) -> FloatArray:
+    """Krippendorff's alpha from sums of each image's equal pairs, weighted, and of each label."""
+    equal, given = sums[..., 0], sums[..., 1:]
+    total = given.sum(axis=-1)
+    return 1 - divide((total - 1) * (total - equal), total * total - (given * given).sum(axis=-1))
+
+
+def _jackknife_interval(
+    sums: FloatArray, statistic: Callable[[FloatArray], FloatArray], *, level: float
+) -> Interval:
+    """Interval of a function of sums over images, `[image, sum]`, by leaving out each image once."""
+    images, total = len(sums), sums.sum(axis=0)
+    if images < 2:
+        return NO_INTERVAL
+    value, left_out = statistic(total), statistic(total - sums)
+    if np.isnan(value) or np.isnan(left_out).any():
+        return NO_INTERVAL
+    error = np.sqrt((images - 1) / images * ((left_out - left_out.mean()) ** 2).sum())
+    return _within_limits(float(value), float(error), level=level)
+
+
+def _within_limits(value: float, error: float, *, level: float) -> Interval:
+    if not error > _ROUNDING:
+        return NO_INTERVAL
+    half = NormalDist().inv_cdf((1 + level) / 2) * error
+    limits: list[FloatArray] = [np.asarray(np.clip(value + side * half, -1, 1)) for side in (-1, 1)]
+    return Interval(*limits)
 
 
 def label_counts(given: Sequence[NDArray[np.integer]], *, labels: int) -> CountArray:
@@ -135,6 +233,16 @@ def one_against_rest(counts: CountArray, *, label: int, axes: tuple[int, ...] = 
 
 def _pairable(label_counts: CountArray) -> CountArray:
     used: CountArray = label_counts[label_counts.sum(axis=-1) > 1]
+    return used
+
+
+def _equally_many(label_counts: CountArray) -> CountArray:
+    """The images with as many labels as most have."""
+    used = _pairable(label_counts)
+    labels = used.sum(axis=-1)
+    if labels.size:
+        images_with = np.bincount(labels)
+        used = used[labels == np.flatnonzero(images_with == images_with.max()).max()]
     return used
 
 

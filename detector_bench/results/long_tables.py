@@ -5,6 +5,7 @@ Those beside the metric table are computed here, too: causes, comparisons and ra
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -68,6 +69,9 @@ _WORDS = {
 _TRUE_OR_FALSE = "told_apart", "beyond_chance", "known", "could_explain", "could_hide"
 _MISSING_WORDS = {"metrics": ("n_clear", "variant"), "label_doubt": ("n_clear", "variant")}
 """By table: columns of words in which an empty cell is a missing value, and no empty text."""
+
+_ADDED_LATER = {"agreement": ("ci_low", "ci_high")}
+"""By table: columns of numbers that files of earlier versions lack; nothing is known there."""
 
 COLUMNS_NEEDED = (*PREDICTION_COLUMNS, *CONTEST_COLUMNS)
 """Columns of the predictions that `further_tables` needs."""
@@ -159,7 +163,8 @@ def read_long_table(path: Path) -> pd.DataFrame:
         if lacking := [name for name in LONG_TABLES.get(path.stem, ()) if name not in whole]:
             raise ValueError(f"it lacks the columns {', '.join(lacking)}")
         return whole
-    columns = LONG_TABLES[path.stem]
+    added = added_columns(path)
+    columns = [name for name in LONG_TABLES[path.stem] if name not in added]
     types = {name: _type_of(name) for name in columns}
     # A prompt, a T2I model or an annotator may be called "null" or "NA".
     rows: pd.DataFrame = pyarrow.csv.read_csv(
@@ -171,7 +176,15 @@ def read_long_table(path: Path) -> pd.DataFrame:
     ).to_pandas()
     for name in _MISSING_WORDS.get(path.stem, ()):
         rows[name] = rows[name].where(rows[name] != "")
-    return rows
+    return rows.assign(**dict.fromkeys(added, math.nan))[list(LONG_TABLES[path.stem])]
+
+
+def added_columns(path: Path) -> list[str]:
+    """The columns that a CSV file of an earlier version lacks; they are read as NaN."""
+    later = _ADDED_LATER.get(path.stem, ())
+    with path.open(encoding="utf-8") as file:
+        there = file.readline().rstrip("\r\n").split(",")
+    return [name for name in later if name not in there]
 
 
 def no_rows(name: str) -> pd.DataFrame:
@@ -253,7 +266,10 @@ def further_tables(
         tables |= {name: getattr(contests, name) for name in _OF_CONTESTS}
         not_comparable = contests.not_comparable
     if "agreement" in names:
-        measured = [agreement(image_set, predictions, attribute=attribute) for attribute in labelled]
+        measured = [
+            agreement(image_set, predictions, attribute=attribute, intervals=settings.intervals)
+            for attribute in labelled
+        ]
         tables["agreement"] = pd.concat(measured, ignore_index=True)
     if any(name in _OF_SWEEPS for name in names):
         swept = [

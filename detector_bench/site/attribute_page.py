@@ -32,7 +32,8 @@ from detector_bench.site.report_study import AttributePart, ReportStudy
 from detector_bench.site.thumbnails import ReportPictures
 from detector_bench.site.verdict import DIFFERENCE, Verdict, judge_detectors
 from detector_bench.site.verdict_words import headline, label_doubt_words, rule, sentences
-from detector_bench.study_questions import agreement, causes
+from detector_bench.study_agreement import agreement
+from detector_bench.study_questions import causes
 from detector_bench.tables import Table
 from detector_bench.vocabulary import ALL, GROUND_TRUTH
 

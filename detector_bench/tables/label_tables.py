@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, cast
 
 import pandas as pd
 
@@ -12,6 +12,7 @@ from detector_bench.dataset.consensus import ALL_AGREE, DAWID_SKENE
 from detector_bench.evaluation.agreement import ALL_ANNOTATORS, DETECTOR_AND_HUMAN, TWO_ANNOTATORS
 from detector_bench.evaluation.label_doubt import MIN_SHARE
 from detector_bench.metrics import HEADLINE_METRICS, metric_info
+from detector_bench.metrics.agreement import LEVEL
 from detector_bench.results.metric_lookup import (
     NOT_EVALUATED,
     LabelDoubtLookup,
@@ -45,27 +46,13 @@ _UNDEFINED = f"{DASH}: undefined, because only one label was given, or no image 
 _CHANCE_CORRECTED = ("cohen_kappa", "fleiss_kappa", "krippendorff_alpha")
 
 
-class DeskAgreement(NamedTuple):
-    """Agreement of some annotators on the images of a T2I model and a category; either may be "all"."""
-
-    annotators: str
-    t2i_model: str
-    category: str
-    kappa: float
-    """Cohen's or Fleiss' kappa; NaN where it is undefined."""
-    low: float
-    high: float
-    equal: float
-    """Share of equal labels, 0 to 1."""
-    images: int
-
-
-def annotator_agreement(agreement: pd.DataFrame, *, attribute: str = "gender") -> Table:
+def annotator_agreement(agreement: pd.DataFrame, *, attribute: str = "gender", level: float = LEVEL) -> Table:
     """All annotators together: over everything, for each T2I model, category and label.
 
     Args:
         agreement: columns as in `evaluation.agreement.AGREEMENT_COLUMNS`.
         attribute: one of the vocabulary's, such as gender.
+        level: of the intervals, if there are any.
     """
     rows = agreement[(agreement["raters"] == ALL_ANNOTATORS) & (agreement["attribute"] == attribute)]
     everywhere = (rows["t2i_model"] == ALL) & (rows["category"] == ALL)
@@ -74,8 +61,7 @@ def annotator_agreement(agreement: pd.DataFrame, *, attribute: str = "gender") -
     table_rows = []
     for (model, category, label), numbers in shown.groupby(["t2i_model", "category", "label"], sort=False):
         of = numbers.set_index("statistic")
-        values = of["value"].astype(float).to_dict()
-        cells = [_cell(name, values[name]) for name in statistics]
+        cells = [_cell(name, cast("pd.Series[Any]", of.loc[name])) for name in statistics]
         name = _scope_name(str(model), str(category), str(label))
         images = of["n"].max()
         fleiss = of["n"].get("fleiss_kappa", images)
@@ -86,13 +72,13 @@ def annotator_agreement(agreement: pd.DataFrame, *, attribute: str = "gender") -
         name="annotator_agreement",
         caption=(
             f"Agreement of the annotators on perceived {attribute_in_words(attribute)}"
-            ". By label: that label against all others."
+            f". By label: that label against all others.{_in_brackets(shown, level)}"
         ),
         attribute=attribute,
         columns=(
             Column("scope", "Scope", kind="name"),
             Column("name", "Name", kind="name"),
-            *(Column(name, _STATISTICS[name]) for name in statistics),
+            *(Column(name, _STATISTICS[name], has_intervals=name in _CHANCE_CORRECTED) for name in statistics),
             Column("images", "Images"),
         ),
         rows=tuple(table_rows),
@@ -103,12 +89,13 @@ def annotator_agreement(agreement: pd.DataFrame, *, attribute: str = "gender") -
     )
 
 
-def pair_agreement(agreement: pd.DataFrame, *, attribute: str = "gender") -> Table:
+def pair_agreement(agreement: pd.DataFrame, *, attribute: str = "gender", level: float = LEVEL) -> Table:
     """Every two annotators, and every detector with every human; Cohen's kappa over all labels and for each.
 
     Args:
         agreement: columns as in `evaluation.agreement.AGREEMENT_COLUMNS`.
         attribute: one of the vocabulary's, such as gender.
+        level: of the intervals, if there are any.
     """
     rows = agreement[
         agreement["raters"].isin([TWO_ANNOTATORS, DETECTOR_AND_HUMAN])
@@ -122,10 +109,13 @@ def pair_agreement(agreement: pd.DataFrame, *, attribute: str = "gender") -> Tab
     table_rows = []
     for first, second in pairs[:_MOST_ROWS]:
         of = numbers.loc[(first, second)]
-        kappas = [float(of.loc[(label, "cohen_kappa"), "value"]) for label in (ALL, *labels)]
         agreed = of.loc[(ALL, "percent_agreement")]
+        kappas = (
+            _cell("cohen_kappa", of.loc[(ALL, "cohen_kappa")]),
+            *(score_cell(float(of.loc[(label, "cohen_kappa"), "value"])) for label in labels),
+        )
         names = (Cell(first), Cell("consensus" if second == GROUND_TRUTH else second, key=second))
-        cells = (per_cent_cell(float(agreed["value"])), *map(score_cell, kappas), count_cell(float(agreed["n"])))
+        cells = (_cell("percent_agreement", agreed), *kappas, count_cell(float(agreed["n"])))
         table_rows.append(Row(f"{first} and {names[1].text}", (*names, *cells)))
     more = len(pairs) - len(table_rows)
     undefined = _undefined_note(rows[rows["label"].isin([ALL, *labels])])
@@ -135,53 +125,19 @@ def pair_agreement(agreement: pd.DataFrame, *, attribute: str = "gender") -> Tab
             f"Agreement of two raters on perceived {attribute_in_words(attribute)}"
             ": annotators among themselves, and detectors with "
             "humans (a filtered image counts as low-quality). By label: that label against all others."
+            f"{_in_brackets(rows, level)}"
         ),
         attribute=attribute,
         columns=(
             Column("first", "First", kind="name"),
             Column("second", "Second", kind="name"),
             Column("percent_agreement", _STATISTICS["percent_agreement"]),
-            Column("cohen_kappa", "All labels", group="Cohen's κ", full_heading="Cohen's κ"),
+            Column("cohen_kappa", "All labels", group="Cohen's κ", full_heading="Cohen's κ", has_intervals=True),
             *(Column(f"cohen_kappa_{label}", label_in_words(label), group="Cohen's κ") for label in labels),
             Column("images", "Images"),
         ),
         rows=tuple(table_rows),
         notes=(f"{more} further pairs are in the CSV file only.", *undefined) if more else undefined,
-        grouped=True,
-    )
-
-
-def desk_agreement(agreement: Sequence[DeskAgreement], *, attribute: str) -> Table:
-    """The labelling desk's numbers: all annotators together and every two of them, over everything and by scope.
-
-    Args:
-        agreement: in the order in which they are to be read.
-        attribute: what was asked for.
-    """
-    rows = []
-    for each in agreement:
-        name = _scope_name(each.t2i_model, each.category, ALL)
-        kappa = number_cell(each.kappa, kind="score", limits=(each.low, each.high))
-        cells = (Cell(each.annotators), *map(Cell, name), kappa, per_cent_cell(each.equal))
-        rows.append(Row(f"{each.annotators}, {': '.join(name)}", (*cells, count_cell(float(each.images)))))
-    undefined = any(math.isnan(each.kappa) for each in agreement)
-    return Table(
-        name="desk_agreement",
-        caption=(
-            f"Agreement of the annotators on perceived {attribute_in_words(attribute)}, as they labelled on their "
-            "own. κ: Cohen's of two annotators, Fleiss' of more. In brackets: 95 % interval."
-        ),
-        attribute=attribute,
-        columns=(
-            Column("annotators", "Annotators", kind="name"),
-            Column("scope", "Scope", kind="name"),
-            Column("name", "Name", kind="name"),
-            Column("kappa", "κ", has_intervals=True),
-            Column("percent_agreement", _STATISTICS["percent_agreement"]),
-            Column("images", "Images"),
-        ),
-        rows=tuple(rows),
-        notes=(_UNDEFINED,) if undefined else (),
         grouped=True,
     )
 
@@ -196,8 +152,15 @@ def _undefined_note(rows: pd.DataFrame) -> tuple[str, ...]:
     return (_UNDEFINED,) if rows["value"].isna().any() else ()
 
 
-def _cell(statistic: str, value: float) -> Cell:
-    return per_cent_cell(value) if statistic == "percent_agreement" else score_cell(value)
+def _cell(statistic: str, row: pd.Series[Any]) -> Cell:
+    value = float(row["value"])
+    if statistic not in _CHANCE_CORRECTED:
+        return per_cent_cell(value)
+    return number_cell(value, kind="score", limits=(float(row["ci_low"]), float(row["ci_high"])))
+
+
+def _in_brackets(rows: pd.DataFrame, level: float) -> str:
+    return f" In brackets: {100 * level:g} % interval." if rows["ci_low"].notna().any() else ""
 
 
 def _scope_name(model: str, category: str, label: str) -> tuple[str, str]:

@@ -20,7 +20,7 @@ from detector_bench.evaluation.intervals import Intervals
 from detector_bench.evaluation.metric_table import with_rows
 from detector_bench.evaluation.refusals import request_rows
 from detector_bench.results.inputs import ROWS_FILE, changed_inputs, inputs_of
-from detector_bench.results.long_tables import no_rows, read_long_table
+from detector_bench.results.long_tables import added_columns, no_rows, read_long_table
 from detector_bench.results.manifest import Manifest
 from detector_bench.results.verification_record import Link, Outcome
 from detector_bench.runner.stored_predictions import StoredPredictions
@@ -173,7 +173,8 @@ def _difference(stored: Path, again: Path) -> str:
         return f"it cannot be read ({str(error).splitlines()[0]})"
     if list(one.columns) != list(other.columns) or len(one) != len(other):
         return f"{len(one):,} rows, computed again {len(other):,}"
-    for column in one.columns:
+    unknown = added_columns(stored) if stored.suffix == ".csv" else []
+    for column in one.columns.difference(unknown, sort=False):
         if pd.api.types.is_numeric_dtype(one[column]) and pd.api.types.is_numeric_dtype(other[column]):
             values = one[column].to_numpy(np.float64), other[column].to_numpy(np.float64)
             same = np.isclose(*values, rtol=TOLERANCE, atol=TOLERANCE, equal_nan=True)

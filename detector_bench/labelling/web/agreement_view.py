@@ -16,27 +16,24 @@ from detector_bench.errors import ConfigError, nearest_hint
 from detector_bench.labelling import LabelStore, Question
 from detector_bench.labelling.agreement_numbers import Agreement, LabelsSideBySide, Round
 from detector_bench.labelling.label_table import GivenLabel
-from detector_bench.labelling.ways import CAUTION, Ways, ways_of, ways_sentence
+from detector_bench.labelling.sentences import IN_ENGLISH, Sentences
+from detector_bench.labelling.ways import Ways, caution, ways_of, ways_sentence
+from detector_bench.labelling.web.languages import Words
 from detector_bench.labelling.web.wording import label_texts, question_view
+from detector_bench.metrics.agreement import LEVEL
 from detector_bench.vocabulary import ALL
 
 FEW_IMAGES = 50
 """With fewer images the normal approximation behind the intervals is rough."""
 
-GRADES = (
-    (0.0, "poor"),
-    (0.2, "slight"),
-    (0.4, "fair"),
-    (0.6, "moderate"),
-    (0.8, "substantial"),
-    (1.0, "almost perfect"),
-)
-"""Up to which kappa (included, but for 0) a grade goes. Source: Landis and Koch 1977, page 165."""
+GRADES = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
+"""Up to which kappa (included, but for 0) each grade goes. Source: Landis and Koch 1977, page 165."""
 
-GRADES_SOURCE = (
-    "The grades are those of Landis and Koch (1977): a convention, not a test. Agreement says that people judge "
-    "alike, not that they judge right."
-)
+
+def grade_names(sentences: Sentences = IN_ENGLISH) -> tuple[str, ...]:
+    """What the grades are called, the lowest first."""
+    say = sentences.say
+    return (say("poor"), say("slight"), say("fair"), say("moderate"), say("substantial"), say("almost perfect"))
 
 
 class AgreementInWords(NamedTuple):
@@ -53,72 +50,108 @@ class AgreementInWords(NamedTuple):
     caution: str
 
 
-def grade(kappa: float) -> str:
+def grade(kappa: float, sentences: Sentences = IN_ENGLISH) -> str:
     """The name of a kappa's size."""
+    names = grade_names(sentences)
     if kappa < 0:
-        return GRADES[0][1]
-    return next(name for limit, name in GRADES[1:] if kappa <= limit)
+        return names[0]
+    return next(name for limit, name in zip(GRADES[1:], names[1:], strict=True) if kappa <= limit)
 
 
-def verdict(found: Agreement, *, annotators: int) -> AgreementInWords:
+def verdict(found: Agreement, *, annotators: int, sentences: Sentences = IN_ENGLISH) -> AgreementInWords:
     """Put agreement into words; `annotators` is how many were compared."""
-    if annotators < 2:
-        who = "Only one person has" if annotators else "Nobody has"
-        return AgreementInWords("Nothing to compare yet", f"{who} labelled a picture so far.", "")
-    who = "both" if annotators == 2 else f"all {annotators} annotators"
-    if found.compared == 0:
-        return AgreementInWords("Nothing to compare yet", f"No picture was labelled by {who}.", "")
-    pictures = f"{found.compared:,} {'picture' if found.compared == 1 else 'pictures'}"
-    same = (
-        f"On {pictures} that {'both' if annotators == 2 else 'two or more'} labelled, {_share(found, annotators)}."
-    )
+    say = sentences.say
+    if annotators < 2 or found.compared == 0:
+        return AgreementInWords(say("Nothing to compare yet"), _nothing(annotators, sentences), "")
+    same = _same(found, annotators, sentences)
     if math.isnan(found.kappa):
-        return AgreementInWords(
-            "No kappa yet", same, "Everybody gave one and the same label, so chance alone explains all of it."
-        )
-    name = "Cohen's" if annotators == 2 else "Fleiss'"
+        why = say("Everybody gave one and the same label, so chance alone explains all of it.")
+        return AgreementInWords(say("No kappa yet"), same, why)
+    kappa = _kappa(found, annotators, sentences)
     if math.isnan(found.low):
-        rest = "" if found.percent < 1 else _unseen(found.images)
-        return AgreementInWords(
-            f"{grade(found.kappa).capitalize()} agreement" if found.percent < 1 else "No disagreement so far",
-            f"{same} {name} kappa is {found.kappa:.2f}.",
-            f"No interval can be given. {rest}".strip(),
-        )
-    lowest, highest = grade(found.low), grade(found.high)
-    title = f"{lowest.capitalize()} agreement"
-    if lowest != highest:
-        title = f"{lowest.capitalize()} to {highest} agreement"
-    interval = f"95\N{NO-BREAK SPACE}% interval {number(found.low)} to {number(found.high)}"
-    few = f"With fewer than {FEW_IMAGES} pictures the interval is rough." if found.images < FEW_IMAGES else ""
-    return AgreementInWords(title, f"{same} {name} kappa is {number(found.kappa)} ({interval}).", few)
+        none = say("No interval can be given.")
+        if found.percent < 1:
+            return AgreementInWords(_title(found.kappa, found.kappa, sentences), f"{same} {kappa}", none)
+        title = say("No disagreement so far")
+        return AgreementInWords(title, f"{same} {kappa}", f"{none} {_unseen(found.images, sentences)}")
+    few = say("With fewer than {n} pictures the interval is rough.", n=FEW_IMAGES)
+    caution = few if found.images < FEW_IMAGES else ""
+    return AgreementInWords(_title(found.low, found.high, sentences), f"{same} {kappa}", caution)
 
 
-def number(value: float) -> str:
-    """A kappa with two decimals, and a true minus sign."""
-    text = f"{abs(value):.2f}"
-    return f"\N{MINUS SIGN}{text}" if value < 0 and text != "0.00" else text
-
-
-def _share(found: Agreement, annotators: int) -> str:
-    per_cent = f"{100 * found.percent:.0f}\N{NO-BREAK SPACE}%"
+def _nothing(annotators: int, sentences: Sentences) -> str:
+    """Why there is nothing to compare."""
+    if annotators == 0:
+        return sentences.say("Nobody has labelled a picture so far.")
+    if annotators == 1:
+        return sentences.say("Only one person has labelled a picture so far.")
     if annotators == 2:
-        return f"they gave the same label to {per_cent}"
-    return f"{per_cent} of all pairs of labels are equal"
+        return sentences.say("No picture was labelled by both.")
+    return sentences.say("No picture was labelled by all {n} annotators.", n=annotators)
 
 
-def _unseen(images: int) -> str:
+def _same(found: Agreement, annotators: int, sentences: Sentences) -> str:
+    share = _per_cent(found.percent)
+    if annotators == 2:
+        return sentences.say_of(
+            found.compared,
+            "On {n} picture that both labelled, they gave the same label to {share}.",
+            "On {n} pictures that both labelled, they gave the same label to {share}.",
+            share=share,
+        )
+    return sentences.say_of(
+        found.compared,
+        "On {n} picture that two or more labelled, {share} of all pairs of labels are equal.",
+        "On {n} pictures that two or more labelled, {share} of all pairs of labels are equal.",
+        share=share,
+    )
+
+
+def _kappa(found: Agreement, annotators: int, sentences: Sentences) -> str:
+    """Kappa with its interval, in a sentence."""
+    kappa = sentences.number(found.kappa)
+    if math.isnan(found.low):
+        if annotators == 2:
+            return sentences.say("Cohen's kappa is {kappa}.", kappa=kappa)
+        return sentences.say("Fleiss' kappa is {kappa}.", kappa=kappa)
+    limits = {"level": _per_cent(LEVEL), "low": sentences.number(found.low), "high": sentences.number(found.high)}
+    if annotators == 2:
+        return sentences.say("Cohen's kappa is {kappa} ({level} interval {low} to {high}).", kappa=kappa, **limits)
+    return sentences.say("Fleiss' kappa is {kappa} ({level} interval {low} to {high}).", kappa=kappa, **limits)
+
+
+def _title(low: float, high: float, sentences: Sentences) -> str:
+    """The grade, or the lowest and the highest of several."""
+    lowest, highest = grade(low, sentences), grade(high, sentences)
+    title = (
+        sentences.say("{grade} agreement", grade=lowest)
+        if lowest == highest
+        else sentences.say("{lowest} to {highest} agreement", lowest=lowest, highest=highest)
+    )
+    return title[:1].upper() + title[1:]
+
+
+def _per_cent(share: float) -> str:
+    return f"{100 * share:.0f}\N{NO-BREAK SPACE}%"
+
+
+def _unseen(images: int, sentences: Sentences) -> str:
     """What complete agreement leaves open: the exact 95 % upper limit of a share that was never seen."""
-    share = 1 - 0.05 ** (1 / images)
-    return f"Up to {100 * share:.0f}\N{NO-BREAK SPACE}% of disagreement would still be no surprise."
+    share = _per_cent(1 - 0.05 ** (1 / images))
+    return sentences.say("Up to {share} of disagreement would still be no surprise.", share=share)
 
 
 _SHORTEST_REST = 1.0
 _REST_FOR_WORK = 10
-_PARTS = {
-    Round.ALL: "Everything",
-    Round.CALIBRATION: "Calibration round",
-    Round.AFTER: "After calibration",
-}
+
+
+def _parts(sentences: Sentences) -> dict[Round, str]:
+    say = sentences.say
+    return {
+        Round.ALL: say("Everything"),
+        Round.CALIBRATION: say("Calibration round"),
+        Round.AFTER: say("After calibration"),
+    }
 
 
 class AgreementQuery(Declaration):
@@ -191,7 +224,7 @@ class RecentLabels:
 
 
 def agreement_view(
-    store: LabelStore, labels: RecentLabels, query: AgreementQuery, *, annotators: Sequence[str]
+    store: LabelStore, labels: RecentLabels, query: AgreementQuery, *, annotators: Sequence[str], words: Words
 ) -> dict[str, Any]:
     """Everything that the page shows.
 
@@ -200,10 +233,12 @@ def agreement_view(
         labels: its labels.
         query: what is asked for.
         annotators: who labels at this desk; others whose labels are in the store are listed too.
+        words: what the coordinator reads.
 
     Raises:
         ConfigError: an unknown question, annotator, T2I model or category.
     """
+    sentences, parts = words.sentences, _parts(words.sentences)
     question = _question(store, query.question)
     side_by_side = labels.of(question)
     compared = _compared(side_by_side, query)
@@ -212,30 +247,35 @@ def agreement_view(
     of_all = side_by_side.agreement(compared, part=query.part)
     return {
         "image_set": store.image_set.name,
-        "questions": [_title_view(store, one) for one in store.questions],
+        "questions": [_title_view(store, one, words) for one in store.questions],
         "question": question.name,
-        "parts": [{"name": part.value, "title": title} for part, title in _PARTS.items()],
+        "parts": [{"name": part.value, "title": title} for part, title in parts.items()],
         "part": query.part.value,
         "annotators": _progress_views(store, annotators),
         "pairs": _pair_views(side_by_side, query.part),
         "compared": compared,
         "agreement": _agreement_view(of_all),
-        "verdict": verdict(of_all, annotators=len(compared))._asdict(),
-        "grades": [{"up_to": limit, "name": name} for limit, name in GRADES],
-        "grades_source": GRADES_SOURCE,
+        "verdict": verdict(of_all, annotators=len(compared), sentences=sentences)._asdict(),
+        "grades": [
+            {"up_to": limit, "name": name} for limit, name in zip(GRADES, grade_names(sentences), strict=True)
+        ],
+        "grades_source": sentences.say(
+            "The grades are those of Landis and Koch (1977): a convention, not a test. Agreement says that people "
+            "judge alike, not that they judge right."
+        ),
         "rounds": [
-            {"title": _PARTS[part], **_agreement_view(side_by_side.agreement(compared, part=part))}
+            {"title": parts[part], **_agreement_view(side_by_side.agreement(compared, part=part))}
             for part in (Round.CALIBRATION, Round.AFTER)
         ],
         "calibration": asdict(store.calibration()),
-        "ways": _ways_view(labels.ways(question, compared)),
+        "ways": _ways_view(labels.ways(question, compared), sentences),
         "scopes": [
             {"t2i_model": one.t2i_model, "category": one.category, **_agreement_view(one.agreement)}
             for one in side_by_side.by_scope(compared, part=query.part)
         ],
         "t2i_models": side_by_side.t2i_models,
         "categories": side_by_side.categories,
-        "confusion": _confusion_view(store, side_by_side, compared, query),
+        "confusion": _confusion_view(store, side_by_side, compared, query, words),
     }
 
 
@@ -262,8 +302,8 @@ def _check(what: str, name: str, known: Sequence[str]) -> None:
         raise ConfigError(f"unknown {what} {name!r}: {nearest_hint(name, known)}")
 
 
-def _title_view(store: LabelStore, question: Question) -> dict[str, str]:
-    view = question_view(question, task=store.settings.task)
+def _title_view(store: LabelStore, question: Question, words: Words) -> dict[str, str]:
+    view = question_view(question, task=store.settings.task, words=words)
     return {"name": question.name, "title": view["title"], "text": view["text"]}
 
 
@@ -290,7 +330,11 @@ def _pair_views(side_by_side: LabelsSideBySide, part: Round) -> list[dict[str, A
 
 
 def _confusion_view(
-    store: LabelStore, side_by_side: LabelsSideBySide, compared: Sequence[str], query: AgreementQuery
+    store: LabelStore,
+    side_by_side: LabelsSideBySide,
+    compared: Sequence[str],
+    query: AgreementQuery,
+    words: Words,
 ) -> dict[str, Any] | None:
     if len(compared) != 2:
         return None
@@ -298,7 +342,7 @@ def _confusion_view(
     counts = side_by_side.confusion(
         first, second, part=query.part, t2i_model=query.t2i_model, category=query.category
     )
-    texts = label_texts(side_by_side.question, task=store.settings.task)
+    texts = label_texts(side_by_side.question, task=store.settings.task, words=words)
     return {
         "first": first,
         "second": second,
@@ -309,14 +353,14 @@ def _confusion_view(
     }
 
 
-def _ways_view(found: Ways | None) -> dict[str, Any] | None:
+def _ways_view(found: Ways | None, sentences: Sentences) -> dict[str, Any] | None:
     if found is None:
         return None
-    rows = (("In a grid", found.grid), ("One at a time", found.alone))
+    rows = ((sentences.say("In a grid"), found.grid), (sentences.say("One at a time"), found.alone))
     return {
         "rounds": [{"title": title, **_agreement_view(one)} for title, one in rows],
-        "text": ways_sentence(found),
-        "caution": CAUTION,
+        "text": ways_sentence(found, sentences=sentences),
+        "caution": caution(sentences),
     }
 
 

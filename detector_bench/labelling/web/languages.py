@@ -7,12 +7,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import Field, ValidationError, field_validator, model_validator
 
 from detector_bench.declarations import Declaration, read_mapping
 from detector_bench.errors import ConfigError, config_error_from, nearest_hint
+from detector_bench.labelling.sentences import Sentences
 
 ENGLISH = "en"
 FOLDER = "desk_texts"
@@ -62,10 +63,12 @@ class DeskLanguage(Declaration):
         texts: by English text, the translation; places such as `{n}` stand in both.
         questions: by attribute, or by question about a pair.
         reasons: by reason for low quality.
+        decimal: the mark before decimals.
     """
 
     language: str
     name: str = ""
+    decimal: Literal[".", ","] = "."
     texts: dict[str, str] = Field(default_factory=dict)
     questions: dict[str, QuestionWords] = Field(default_factory=dict)
     reasons: dict[str, AnswerWords] = Field(default_factory=dict)
@@ -144,6 +147,11 @@ class Words:
     def text(self, english: str) -> str:
         """One of the desk's texts."""
         return self.language.texts.get(english) or english
+
+    @property
+    def sentences(self) -> Sentences:
+        """The language's sentences with numbers in them."""
+        return Sentences(self.language.texts, has_decimal_comma=self.language.decimal == ",")
 
     def layers(self, name: str) -> list[QuestionWords]:
         """The words of a question, those that go before others first."""
@@ -235,6 +243,7 @@ def _with_built_in(own: DeskLanguage) -> DeskLanguage:
     return own.model_copy(
         update={
             "name": own.name or below.name,
+            "decimal": own.decimal if "decimal" in own.model_fields_set else below.decimal,
             "texts": {**below.texts, **own.texts},
             "questions": {**below.questions, **own.questions},
             "reasons": {**below.reasons, **own.reasons},

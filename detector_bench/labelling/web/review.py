@@ -133,9 +133,20 @@ class AdjudicationView:
             "t2i_model": self._t2i_model[found.item_id],
             "category": self._category[found.item_id],
             "kind": " / ".join(texts[label] for label in kind),
-            "choices": _choices(found.item_id, found.choices, with_names=with_names),
+            "choices": self._choices(found.item_id, found.choices, with_names=with_names),
             "decision": None if found.decision is None else decision_view(found.decision),
         }
+
+    def _choices(self, item_id: str, choices: Mapping[str, Choice], *, with_names: bool) -> list[dict[str, Any]]:
+        names = list(choices)
+        if with_names:
+            return [{"name": name, **asdict(choices[name])} for name in names]
+        dealt = sorted(names, key=lambda name: hashlib.sha256(f"{item_id}|{name}".encode()).digest())
+        say = self._words.sentences.say
+        return [
+            {"name": say("Annotator {letter}", letter=chr(ord("A") + position)), **asdict(choices[name])}
+            for position, name in enumerate(dealt)
+        ]
 
 
 def decision_view(decision: Decision) -> dict[str, Any]:
@@ -151,17 +162,6 @@ def _key(label: str, number: int) -> str:
     if number <= _DIGITS:
         return str(number)
     return {LOW_QUALITY: "l", OTHERS: "o"}.get(label, str(number % 10))
-
-
-def _choices(item_id: str, choices: Mapping[str, Choice], *, with_names: bool) -> list[dict[str, Any]]:
-    names = list(choices)
-    if with_names:
-        return [{"name": name, **asdict(choices[name])} for name in names]
-    dealt = sorted(names, key=lambda name: hashlib.sha256(f"{item_id}|{name}".encode()).digest())
-    return [
-        {"name": f"Annotator {chr(ord('A') + position)}", **asdict(choices[name])}
-        for position, name in enumerate(dealt)
-    ]
 
 
 def make_router(store: LabelStore, desk: Desk, worth: Worth | None = None) -> APIRouter:
@@ -180,13 +180,17 @@ def _agreement_router(store: LabelStore, desk: Desk, worth: Worth | None) -> API
 
     @router.get("/agreement")
     def whole_page() -> HTMLResponse:
-        return HTMLResponse(page("agreement"))
+        return HTMLResponse(page("agreement", words=desk.words))
 
     @router.get("/api/agreement")
     def agreement(query: Annotated[AgreementQuery, Query()]) -> dict[str, Any]:
-        view = agreement_view(store, labels, query, annotators=desk.annotators)
+        view = agreement_view(store, labels, query, annotators=desk.annotators, words=desk.words)
         # Here and nowhere else: annotators who see the score that their labels make are led by it.
-        shown = None if worth_so_far is None else worth_view(worth_so_far.now(), attribute=view["question"])
+        shown = (
+            None
+            if worth_so_far is None
+            else worth_view(worth_so_far.now(), attribute=view["question"], sentences=desk.words.sentences)
+        )
         return {**view, "worth": shown}
 
     @router.post("/api/agreement/calibration")
@@ -201,12 +205,11 @@ def _agreement_router(store: LabelStore, desk: Desk, worth: Worth | None) -> API
 
 def _adjudication_router(store: LabelStore, desk: Desk) -> APIRouter:
     router = APIRouter()
-    # Its page is in English, so that its questions are, too.
-    view = AdjudicationView(store, Words(own=desk.words.own))
+    view = AdjudicationView(store, desk.words)
 
     @router.get("/adjudication")
     def whole_page() -> HTMLResponse:
-        return HTMLResponse(page("adjudication"))
+        return HTMLResponse(page("adjudication", words=desk.words))
 
     @router.get("/api/adjudication")
     def disagreements(names: Annotated[Literal["shown", "hidden"], Query()] = "shown") -> dict[str, Any]:

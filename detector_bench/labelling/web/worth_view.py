@@ -5,25 +5,38 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from detector_bench.labelling.web.agreement_view import number
-from detector_bench.labelling.worth import LabelsWorth, WorthNow
+from detector_bench.labelling.sentences import IN_ENGLISH, Sentences
+from detector_bench.labelling.worth import NOT_YET, LabelsWorth, WorthNow
 
 
-def worth_view(now: WorthNow, *, attribute: str) -> dict[str, Any]:
+def worth_view(now: WorthNow, *, attribute: str, sentences: Sentences = IN_ENGLISH) -> dict[str, Any]:
     """`lines`, a sentence for each T2I model and score of an attribute, and `problem`, "" where there is none."""
-    lines = [sentence(one) for one in now.found if one.attribute == attribute]
-    problem = now.problem if now.problem or lines else f"no detector judges {attribute}"
-    return {"lines": lines, "problem": f"It cannot be said yet: {problem}." if problem else ""}
+    lines = [sentence(one, sentences) for one in now.found if one.attribute == attribute]
+    problem = sentences.say("it is being worked out") if now.problem == NOT_YET else now.problem
+    if not problem and not lines:
+        problem = sentences.say("no detector judges {attribute}", attribute=attribute)
+    said = sentences.say("It cannot be said yet: {why}.", why=problem) if problem else ""
+    return {"lines": lines, "problem": said}
 
 
-def sentence(worth: LabelsWorth) -> str:
+def sentence(worth: LabelsWorth, sentences: Sentences = IN_ENGLISH) -> str:
     """For example: "Model bias score of sd35: 0.31 ± 0.08 with 60 labels; 117 more for ± 0.05"."""
+    say = sentences.say
     name = worth.score_name.replace("_", " ").capitalize()
-    labels = f"{worth.labels:,} {'label' if worth.labels == 1 else 'labels'}"
+    if worth.score_name == "model_bias_score":
+        name = say("Model bias score")
+    score = say("{score} of {model}", score=name, model=worth.t2i_model)
+    labels = sentences.say_of(worth.labels, "with {n} label", "with {n} labels")
     if math.isnan(worth.estimate) or math.isnan(worth.half_width):
-        return f"{name} of {worth.t2i_model}: cannot be said yet with {labels}"
+        return f"{score}: {say('cannot be said yet')} {labels}"
     target = f"± {worth.target_half_width:.2g}"
-    rest = {None: f"how many more for {target} cannot be said yet", 0: f"{target} is reached"}.get(
-        worth.more_labels, f"{worth.more_labels or 0:,} more for {target}"
-    )
-    return f"{name} of {worth.t2i_model}: {number(worth.estimate)} ± {worth.half_width:.2f} with {labels}; {rest}"
+    if sentences.has_decimal_comma:
+        target = target.replace(".", ",")
+    if worth.more_labels is None:
+        rest = say("how many more for {target} cannot be said yet", target=target)
+    elif worth.more_labels == 0:
+        rest = say("{target} is reached", target=target)
+    else:
+        rest = say("{n} more for {target}", n=worth.more_labels, target=target)
+    estimate, half = sentences.number(worth.estimate), sentences.number(worth.half_width)
+    return f"{score}: {estimate} ± {half} {labels}; {rest}"

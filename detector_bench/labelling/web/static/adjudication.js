@@ -1,6 +1,6 @@
 // The adjudication page: puts its parts together, and listens to keys and buttons.
 
-import { announce, byId, count, counted, element, isTyping } from "./shared.js";
+import { announce, byId, count, element, isTyping, t, tn } from "./shared.js";
 import { ALL, Cases, PARTS, SHOWN, isOpen, reach } from "./cases.js";
 import { CasePanel } from "./case-panel.js";
 import { Pictures } from "./items.js";
@@ -15,7 +15,7 @@ const stage = new Stage({ stage: byId("stage"), pictures: byId("pictures"), cont
 const pictures = new Pictures();
 const help = byId("help");
 const filters = byId("filters").elements;
-const cases = new Cases({ onChange: () => state(), onRefused: (message) => warn(`A decision was not taken: ${message}`) });
+const cases = new Cases({ onChange: () => state(), onRefused: (message) => warn(t("A decision was not taken: {why}", { why: message })) });
 
 let panel = null;
 let shownAt = null;
@@ -26,7 +26,7 @@ let isPointing = false;
 const withNames = () => !filters.hidden.checked;
 
 async function start() {
-  stage.wait("Opening …");
+  stage.wait(t("Opening …"));
   filters.hidden.checked = query.get("names") === "hidden";
   await fetchCases();
   const { items_left: left, calibration_total: calibration } = cases.view;
@@ -34,9 +34,11 @@ async function start() {
   cases.filter.part = areWorking && calibration > 0 ? "calibration" : ALL;
   for (const name of Object.keys(cases.filter)) if (query.has(name)) cases.filter[name] = query.get(name);
   if (areWorking) {
-    const pictures = counted(left.reduce((one, other) => one + other, 0), "picture");
-    const advice = calibration > 0 ? "Until then, discuss only the calibration round: whoever" : "Whoever";
-    warn(`Annotators have ${pictures} left to label. ${advice} sees this page knows what the others said.`);
+    const open = tn(left.reduce((one, other) => one + other, 0), "Annotators have {n} picture left to label.", "Annotators have {n} pictures left to label.");
+    const advice = calibration > 0
+      ? t("Until then, discuss only the calibration round: whoever sees this page knows what the others said.")
+      : t("Whoever sees this page knows what the others said.");
+    warn(`${open} ${advice}`);
   }
   fillFilters();
   show(cases.first());
@@ -47,7 +49,7 @@ async function fetchCases() {
   await reach(() => cases.load({ withNames: withNames() }), {
     wait: TRY_AGAIN, onAway: (message) => { if (panel === null) stage.wait(message); },
   });
-  document.title = `${cases.view.image_set} – Adjudication`;
+  document.title = `${cases.view.image_set} – ${t("Adjudication")}`;
   document.body.classList.toggle("pair-task", cases.view.task === "pairs");
   panel ??= new CasePanel(byId("panel"), cases.view, decide);
   listKeys();
@@ -82,7 +84,7 @@ function show(one, { said = "" } = {}) {
   byId("notice").hidden = true;
   const selection = cases.selection();
   const place = selection.indexOf(one) + 1;
-  panel.show(one, { heading: place > 0 ? `Disagreement ${count(place)} of ${count(selection.length)}` : "Disagreement" });
+  panel.show(one, { heading: place > 0 ? t("Disagreement {n} of {total}", { n: count(place), total: count(selection.length) }) : t("Disagreement") });
   announce(`${said} ${one.choices.map(({ name, label }) => `${name}: ${textOf(one, label)}`).join(", ")}.`.trim());
   paint(one);
 }
@@ -100,12 +102,12 @@ function paint(one) {
   const ready = () => {
     const isAway = loading.some(({ entry: { error } }) => error !== null && error.status !== 422);
     if (isAway) {
-      stage.wait("The desk does not answer. Trying again …");
+      stage.wait(`${t("The desk does not answer.")} ${t("Trying again …")}`);
       setTimeout(() => { if (cases.current === one) paint(one); }, TRY_AGAIN);
       return;
     }
     stage.show(loading.map(({ role, entry: { image, error } }) => ({ role, image, error })), {
-      name: "picture in question", advice: "Decide from what was said, or leave it unresolved.",
+      name: t("picture in question"), advice: t("Decide from what was said, or leave it unresolved."),
     });
     shownAt = performance.now();
   };
@@ -114,20 +116,24 @@ function paint(one) {
     ready();
     return;
   }
-  stage.wait("The picture is on its way …");
+  stage.wait(t("The picture is on its way …"));
   Promise.all(loading.map(({ entry }) => entry.ready)).then(() => { if (cases.current === one) ready(); });
 }
 
 function endCard() {
   const { total } = cases.progress;
-  const row = element("div", { class: "row" }, element("a", { class: "button", href: "/agreement" }, "Agreement"));
+  const row = element("div", { class: "row" }, element("a", { class: "button", href: "/agreement" }, t("Agreement")));
   if (cases.all.length === 0) {
-    return card("There are no disagreements", "Nobody has given different labels to the same picture so far. As soon as somebody does, it shows up here.", row);
+    return card(t("There are no disagreements"), t("Nobody has given different labels to the same picture so far. As soon as somebody does, it shows up here."), row);
   }
-  if (total === 0) return card("Nothing here", "No disagreement is like that. Choose others above.", row);
-  row.prepend(element("button", { type: "button", class: "primary", onclick: () => show(cases.selection({ withShow: false })[0]) }, "Look through them again"));
-  row.append(element("a", { class: "button", href: "/export/labels.csv", download: "labels.csv" }, "Download labels.csv"));
-  return card("Every disagreement is decided", `${counted(total, "disagreement is", "disagreements are")} settled. Decisions stand in labels.csv as the annotator “adjudicator”.`, row);
+  if (total === 0) return card(t("Nothing here"), t("No disagreement is like that. Choose others above."), row);
+  row.prepend(element("button", { type: "button", class: "primary", onclick: () => show(cases.selection({ withShow: false })[0]) }, t("Look through them again")));
+  row.append(element("a", { class: "button", href: "/export/labels.csv", download: "labels.csv" }, t("Download labels.csv")));
+  return card(
+    t("Every disagreement is decided"),
+    `${tn(total, "{n} disagreement is settled.", "{n} disagreements are settled.")} ${t("Decisions stand in labels.csv as the annotator “adjudicator”.")}`,
+    row,
+  );
 }
 
 function card(title, text, row) {
@@ -146,19 +152,22 @@ function state() {
   byId("progress").hidden = false;
   byId("progress-bar").max = Math.max(1, total);
   byId("progress-bar").value = decided;
-  byId("progress-done").textContent = `${count(decided)} of ${count(total)} decided`;
+  byId("progress-done").textContent = t("{n} of {total} decided", { n: count(decided), total: count(total) });
   const { waiting, problem } = cases.queue.state;
   const sign = byId("saved");
   sign.dataset.state = waiting === 0 ? "saved" : problem === null ? "saving" : "waiting";
-  sign.textContent = { saved: "All saved", saving: "Saving", waiting: `${count(waiting)} not saved` }[sign.dataset.state];
+  sign.textContent = { saved: t("All saved"), saving: t("Saving"), waiting: t("{n} not saved", { n: count(waiting) }) }[sign.dataset.state];
   const away = problem === null || waiting === 0 ? ""
-    : `Not saved yet: ${counted(waiting, "decision")}. ${problem.message} They are kept in this browser and sent as soon as it works; you can go on.`;
+    : [
+      tn(waiting, "Not saved yet: {n} decision.", "Not saved yet: {n} decisions."), problem.message,
+      t("They are kept in this browser and sent as soon as it works; you can go on."),
+    ].join(" ");
   const text = [refusal, away].filter((part) => part !== "").join(" ");
   const banner = byId("banner");
   banner.hidden = text === "";
   if (banner.dataset.text === text) return;
   banner.dataset.text = text;
-  banner.replaceChildren(element("span", {}, text), element("button", { type: "button", onclick: () => warn("") }, "Close"));
+  banner.replaceChildren(element("span", {}, text), element("button", { type: "button", onclick: () => warn("") }, t("Close")));
 }
 
 // Decisions and moves
@@ -175,8 +184,8 @@ function decide(choice) {
 async function undo() {
   if (panel.cancel()) return;
   const one = await cases.undo({ withNames: withNames() });
-  if (one === undefined) announce("There is nothing to undo.");
-  else show(one, { said: "Taken back." });
+  if (one === undefined) announce(t("There is nothing to undo."));
+  else show(one, { said: t("Taken back.") });
 }
 
 function move(step) {
@@ -186,7 +195,7 @@ function move(step) {
     return;
   }
   const one = cases.neighbour(step);
-  if (one === undefined) announce(step < 0 ? "This is the first one." : "This is the last one.");
+  if (one === undefined) announce(step < 0 ? t("This is the first one.") : t("This is the last one."));
   else show(one);
 }
 
@@ -243,8 +252,9 @@ try {
 
 function listKeys() {
   const rows = [
-    ["1 – 9", "decide; the key stands on each answer"], ["L, O", "low quality, other"], ["X", "leave unresolved: it becomes low-quality"], ["T", "a note on the decision"],
-    ["N", "the next one that is open"], ["← →", "back and forward, decided ones too"], ["U, Ctrl Z", "undo"], ["Z, + −", "zoom; drag or Shift and an arrow to move"], ["?", "these keys"],
+    ["1 – 9", t("decide; the key stands on each answer")], ["L, O", t("low quality, other")], ["X", t("leave unresolved: it becomes low-quality")],
+    ["T", t("a note on the decision")], ["N", t("the next one that is open")], ["← →", t("back and forward, decided ones too")],
+    ["U, Ctrl Z", t("undo")], ["Z, + −", t("zoom; drag or Shift and an arrow to move")], ["?", t("these keys")],
   ];
   byId("key-list").replaceChildren(...rows.flatMap(([key, what]) => [element("dt", {}, element("kbd", {}, key)), element("dd", {}, what)]));
 }
@@ -261,10 +271,10 @@ document.addEventListener("pointerdown", () => { isPointing = true; }, { capture
 function fillFilters() {
   const { filter, view } = cases;
   const titled = (kinds) => Object.entries(kinds).map(([name, { title }]) => [name, title]);
-  const found = (name) => [[ALL, "All"], ...[...new Set(cases.all.map((one) => one[name]))].sort().map((value) => [value, value])];
+  const found = (name) => [[ALL, t("All")], ...[...new Set(cases.all.map((one) => one[name]))].sort().map((value) => [value, value])];
   const options = {
     show: titled(SHOWN), part: titled(PARTS), kind: found("kind"), t2i_model: found("t2i_model"),
-    question: [[ALL, "All"], ...view.questions.map(({ name, short }) => [name, short])],
+    question: [[ALL, t("All")], ...view.questions.map(({ name, short }) => [name, short])],
   };
   for (const [name, choices] of Object.entries(options)) {
     if (!choices.some(([value]) => value === filter[name])) filter[name] = ALL;

@@ -1,6 +1,6 @@
 // The tables of the agreement page.
 
-import { count, element } from "./shared.js";
+import { count, element, t } from "./shared.js";
 import { decimals, smallScale } from "./scale.js";
 
 const ALL = "all";
@@ -8,18 +8,18 @@ const NONE = "–";
 
 /** "0.84 (0.78 to 0.90)", as far as there are numbers. */
 export function interval({ kappa, low, high }) {
-  if (kappa === null) return "undefined";
-  return low === null ? decimals(kappa) : `${decimals(kappa)} (${decimals(low)} to ${decimals(high)})`;
+  if (kappa === null) return t("undefined");
+  return low === null ? decimals(kappa) : `${decimals(kappa)} (${t("{low} to {high}", { low: decimals(low), high: decimals(high) })})`;
 }
 
 /** How an agreement is laid out in every table. */
 export const numbers = {
-  headings: ["Pictures", "Same label", "Kappa", "95 % interval"],
+  headings: [t("Pictures"), t("Same label"), t("Kappa"), t("95 % interval")],
   cells: (found) => [
     count(found.images),
     found.percent === null ? NONE : `${Math.round(100 * found.percent)} %`,
     found.kappa === null ? NONE : decimals(found.kappa),
-    found.low === null ? NONE : `${decimals(found.low)} to ${decimals(found.high)}`,
+    found.low === null ? NONE : t("{low} to {high}", { low: decimals(found.low), high: decimals(found.high) }),
   ],
 };
 
@@ -45,8 +45,8 @@ export function scopesTable({ scopes }) {
   const head = element("tr", {}, element("td"), ...numbers.headings.map((text) => heading(text)), element("td", { class: "plot" }));
   const whole = element("table", {}, element("thead", {}, head));
   const groups = [
-    ["T2I model", scopes.filter(({ t2i_model: model }) => model !== ALL), "t2i_model"],
-    ["Category", scopes.filter(({ category }) => category !== ALL), "category"],
+    [t("T2I model"), scopes.filter(({ t2i_model: model }) => model !== ALL), "t2i_model"],
+    [t("Category"), scopes.filter(({ category }) => category !== ALL), "category"],
   ];
   for (const [title, members, key] of groups) {
     const label = element("tr", { class: "group" }, element("th", { scope: "rowgroup", colspan: "6" }, title));
@@ -64,7 +64,7 @@ export function scopesTable({ scopes }) {
 export function confusionTable({ first, second, labels, counts }) {
   const used = labels.map((_, at) => at)
     .filter((at) => counts[at].some((number) => number > 0) || counts.some((line) => line[at] > 0));
-  if (used.length === 0) return element("p", { class: "muted" }, "There is no picture here that both labelled.");
+  if (used.length === 0) return element("p", { class: "muted" }, t("There is no picture here that both labelled."));
   const most = Math.max(...counts.flat());
   const sum = (list) => list.reduce((one, other) => one + other, 0);
   const sumCell = (number) => element("td", { class: "sum" }, count(number));
@@ -72,12 +72,12 @@ export function confusionTable({ first, second, labels, counts }) {
     element("th", { scope: "row" }, labels[at]),
     ...used.map((other) => countCell(counts[at][other], { isSame: at === other, most })),
     sumCell(sum(counts[at]))));
-  const sums = element("tr", {}, element("th", { scope: "row" }, "Sum"),
+  const sums = element("tr", {}, element("th", { scope: "row" }, t("Sum")),
     ...used.map((at) => sumCell(sum(counts.map((line) => line[at])))), sumCell(sum(counts.flat())));
   return element("table", { class: "confusion" },
-    element("caption", {}, `Rows: ${first}. Columns: ${second}. On the diagonal they gave the same label.`),
+    element("caption", {}, t("Rows: {first}. Columns: {second}. On the diagonal they gave the same label.", { first, second })),
     element("thead", {}, element("tr", {}, element("td"),
-      ...used.map((at) => element("th", { scope: "col" }, labels[at])), element("th", { scope: "col" }, "Sum"))),
+      ...used.map((at) => element("th", { scope: "col" }, labels[at])), element("th", { scope: "col" }, t("Sum")))),
     element("tbody", {}, ...rows, sums));
 }
 

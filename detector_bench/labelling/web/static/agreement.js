@@ -1,6 +1,6 @@
 // The agreement page: asks every few seconds, and shows what has changed.
 
-import { announce, ask, byId, count, counted, element, newId } from "./shared.js";
+import { announce, ask, byId, count, element, newId, t, tn } from "./shared.js";
 import { confusionTable, interval, numbers, scopesTable, table } from "./agreement-tables.js";
 import { gradedScale } from "./scale.js";
 
@@ -24,7 +24,7 @@ async function refresh() {
     const view = await ask(`/api/agreement?${query}`);
     if (mine !== asked) return; // something else was asked for meanwhile
     show(view);
-    state("live", "Live");
+    state("live", t("Live"));
   } catch (error) {
     if (mine !== asked) return;
     if (error.status === 400) forgetChoices();
@@ -69,7 +69,7 @@ function part(name, numbersOfIt, draw) {
   draw();
 }
 
-const pairName = ({ first, second }) => `${first} and ${second}`;
+const pairName = ({ first, second }) => t("{first} and {second}", { first, second });
 
 function showFilters(view) {
   const filters = byId("filters").elements;
@@ -79,7 +79,7 @@ function showFilters(view) {
   byId("annotators-field").hidden = view.pairs.length < 2;
   const pairs = view.pairs.map((pair) => [JSON.stringify([pair.first, pair.second]), pairName(pair)]);
   const chosen = query.has("first") ? JSON.stringify([query.get("first"), query.get("second")]) : ALL;
-  fill(filters.annotators, [[ALL, "All together"], ...pairs], chosen);
+  fill(filters.annotators, [[ALL, t("All together")], ...pairs], chosen);
 }
 
 function fill(select, options, chosen) {
@@ -92,8 +92,8 @@ function showVerdict({ verdict, agreement, grades, grades_source: source }) {
   byId("verdict-caution").textContent = verdict.caution;
   byId("verdict-caution").hidden = verdict.caution === "";
   byId("grades-source").textContent = source;
-  byId("verdict-scale").replaceChildren(gradedScale(agreement, grades, { label: `Kappa ${interval(agreement)}` }));
-  sayNow(`${verdict.title}. Kappa ${interval(agreement)}.`);
+  byId("verdict-scale").replaceChildren(gradedScale(agreement, grades, { label: t("Kappa {value}", { value: interval(agreement) }) }));
+  sayNow(`${verdict.title}. ${t("Kappa {value}", { value: interval(agreement) })}.`);
 }
 
 /** A screen reader is told of news, but not at every answer. */
@@ -111,7 +111,7 @@ function showAnnotators(annotators) {
     return element("li", {},
       element("span", { class: "who" },
         element("span", { class: "name", id }, name),
-        element("span", { class: "number muted" }, `${count(done)} of ${count(total)}`)),
+        element("span", { class: "number muted" }, t("{n} of {total}", { n: count(done), total: count(total) }))),
       element("progress", { value: done, max: Math.max(1, total), "aria-labelledby": id }));
   }));
 }
@@ -134,7 +134,7 @@ function showCalibration({ calibration, rounds, annotators }) {
     rounds.map((round) => ({ name: round.title, cells: numbers.cells(round) })),
   ));
   const isBegun = calibration.discussed || annotators.some((one) => one.calibration_done > 0);
-  const text = calibration.discussed ? "Open it again" : "Mark as discussed";
+  const text = calibration.discussed ? t("Open it again") : t("Mark as discussed");
   if (!isBegun) byId("calibration-actions").replaceChildren();
   else byId("calibration-actions").replaceChildren(element("button", {
     type: "button", class: !calibration.discussed && left.length === 0 ? "primary" : "",
@@ -143,20 +143,19 @@ function showCalibration({ calibration, rounds, annotators }) {
 }
 
 function calibrationText({ total, discussed }, left) {
-  const pictures = `Everybody labels the same ${counted(total, "picture")} first.`;
-  if (discussed) {
-    return `${pictures} It was discussed, and its answers are closed. To change answers after the discussion, open it `
-      + "again; the numbers here stay those from before.";
-  }
-  if (left.length > 0) return `${pictures} Not through yet: ${left.join(", ")}.`;
-  return `${pictures} Everybody is through: discuss the disagreements, agree on a standard, then mark the round as discussed.`;
+  const pictures = tn(total, "Everybody labels the same {n} picture first.", "Everybody labels the same {n} pictures first.");
+  const rest = discussed
+    ? t("It was discussed, and its answers are closed. To change answers after the discussion, open it again; the numbers here stay those from before.")
+    : left.length > 0 ? t("Not through yet: {names}.", { names: left.join(", ") })
+      : t("Everybody is through: discuss the disagreements, agree on a standard, then mark the round as discussed.");
+  return `${pictures} ${rest}`;
 }
 
 async function setDiscussed(button, discussed) {
   button.disabled = true;
   try {
     await ask("/api/agreement/calibration", { send: { event_id: newId(), discussed } });
-    announce(discussed ? "The calibration round is closed." : "The calibration round is open again.");
+    announce(discussed ? t("The calibration round is closed.") : t("The calibration round is open again."));
     byId("banner").hidden = true;
   } catch (error) {
     byId("banner").textContent = error.message;
@@ -169,18 +168,18 @@ async function setDiscussed(button, discussed) {
 
 function showConfusion(view) {
   const filters = byId("confusion-filters").elements;
-  const options = (names) => [[ALL, "All"], ...names.map((name) => [name, name])];
+  const options = (names) => [[ALL, t("All")], ...names.map((name) => [name, name])];
   byId("confusion-filters").hidden = view.confusion === null;
   fill(filters.t2i_model, options(view.t2i_models), query.get("t2i_model") ?? ALL);
   fill(filters.category, options(view.categories), query.get("category") ?? ALL);
-  const why = view.compared.length < 2 ? "Two annotators are needed." : "Choose two annotators at the top to see where they differ.";
+  const why = view.compared.length < 2 ? t("Two annotators are needed.") : t("Choose two annotators at the top to see where they differ.");
   byId("confusion").replaceChildren(view.confusion === null ? element("p", { class: "muted" }, why) : confusionTable(view.confusion));
 }
 
 function showPairs(pairs) {
   byId("pairs-section").hidden = pairs.length < 2;
   byId("pairs").replaceChildren(table(
-    ["Annotators", ...numbers.headings],
+    [t("Annotators"), ...numbers.headings],
     pairs.map((pair) => ({ name: pairName(pair), cells: numbers.cells(pair) })),
   ));
 }
@@ -191,7 +190,7 @@ function showWays(ways) {
   byId("ways-text").textContent = ways.text;
   byId("ways-caution").textContent = ways.caution;
   byId("ways").replaceChildren(table(
-    ["Labelled", ...numbers.headings],
+    [t("Labelled"), ...numbers.headings],
     ways.rounds.map((round) => ({ name: round.title, cells: numbers.cells(round) })),
   ));
 }

@@ -1,6 +1,6 @@
 // What was said about a picture, side by side, and the answers to decide with.
 
-import { announce, element } from "./shared.js";
+import { announce, element, t } from "./shared.js";
 
 const LOW_QUALITY = "low_quality";
 const OTHERS = "others";
@@ -58,7 +58,7 @@ export class CasePanel {
 
   /** The text of a decision: "Male", "Low quality: blurred", "Left unresolved". */
   inWords(one, decision) {
-    if (decision.choice === null) return "Left unresolved";
+    if (decision.choice === null) return t("Left unresolved");
     const question = this.#view.questions.find(({ name }) => name === one.question);
     return saidInWords(decision.choice, question, this.#view.reasons).filter((part) => part !== "").join(": ");
   }
@@ -96,7 +96,7 @@ export class CasePanel {
     this.#mode = mode;
     const views = { choices: () => this.#choicesView(), reasons: () => this.#reasonsView() };
     this.#root.replaceChildren(...(views[mode] ?? (() => this.#textView()))());
-    if (mode === "reasons") announce("Why can it not be judged?");
+    if (mode === "reasons") announce(t("Why can it not be judged?"));
     this.#root.querySelector("textarea")?.focus();
   }
 
@@ -108,17 +108,17 @@ export class CasePanel {
       isPressed: one.decision?.choice?.label === label, onclick: () => this.#choose(label),
     }));
     buttons.push(answerButton({
-      text: "Leave unresolved", key: "X", hint: "counts as low quality", isPressed: one.decision !== null && one.decision.choice === null,
+      text: t("Leave unresolved"), key: "X", hint: t("counts as low quality"), isPressed: one.decision !== null && one.decision.choice === null,
       onclick: () => this.#decide(null),
     }));
     return [
       element("div", { class: "panel-head" }, element("p", { class: "where small muted number" }, this.#heading), ...badges(one)),
       element("h1", {}, this.#question.text),
-      element("div", { class: "said", role: "group", "aria-label": "What was said" }, ...one.choices.map((choice) => this.#saidCard(choice))),
-      element("div", { class: "group", role: "group", "aria-label": "Decision" },
+      element("div", { class: "said", role: "group", "aria-label": t("What was said") }, ...one.choices.map((choice) => this.#saidCard(choice))),
+      element("div", { class: "group", role: "group", "aria-label": t("Decision") },
         element("div", { class: choices.length > 5 ? "answers decide many" : "answers decide" }, ...buttons),
-        one.decision === null ? null : element("p", { class: "outcome small" }, `Decided: ${this.inWords(one, one.decision)}`)),
-      this.#note === "" ? "" : element("p", { class: "note small" }, `Note: ${this.#note}`),
+        one.decision === null ? null : element("p", { class: "outcome small" }, t("Decided: {what}", { what: this.inWords(one, one.decision) }))),
+      this.#note === "" ? "" : element("p", { class: "note small" }, t("Note: {text}", { text: this.#note })),
     ];
   }
 
@@ -137,8 +137,8 @@ export class CasePanel {
     const buttons = this.#view.reasons.map(({ label, text, key }) => answerButton({
       text, key, hint: said(label), isPressed: false, onclick: () => this.#giveReason(label),
     }));
-    buttons.push(answerButton({ text: "No particular reason", key: "L", hint: "", isPressed: false, onclick: () => this.#giveReason("") }));
-    return [element("h1", { id: "reason-title" }, "Why can it not be judged?"),
+    buttons.push(answerButton({ text: t("No particular reason"), key: "L", hint: "", isPressed: false, onclick: () => this.#giveReason("") }));
+    return [element("h1", { id: "reason-title" }, t("Why can it not be judged?")),
       element("div", { class: "answers reasons", role: "group", "aria-labelledby": "reason-title" }, ...buttons), this.#backButton()];
   }
 
@@ -153,14 +153,14 @@ export class CasePanel {
       },
     });
     text.value = this.#note;
-    return [element("h1", { id: "text-title" }, isOther ? "Other: say why in a few words" : "A note on the decision"), text,
+    return [element("h1", { id: "text-title" }, isOther ? t("Other: say why in a few words") : t("A note on the decision")), text,
       element("div", { class: "row" },
-        element("button", { type: "button", class: "primary", onclick: () => this.#giveText(text.value) }, "Save ", kbd("Enter")),
+        element("button", { type: "button", class: "primary", onclick: () => this.#giveText(text.value) }, `${t("Save")} `, kbd("Enter")),
         this.#backButton())];
   }
 
   #backButton() {
-    return element("button", { type: "button", class: "quiet", onclick: () => this.cancel() }, "Back ", kbd("Esc"));
+    return element("button", { type: "button", class: "quiet", onclick: () => this.cancel() }, `${t("Back")} `, kbd("Esc"));
   }
 
   #heading = "";
@@ -176,9 +176,9 @@ function saidInWords(choice, question, reasons) {
 
 function badges(one) {
   const badge = (text) => element("span", { class: "badge" }, text);
-  const made = one.in_calibration ? [badge("Calibration round")] : [];
-  if (one.decision?.outdated) made.push(badge("A label has changed since"));
-  else if (one.decision !== null) made.push(badge("Decided"));
+  const made = one.in_calibration ? [badge(t("Calibration round"))] : [];
+  if (one.decision?.outdated) made.push(badge(t("A label has changed since")));
+  else if (one.decision !== null) made.push(badge(t("Decided")));
   return made;
 }
 

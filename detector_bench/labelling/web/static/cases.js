@@ -1,23 +1,23 @@
 // The disagreements, which of them are looked at, and what is decided about them.
 
-import { DeskError, ask, newId } from "./shared.js";
+import { DeskError, ask, newId, t } from "./shared.js";
 import { SaveQueue } from "./queue.js";
 
 export const ALL = "all";
 
 /** What `show` accepts: a name for each, and which cases it means. */
 export const SHOWN = {
-  [ALL]: { title: "All", holds: () => true },
-  open: { title: "To decide", holds: (one) => isOpen(one) },
-  decided: { title: "Decided", holds: (one) => one.decision !== null },
-  unresolved: { title: "Left unresolved", holds: (one) => one.decision !== null && one.decision.choice === null },
-  changed: { title: "Changed since decided", holds: (one) => one.decision?.outdated === true },
+  [ALL]: { title: t("All"), holds: () => true },
+  open: { title: t("To decide"), holds: (one) => isOpen(one) },
+  decided: { title: t("Decided"), holds: (one) => one.decision !== null },
+  unresolved: { title: t("Left unresolved"), holds: (one) => one.decision !== null && one.decision.choice === null },
+  changed: { title: t("Changed since decided"), holds: (one) => one.decision?.outdated === true },
 };
 
 export const PARTS = {
-  [ALL]: { title: "Everything", holds: () => true },
-  calibration: { title: "Calibration round", holds: (one) => one.in_calibration },
-  after: { title: "After calibration", holds: (one) => !one.in_calibration },
+  [ALL]: { title: t("Everything"), holds: () => true },
+  calibration: { title: t("Calibration round"), holds: (one) => one.in_calibration },
+  after: { title: t("After calibration"), holds: (one) => !one.in_calibration },
 };
 
 /** Not decided, or decided before a label changed. */

@@ -1,6 +1,6 @@
 // Simple Markdown as DOM nodes: headings, paragraphs, lists, tables, bold, italics, code. Never HTML, never links.
 
-import { element } from "./shared.js";
+import { element, t } from "./shared.js";
 
 const INLINE = /(`[^`]+`)|\*\*([^*]+)\*\*|\*([^*\s][^*]*)\*|\b_([^_]+)_\b|\[([^\]]+)\]\([^)]*\)/gu;
 
@@ -54,7 +54,7 @@ function table(lines, at) {
     body.append(element("tr", {}, ...cells(lines[next]).map((cell) => element("td", {}, ...inline(cell)))));
   }
   const whole = element("table", {}, element("thead", {}, head), body);
-  return { node: element("div", { class: "wide", tabindex: "0", role: "group", "aria-label": "Table" }, whole), next };
+  return { node: element("div", { class: "wide", tabindex: "0", role: "group", "aria-label": t("Table") }, whole), next };
 }
 
 const BULLET = /^\s*[-*+]\s+(.*)$/u;

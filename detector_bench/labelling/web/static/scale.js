@@ -12,8 +12,13 @@ function shape(name, attributes, text) {
 
 /** A kappa with two decimals, and a true minus sign. */
 export function decimals(value) {
-  const text = Math.abs(value).toFixed(2);
-  return value < 0 && text !== "0.00" ? `−${text}` : text;
+  const text = inLanguage(Math.abs(value));
+  return value < 0 && text !== inLanguage(0) ? `−${text}` : text;
+}
+
+function inLanguage(value) {
+  const language = document.documentElement.lang || "en";
+  return value.toLocaleString(language, { minimumFractionDigits: 2, maximumFractionDigits: 2 });
 }
 
 /** The scale with its grades; `found` has `kappa`, `low`, `high`, each perhaps null. */

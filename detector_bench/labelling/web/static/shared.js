@@ -52,7 +52,7 @@ async function reach(address, request) {
 
 async function asError(answer) {
   const body = await answer.json().catch(() => null);
-  const { message = `The desk answered ${answer.status}.`, reason = "" } = body?.error ?? {};
+  const { message = t("The desk answered {status}.", { status: answer.status }), reason = "" } = body?.error ?? {};
   return new DeskError(message, answer.status, reason);
 }
 
@@ -108,11 +108,6 @@ export function tn(number, one, many, values = {}) {
 /** "1,234", as it is written in the page's language. */
 export function count(number) {
   return number.toLocaleString(document.documentElement.lang || "en");
-}
-
-/** "1 answer", "2 answers" */
-export function counted(number, one, many = `${one}s`) {
-  return `${count(number)} ${number === 1 ? one : many}`;
 }
 
 /** Whether keys typed here are text, not commands. */
