@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING
 from uuid import uuid4
 
 import pytest
-from browser import chromium
+from browser import chromium, overflow
 from small_parts import picture, write_csv, write_image_set
 from web_report_study import Shown, write_study
 
 from detector_bench.dataset import ImageSet
 from detector_bench.labelling import Answer, Choice, DeskSettings, LabelStore
+from detector_bench.results.finished_study import ResultFolder
 from detector_bench.site import ReportSettings
 from detector_bench.study import Results
 from detector_bench.vocabulary import ATTRIBUTES
@@ -195,6 +196,52 @@ def test_a_report_runs_nothing_of_what_it_reports(report: Path, browser: Browser
             page.reload()
             page.locator("#toolbar .found").wait_for()
             assert_nothing_ran(page)
+
+
+RIGHT_TO_LEFT = "\u05d0\u05d1\u05d2 \u0645\u0631\u062d\u0628\u0627"
+LONG = "x" * 200
+
+
+@pytest.fixture(scope="module")
+def beside(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The report of a study beside another of the same images, with a page on Lyu 2025."""
+    folder, results = tmp_path_factory.mktemp("beside"), []
+    for study, name in enumerate((ALL, RIGHT_TO_LEFT + LONG)):
+        shown = [
+            Shown(
+                f"{model[:9]} {prompt} {number}",
+                model,
+                f"{prompt} {ALL}",
+                (("male", "female")[number % 2],) * 2,
+                ("male", "female")[(number + study) % 2],
+                f"filtered:{ALL}",
+            )
+            for model in ("sdxl", ALL, RIGHT_TO_LEFT, LONG)
+            for prompt in range(2)
+            for number in range(4)
+        ]
+        words = {f"{prompt} {ALL}": text for prompt, text in enumerate((RIGHT_TO_LEFT, LONG))}
+        shown_as = {"good": ALL, "poor": RIGHT_TO_LEFT + LONG}
+        results.append(
+            write_study(folder / str(study), images=shown, words=words, name=name, display_names=shown_as)
+        )
+    settings = ReportSettings(pictures="none", figures=False, beside=ResultFolder.open(results[0]))
+    return Results.open(results[1]).report(settings=settings).page.parent
+
+
+@pytest.mark.parametrize("policy", [True, False], ids=["as it is", "without its policy"])
+def test_names_are_text_beside_another_study_and_no_page_is_wider_than_a_phone(
+    beside: Path, browser: Browser, policy: bool
+) -> None:
+    with looked_at(browser, policy=policy) as page:
+        page.set_viewport_size({"width": 390, "height": 800})
+        for name in ("index", "beside", "lyu2025"):
+            page.goto((beside / f"{name}.html").as_uri())
+            assert_nothing_ran(page)
+            said = page.inner_text("body")
+            for text in (HOSTILE["template"], RIGHT_TO_LEFT, LONG):
+                assert text in said, name
+            assert overflow(page) <= 0, name
 
 
 def test_a_reports_drawings_run_nothing_by_themselves(report: Path, browser: Browser) -> None:

@@ -285,6 +285,23 @@ def test_folded_parts_open_by_address_and_for_printing(report: Path, open_page: 
     assert page.locator("details:not([open])").count() == closed
 
 
+def test_on_paper_nothing_is_cut_and_headings_are_there_on_every_page(report: Path, open_page: Open) -> None:
+    """A4 less its margins is 703 pixels wide, and paper does not scroll."""
+    page = open_page(report, viewport={"width": 703, "height": 1000})
+    page.emulate_media(media="print")
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    assert page.evaluate("document.documentElement.scrollWidth") <= 703
+    cut = """() => [...document.querySelectorAll("main :not(.hidden)")]
+        .filter((one) => one.scrollWidth > one.clientWidth + 1 && getComputedStyle(one).overflowX !== "visible")
+        .map((one) => one.outerHTML.slice(0, 100))"""
+    assert page.evaluate(cut) == []
+    # What sticks, and what is a button, stays blank where a table goes on on the next page.
+    blank = """() => [...document.querySelectorAll("thead th, thead button")].filter((one) => one.matches("th")
+        ? getComputedStyle(one).position === "sticky" : getComputedStyle(one).display !== "contents").length"""
+    assert page.evaluate(blank) == 0
+    assert page.evaluate("document.querySelectorAll('thead button').length") > 0
+
+
 def test_what_matters_stands_on_four_screens_before_the_details(report: Path, open_page: Open) -> None:
     page = open_page(report, viewport={"width": 1440, "height": 900})
     assert page.evaluate("document.getElementById('errors').getBoundingClientRect().top") <= 4 * 900

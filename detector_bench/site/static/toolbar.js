@@ -142,11 +142,14 @@ detectorBenchReport.parts.toolbar = (() => {
     return asCsv([head, ...lines]);
   }
 
-  /** Rows as CSV. A spreadsheet takes what begins with = + - @ for a formula; ids stay as they are. */
+  /**
+   * Rows as CSV. A spreadsheet takes what begins with = + - @ for a formula, so such words get an apostrophe before
+   * them, also those that begin with one: to take one away gives every word back. Ids stay as they are.
+   */
   function asCsv(rows) {
     const cell = (value, column) => {
       const text = String(value ?? "");
-      const safe = column > 0 && /^[=+\-@\t\r]/u.test(text) ? `'${text}` : text;
+      const safe = column > 0 && /^'*[=+\-@\t\r]/u.test(text) ? `'${text}` : text;
       return /[",\r\n]/u.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
     };
     return rows.map((row) => `${row.map(cell).join(",")}\n`).join("");
