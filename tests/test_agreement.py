@@ -25,7 +25,7 @@ from detector_bench.metrics.agreement import (
     one_against_rest,
     percent_agreement,
 )
-from detector_bench.results.long_tables import read_long_table
+from detector_bench.results.long_tables import added_columns, read_long_table
 from detector_bench.tables.label_tables import annotator_agreement, pair_agreement
 
 
@@ -261,6 +261,7 @@ def test_three_crowd_workers_agree_with_statsmodels(shared: Path, tmp_path: Path
 def test_a_file_of_an_earlier_version_has_no_intervals(measured: pd.DataFrame, tmp_path: Path) -> None:
     earlier = measured.drop(columns=["ci_low", "ci_high"])
     earlier.to_csv(tmp_path / "agreement.csv", index=False)
+    assert added_columns(tmp_path / "agreement.csv") == ["ci_low", "ci_high"]  # `verify` does not compare these
     read = read_long_table(tmp_path / "agreement.csv")
     assert tuple(read.columns) == AGREEMENT_COLUMNS
     assert read[["ci_low", "ci_high"]].isna().all(axis=None)
