@@ -1,0 +1,1 @@
+"""Tests of detector_bench_next; they speak to its public interface."""
