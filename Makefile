@@ -5,8 +5,10 @@ BIN := $(VENV)/bin
 # Tests start many processes: where bytecode is not kept, each compiles the whole package anew.
 export PYTHONDONTWRITEBYTECODE :=
 OUT ?= results/quickstart
+# The versions that are known to work together; `make latest` tries the newest ones. `make lock` writes this file anew.
+CONSTRAINTS ?= constraints.txt
 
-.PHONY: quickstart test lint types tests slow docs torture benchmarks clean
+.PHONY: quickstart test lint types tests slow lock latest docs torture clean
 
 quickstart: $(VENV)/.quickstart
 	$(BIN)/detector-bench quickstart --out $(OUT)
@@ -24,7 +26,18 @@ tests: $(VENV)/.dev
 	$(BIN)/pytest -n auto --dist loadfile
 
 slow: $(VENV)/.dev
-	$(BIN)/pytest -m slow -n auto --dist loadfile
+	$(BIN)/pytest tests_next -m slow -n auto --dist loadfile
+
+# An environment of the newest versions, written down but for what torch brings for this machine's kind of GPU.
+lock:
+	rm -rf build/lock
+	$(PYTHON) -m venv build/lock
+	build/lock/bin/python -m pip install --quiet --editable '.[dev]'
+	{ echo '# Versions that are tested together; `make lock` writes this file.'; \
+	  build/lock/bin/python -m pip freeze --exclude-editable | grep -v -e ' @ ' -e '^nvidia-' -e '^triton==' -e '^cuda-'; } >constraints.txt
+
+latest:
+	$(MAKE) test VENV=build/latest CONSTRAINTS=/dev/null
 
 # The site, from pages, notebooks that are executed, and docstrings; no network. COLD=--cold executes notebooks that did not change, too.
 COLD ?=
@@ -50,12 +63,12 @@ torture: $(VENV)/.dev
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
-$(VENV)/.quickstart: pyproject.toml | $(VENV)/bin/python
-	$(BIN)/python -m pip install --quiet --editable '.[quickstart]'
+$(VENV)/.quickstart: pyproject.toml constraints.txt | $(VENV)/bin/python
+	$(BIN)/python -m pip install --quiet --constraint $(CONSTRAINTS) --editable '.[quickstart]'
 	touch $@
 
-$(VENV)/.dev: pyproject.toml | $(VENV)/bin/python
-	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+$(VENV)/.dev: pyproject.toml constraints.txt | $(VENV)/bin/python
+	$(BIN)/python -m pip install --quiet --constraint $(CONSTRAINTS) --editable '.[dev]'
 	touch $@
 
 clean:

@@ -34,7 +34,7 @@ def bomb(levels: int) -> str:
         ("a: !!bool maybe", ", line 1, column 4: 'maybe' is neither true nor false"),
         ("a: " + "9" * 5_000, ", line 1, column 4: a number of more than 300 digits"),
         ("a: " + "1:" * 400 + "1", ", line 1, column 4: a number of more than 300 digits"),
-        ("a: " + "[" * 5_000, ", line 1, column 63: lists and mappings are nested deeper than 60"),
+        ("a: " + "[" * 500, ", line 1, column 63: lists and mappings are nested deeper than 60"),
         ("a: &a [1, *a]", ", line 1, column 11: the alias *a stands within what it is an alias of"),
         ('a: "x\\0"', ", line 1, column 4: the text 'x\\x00' holds a control character, U+0000"),
         ('a: "\\e[31m"', ", line 1, column 4: the text '\\x1b[31m' holds a control character, U+001B"),
@@ -52,6 +52,15 @@ def test_hostile_yaml_is_one_line_with_its_place(tmp_path: Path, text: str, mess
     with pytest.raises(ConfigError) as raised:
         read_mapping(path)
     assert str(raised.value) == f"{path}{message}"
+
+
+def test_a_nesting_that_the_parser_itself_refuses_is_one_line_with_its_place(tmp_path: Path) -> None:
+    path = tmp_path / "study.yaml"
+    path.write_text("a: " + "[" * 5_000)
+    with pytest.raises(ConfigError) as raised:
+        read_mapping(path)
+    assert str(raised.value).startswith(f"{path}, line 1, column ")
+    assert "\n" not in str(raised.value)
 
 
 def test_aliases_and_merged_mappings_of_good_files_are_read(tmp_path: Path) -> None:
