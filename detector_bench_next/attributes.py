@@ -1,74 +1,453 @@
 """What is perceived in an image: attributes, their classes, and the words and codes that all tables share.
 
-Codes of a truth or an answer: 0 to K-1 a class | K low_quality, filtered | K+1 others, error | K+2 unlabelled, not run.
+Codes of a truth or an answer, for K classes: 0 to K-1 a class | K low_quality, filtered | K+1 others, error |
+K+2 unlabelled, not run. An attribute is data: those that come along lie in `built_in/`, a user's own in
+`attributes/` of the image set. A `Taxonomy` is how a detector or another benchmark sorts people, in its own
+words; a `Mapping` says what these mean in ours. Perceived gender, age group and race are what annotators and
+detectors see in a synthetic image. They are nobody's identity.
 """
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
 from enum import StrEnum
-from functools import cache
+from functools import cache, cached_property
+from itertools import pairwise
 from pathlib import Path
+from typing import Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+import numpy as np
+import yaml
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
-from detector_bench_next.errors import config_error
-from detector_bench_next.files import read_yaml
+from detector_bench_next.errors import ConfigError, config_error, nearest_hint
+from detector_bench_next.files import read_yaml, write_text
 
-LOW_QUALITY, OTHERS, ADJUDICATOR, GROUND_TRUTH, ALL = "low_quality", "others", "adjudicator", "ground_truth", "all"
-REASONS = ("several_people", "no_person", "face_not_visible", "blurred", "ambiguous")
-RESERVED_ANNOTATORS = ("consensus", "all_agree", "dawid_skene")
+LOW_QUALITY = "low_quality"
+"""Label: the attribute cannot be told from the image (several people, nobody, no face)."""
+OTHERS = "others"
+"""Label: outside the attribute's classes, a non-binary gender for instance. Reported apart."""
+PARTLY = "partly"
+"""A prompt narrows an attribute down without naming one class ("an Asian person")."""
+ALL = "all"
+"""In metric tables: the row covers every T2I model, category or prompt."""
+GROUND_TRUTH = "ground_truth"
+"""In tables: the human labels, shown like one more detector."""
+ADJUDICATOR = "adjudicator"
+"""The annotator whose label overrules all others."""
+REASONS: tuple[str, ...] = ("several_people", "no_person", "face_not_visible", "blurred", "ambiguous")
+"""Reasons of a low-quality image; an attribute may add its own."""
+RESERVED_ANNOTATORS: tuple[str, ...] = ("consensus", "all_agree", "dawid_skene")
+UNCHANGED: tuple[str, ...] = ("male_male", "female_female", "same")
+"""Classes of pair attributes that mean no change."""
 
 
 class Status(StrEnum):
-    """What became of an image at a detector."""
+    """What a detector did with an image; an error is never a filtered image."""
 
     CLEAR = "clear"
     FILTERED = "filtered"
     ERROR = "error"
 
 
-class AttributeClass(BaseModel):
-    """A class of an attribute; `from` is its first value where the attribute has a unit."""
+RESERVED: tuple[str, ...] = (
+    *(ALL, LOW_QUALITY, OTHERS, PARTLY, GROUND_TRUTH, *Status),
+    *("no_verdict", "uncertain", "unknown", "average"),
+)
+"""Names that no attribute and no class may have: they mean something else in tables, prompts or answers."""
 
-    model_config = ConfigDict(frozen=True, extra="allow")
+KEYS = "1234567890abcdefhijkmpqrvwy"
+"""Keys of the labelling desk that may stand for a class; the other letters are its commands."""
+
+
+class _Named(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
     name: str
+
+    @field_validator("name")
+    @classmethod
+    def _is_a_name(cls, name: str) -> str:
+        if not re.fullmatch("[a-z][a-z0-9_]{0,39}", name):
+            raise ValueError(
+                f"{name!r} is no name; accepted: lower-case letters, digits and underscores, 40 at most"
+            )
+        if name in RESERVED:
+            raise ValueError(f"{name!r} is reserved; accepted: any name but {', '.join(RESERVED)}")
+        return name
+
+
+class _Choice(_Named):
+    text: str = ""
+    """On buttons and pages; by default the name, with blanks."""
+    hint: str = ""
+    """Beside the text, for annotators."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _with_texts(cls, value: Any) -> Any:
+        entry = {"name": value} if isinstance(value, str) else value
+        if not isinstance(entry, dict) or not isinstance(entry.get("name"), str):
+            raise ValueError(
+                f"a name, or a mapping with `name`, is expected (yes, no and numbers need quotes); got {value!r}"
+            )
+        words = entry["name"].replace("_", " ")
+        defaults = {"text": words.capitalize(), "offered": words, "answers": [words]}
+        return {**{key: default for key, default in defaults.items() if key in cls.model_fields}, **entry}
+
+
+class Reason(_Choice):
+    """A reason why an image is low-quality, beside `REASONS`."""
+
+
+class AttributeClass(_Choice):
+    """A class of an attribute, and how annotators and vision-language models are offered it."""
+
+    key: str = Field(default="", pattern=f"^[{KEYS}]?$")
+    """Of the labelling desk; by default the first of `KEYS` that is free."""
+    colour: str = Field(default="", pattern="^(#[0-9a-f]{6})?$")
+    """Of the button, `#rrggbb`."""
     start: float | None = Field(default=None, alias="from")
+    """The lowest value of the class, where classes are ranges of a measured value: all of them or none."""
+    offered: str = ""
+    """What a model is told that it may answer; by default the name, with blanks."""
+    answers: tuple[str, ...] = ()
+    """Words by which a model may mean it; by default the name, with blanks."""
 
 
-class Attribute(BaseModel):
-    """A perceived attribute and its classes, in the order of their codes."""
+class Unit(BaseModel):
+    """What a measured value is counted in, and its range, ends included."""
 
-    model_config = ConfigDict(frozen=True, extra="allow")
+    model_config = ConfigDict(frozen=True, extra="forbid")
     name: str
-    classes: tuple[AttributeClass, ...]
+    lowest: float
+    highest: float
 
-    @property
+
+class Attribute(_Named):
+    """A perceived attribute with its classes, in the order of their codes, of tables and of buttons."""
+
+    classes: tuple[AttributeClass, ...] = Field(min_length=2, max_length=len(KEYS))
+    kind: Literal["class", "ordinal", "measured"] = "class"
+    """ordinal: the classes have an order. measured: that, and a number in `unit` may stand beside the class."""
+    unit: Unit | None = None
+    words: str = ""
+    """Inside a sentence; by default the name, with blanks."""
+    title: str = ""
+    """Above the buttons; by default "Perceived " and the words."""
+    short: str = ""
+    """Where there is little room."""
+    question: str = ""
+    """What annotators are asked."""
+    care: str = ""
+    """What the numbers are not: a sentence for tables, reports and the desk."""
+    judge: str | None = ""
+    """What a vision-language model is asked, unless its study words the question. None: there is no question."""
+    unknown: tuple[str, ...] = ()
+    """Words of a model for "it cannot be told", beyond those that hold for every attribute."""
+    ambiguous: tuple[str, ...] = ()
+    """Words of a model for several classes at once."""
+    reasons: tuple[Reason, ...] = ()
+    guideline: str = ""
+    """For annotators, in simple Markdown."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _with_texts(cls, value: Any) -> Any:
+        if not isinstance(value, dict) or not isinstance(value.get("name"), str):
+            return value
+        words = value.get("words") or value["name"].replace("_", " ")
+        short = f"{str(words)[:1].upper()}{str(words)[1:]}"
+        texts = {
+            "words": words,
+            "title": f"Perceived {words}",
+            "short": short,
+            "question": f"Which {words} do you perceive?",
+        }
+        return {**texts, **value}
+
+    @field_validator("classes")
+    @classmethod
+    def _with_keys(cls, classes: tuple[AttributeClass, ...]) -> tuple[AttributeClass, ...]:
+        _no_repeats("class", [own.name for own in classes])
+        _no_repeats("key", [own.key for own in classes if own.key])
+        free = iter(key for key in KEYS if key not in {own.key for own in classes})
+        return tuple(own if own.key else own.model_copy(update={"key": next(free)}) for own in classes)
+
+    @field_validator("reasons")
+    @classmethod
+    def _are_new(cls, reasons: tuple[Reason, ...]) -> tuple[Reason, ...]:
+        _no_repeats("reason", [*REASONS, *(own.name for own in reasons)])
+        return reasons
+
+    @model_validator(mode="after")
+    def _measure_fits(self) -> Self:
+        if (self.unit is None) == (self.kind == "measured"):
+            raise ValueError(
+                f"kind is {self.kind!r} and unit is {'missing' if self.unit is None else repr(self.unit.name)}; "
+                "accepted: a unit (name, lowest, highest) for kind 'measured', and for no other"
+            )
+        if self.starts and (
+            self.unit is None
+            or len(self.starts) < len(self.classes)
+            or self.starts[0] < self.unit.lowest
+            or any(low >= high for low, high in pairwise([*self.starts, self.unit.highest]))
+        ):
+            raise ValueError(
+                f"classes begin with `from` {', '.join(f'{start:g}' for start in self.starts)}; accepted: a "
+                "rising number within the unit's range for every class of a measured attribute, or for none"
+            )
+        return self
+
+    @cached_property
     def class_names(self) -> tuple[str, ...]:
-        """Names of the classes; their positions are the codes 0 to K-1."""
-        return tuple(c.name for c in self.classes)
+        """Names of the classes; a position is a code."""
+        return tuple(own.name for own in self.classes)
 
-    @property
+    @cached_property
     def labels(self) -> tuple[str, ...]:
-        """What a label may say: the classes, then low_quality, then others."""
+        """Labels that a human may give: the classes, low_quality, others; a position is a code."""
         return (*self.class_names, LOW_QUALITY, OTHERS)
 
+    @cached_property
+    def statements(self) -> tuple[str, ...]:
+        """What a prompt may state: a class, others (outside the classes), or partly."""
+        return (*self.class_names, OTHERS, PARTLY)
 
-def read_attribute(path: Path) -> Attribute:
-    """One attribute's YAML file."""
-    try:
-        return Attribute.model_validate(read_yaml(path))
-    except ValidationError as error:
-        raise config_error(error, path.name) from None
+    @cached_property
+    def starts(self) -> tuple[float, ...]:
+        """The lowest value of each class, where classes are ranges of the value; otherwise empty."""
+        return tuple(own.start for own in self.classes if own.start is not None)
+
+    @property
+    def low_quality(self) -> int:
+        """Code of a truth."""
+        return len(self.classes)
+
+    @property
+    def filtered(self) -> int:
+        """Code of an answer."""
+        return len(self.classes)
+
+    @property
+    def others(self) -> int:
+        """Code of a truth."""
+        return len(self.classes) + 1
+
+    @property
+    def error(self) -> int:
+        """Code of an answer."""
+        return len(self.classes) + 1
+
+    @property
+    def unlabelled(self) -> int:
+        """Code of a truth."""
+        return len(self.classes) + 2
+
+    @property
+    def not_run(self) -> int:
+        """Code of an answer."""
+        return len(self.classes) + 2
+
+
+def _no_repeats(what: str, names: list[str]) -> None:
+    if repeated := [name for name in names if names.count(name) > 1]:
+        raise ValueError(f"the {what} {repeated[0]!r} stands here twice; accepted: each {what} once")
+
+
+def reasons(attributes: Iterable[Attribute]) -> tuple[str, ...]:
+    """Reasons of low quality where these attributes are labelled: one look answers for all of them."""
+    return (*REASONS, *dict.fromkeys(own.name for attribute in attributes for own in attribute.reasons))
+
+
+_BUILT_IN = Path(__file__).parent / "built_in"
 
 
 @cache
 def built_in() -> dict[str, Attribute]:
-    """The attributes that come along."""
-    found = [read_attribute(path) for path in sorted((Path(__file__).parent / "built_in").glob("*.yaml"))]
-    return {a.name: a for a in found}
+    """The attributes that come along: gender, age, race, skin_tone. Read, not changed, by all."""
+    return {name: _read(_BUILT_IN / f"{name}.yaml") for name in ("gender", "age", "race", "skin_tone")}
+
+
+@cache
+def pair_attributes() -> dict[str, Attribute]:
+    """Questions about a seed image and the image edited from it (BiasPainter, RQ2)."""
+    names = ("gender_change", "age_change", "skin_tone_change")
+    return {name: _read(_BUILT_IN / "pairs" / f"{name}.yaml") for name in names}
 
 
 def read_attributes(folder: Path) -> dict[str, Attribute]:
-    """Built-in attributes and those of `folder/attributes/*.yaml`, by name."""
-    own = [read_attribute(path) for path in sorted((folder / "attributes").glob("*.yaml"))]
-    return {**built_in(), **{a.name: a for a in own}}
+    """Built-in attributes, then those of `folder/attributes/*.yaml`, by name.
+
+    Raises:
+        ConfigError: every mistake in all files, a line each.
+    """
+    found, mistakes = dict(built_in()), []
+    for path in sorted((folder / "attributes").glob("*.y*ml")):
+        try:
+            own = _read(path)
+            if own.name in built_in():
+                classes = ", ".join(built_in()[own.name].class_names)
+                raise ConfigError(
+                    f"{path}: name: {own.name!r} is built in (classes: {classes}); give it another name"
+                )
+            if own.name in found:
+                raise ConfigError(
+                    f"{path}: name: {own.name!r} is defined by a file beside it, too; give it another name"
+                )
+            found[own.name] = own
+        except ConfigError as error:
+            mistakes.append(str(error))
+    if mistakes:
+        raise ConfigError("\n".join(mistakes))
+    return found
+
+
+def write_attributes(attributes: Iterable[Attribute], folder: Path) -> None:
+    """Write `attributes/NAME.yaml` in a folder, for all but the built-in ones."""
+    for own in attributes:
+        if own.name not in built_in():
+            content = own.model_dump(mode="json", by_alias=True, exclude_defaults=True)
+            text = yaml.safe_dump(content, sort_keys=False, allow_unicode=True, width=115)
+            write_text(folder / "attributes" / f"{own.name}.yaml", text)
+
+
+def _read(path: Path) -> Attribute:
+    content = read_yaml(path)
+    if not isinstance(content, dict):
+        raise ConfigError(f"{path}: a mapping with `name` and `classes` is expected")
+    try:
+        return Attribute.model_validate(content)
+    except ValidationError as error:
+        raise config_error(error, str(path), Attribute) from None
+
+
+@dataclass(frozen=True)
+class Taxonomy:
+    """Classes of a detector, data set or benchmark, in its own words (for a network, in the order of outputs)."""
+
+    name: str
+    attribute: str
+    classes: tuple[str, ...]
+    years: tuple[float, ...] | None = None
+    """A number of years for each class of ages."""
+
+
+@dataclass(frozen=True)
+class Mapping:
+    """What each class of one taxonomy means in another. None: outside, it leaves the denominator."""
+
+    name: str
+    source: Taxonomy
+    target: Taxonomy
+    table: dict[str, str | None]
+    """By source class, in the source's order."""
+    loses: str = ""
+    """A sentence: what is lost, merged or decided on the way."""
+
+    def codes(self, x: NDArray[Any]) -> NDArray[np.int8]:
+        """Positions among the target classes, of positions among the source classes; -1 is outside."""
+        # Position -1 picks the entry behind the last class.
+        found: NDArray[np.int8] = np.array([*self._positions(), -1], np.int8)[x]
+        return found
+
+    def shares(self, x: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Sums of probabilities or counts `[..., source]`: inside `[..., target]`, and outside `[...]`."""
+        sums = np.zeros((*np.shape(x)[:-1], len(self.target.classes) + 1))
+        for at, position in enumerate(self._positions()):  # no matrix product: it would spread NaN
+            sums[..., position] += np.asarray(x)[..., at]
+        return sums[..., :-1], sums[..., -1]
+
+    def then(self, other: Mapping) -> Mapping:
+        """This mapping, then another from its target; what is outside stays outside."""
+        table = {word: None if label is None else other.table[label] for word, label in self.table.items()}
+        name = f"{self.source.name}_to_{other.target.name}"
+        return Mapping(name, self.source, other.target, table, f"{self.loses} Then: {other.loses}")
+
+    def _positions(self) -> list[int]:
+        return [-1 if label is None else self.target.classes.index(label) for label in self.table.values()]
+
+
+def _ours(attribute: Attribute) -> Taxonomy:
+    return Taxonomy(attribute.name, attribute.name, attribute.class_names)
+
+
+@cache
+def taxonomies() -> dict[str, Taxonomy]:
+    """By name; ours bear the name of their attribute."""
+    found = {name: _ours(attribute) for name, attribute in built_in().items()}
+    for entry in read_yaml(_BUILT_IN / "taxonomies.yaml")["taxonomies"]:
+        years = tuple(map(float, entry["years"])) if "years" in entry else None
+        found[entry["name"]] = Taxonomy(entry["name"], entry["attribute"], tuple(entry["classes"]), years)
+    return found
+
+
+@cache
+def mappings() -> dict[str, Mapping]:
+    """Mappings that are written down, by name. Of two with the same ends the first is the default."""
+    found = {}
+    for entry in read_yaml(_BUILT_IN / "taxonomies.yaml")["mappings"]:
+        source, target = (taxonomies()[entry[end]] for end in ("source", "target"))
+        name = f"{source.name}_to_{target.name}{entry.get('variant', '')}"
+        found[name] = Mapping(name, source, target, {c: entry["table"][c] for c in source.classes}, entry["loses"])
+    return found
+
+
+def mapping(source: str, target: str) -> Mapping:
+    """The mapping from one taxonomy to another, by their names; by way of ours if none is written down.
+
+    Raises:
+        ConfigError: an unknown taxonomy, or no way from one to the other.
+    """
+    for name in (source, target):
+        if name not in taxonomies():
+            raise ConfigError(f"unknown taxonomy {name!r}: {nearest_hint(name, taxonomies())}")
+    first, last = taxonomies()[source], taxonomies()[target]
+    if first == last:
+        return Mapping(f"{source}_to_{target}", first, last, {name: name for name in first.classes}, "Nothing.")
+    ways = {(own.source.name, own.target.name): own for own in reversed(mappings().values())}
+    if (source, target) in ways:
+        return ways[source, target]
+    start, end = ways.get((source, first.attribute)), ways.get((first.attribute, target))
+    if start and end:
+        return start.then(end)
+    known = ", ".join(sorted({b for a, b in ways if a == source})) or "none"
+    raise ConfigError(
+        f"no mapping from {source!r} ({first.attribute}) to {target!r} ({last.attribute}); known: to {known}"
+    )
+
+
+def parse_mapping(value: Any, attribute: Attribute) -> Mapping:
+    """The mapping to an attribute that a configuration names or writes out.
+
+    Args:
+        value: a taxonomy's name, a mapping's name, or `{word: class or null}` in the order of the words.
+        attribute: where it leads.
+
+    Raises:
+        ConfigError: an unknown name, one about another attribute, or a table that does not fit.
+    """
+    if isinstance(value, str):
+        if value in taxonomies():
+            return mapping(value, attribute.name)
+        if value not in mappings():
+            hint = nearest_hint(value, [*taxonomies(), *mappings()])
+            raise ConfigError(f"unknown taxonomy or mapping {value!r}: {hint}")
+        if (found := mappings()[value]).target.name != attribute.name:
+            raise ConfigError(f"the mapping {value!r} leads to {found.target.name}, not to {attribute.name}")
+        return found
+    if not isinstance(value, dict) or not value:
+        raise ConfigError(f"a mapping is the name of a taxonomy, or {{word: class or null}}; got {value!r}")
+    for word, label in value.items():
+        if not isinstance(word, str) or not isinstance(label, str | None):
+            raise ConfigError(
+                f"a mapping's entry is text, then text or null; got {word!r}: {label!r} (numbers need quotes)"
+            )
+    if wrong := [
+        f"{label!r} of {word!r}" for word, label in value.items() if label not in (None, *attribute.class_names)
+    ]:
+        known = ", ".join(attribute.class_names)
+        raise ConfigError(f"{', '.join(wrong)}: no class of {attribute.name} (accepted: {known}, or null)")
+    return Mapping("own", Taxonomy("own", attribute.name, tuple(value)), _ours(attribute), dict(value))
