@@ -1,0 +1,179 @@
+"""What the user of this machine allows: which key goes to which host, which hosts get images, which files may run.
+
+Studies may come from strangers, so none of them can allow anything. Permissions stand in `--allow TEXT` of one
+call, in the user's own `allowed.yaml` (`keys: {VARIABLE: [https://host]}`, `hosts: []`, `code: [sha256]`), or are
+built in for the keys of well-known services. Every refusal is one line with the option and the line of YAML that
+would allow it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import stat
+from collections.abc import Sequence
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from platformdirs import user_config_path
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from detector_bench_next.errors import ConfigError
+from detector_bench_next.files import read_yaml
+
+VARIABLE = "DETECTOR_BENCH_ALLOWED"
+_FACEPP = frozenset(["https://api-us.faceplusplus.com", "https://api-cn.faceplusplus.com"])
+_BUILT_IN = {
+    "OPENAI_API_KEY": frozenset(["https://api.openai.com"]),
+    "FACEPP_API_KEY": _FACEPP,
+    "FACEPP_API_SECRET": _FACEPP,
+}
+_LOOPBACK = ("127.0.0.1", "::1", "localhost")
+_PORTS = {"https": 443, "http": 80}
+
+
+def origin(url: str) -> str:
+    """Scheme, host and port of an address, as `https://host` or `http://host:8000`; equal origins are one server.
+
+    Without a scheme it is https, on this machine http.
+
+    Raises:
+        ConfigError: no host, or one that httpx and urllib read differently, which is a trick.
+    """
+    import httpx
+
+    text = url.strip()
+    if "://" not in text:
+        loopback = (urlsplit(f"https://{text}").hostname or "") in _LOOPBACK
+        text = f"{'http' if loopback else 'https'}://{text}"
+    try:
+        sent, checked = httpx.URL(text), urlsplit(text)
+        host, default = sent.raw_host.decode("ascii"), _PORTS[sent.scheme]
+        same = (checked.hostname or "").lower() in (sent.host, host)
+        same &= (checked.port or default) == (sent.port or default)
+        same &= text.isprintable() and "\\" not in text and not sent.userinfo
+        same &= re.fullmatch(r"[a-z0-9._-]+|[0-9a-f:.]+", host) is not None
+    except (httpx.InvalidURL, ValueError, KeyError):
+        same = False
+    if not same:
+        raise ConfigError(f"{url!r} is no host: write HOST, HOST:PORT or https://HOST:PORT, without a user name")
+    name = f"[{host}]" if ":" in host else host
+    return f"{sent.scheme}://{name}" + (f":{sent.port}" if sent.port not in (None, default) else "")
+
+
+def is_loopback(url: str) -> bool:
+    """True for an address of this machine; since any of its users may listen there, keys need a permission."""
+    return urlsplit(origin(url)).hostname in _LOOPBACK
+
+
+class _File(BaseModel):
+    """The user's allowed.yaml."""
+
+    model_config = ConfigDict(extra="forbid")
+    keys: dict[str, list[str]] = {}
+    hosts: list[str] = []
+    code: list[str] = []
+
+
+class Allowed:
+    """Permissions of one call: `texts` are `VARIABLE=HOST`, `HOST` or a file.
+
+    Raises:
+        ConfigError: a text of another form, or a file of permissions that cannot be read.
+    """
+
+    def __init__(self, texts: Sequence[str] = ()) -> None:
+        self.texts = tuple(texts)
+        self._keys = {name: set(hosts) for name, hosts in _BUILT_IN.items()}
+        self._hosts: set[str] = set()
+        self._code: set[str] = set()
+        self._read(_file())
+        for text in texts:
+            variable, equals, host = text.partition("=")
+            if Path(text).is_file():
+                self._code.add(hashlib.sha256(Path(text).read_bytes()).hexdigest())
+            elif equals:
+                self._keys.setdefault(_variable(variable), set()).add(_whole_host(host))
+            else:
+                self._hosts.add(_whole_host(text))
+
+    def _read(self, path: Path) -> None:
+        if not path.is_file():
+            return
+        if path.stat().st_mode & stat.S_IWOTH:
+            raise ConfigError(f"{path}: everybody here may write to it and so allow what they like: chmod o-w")
+        try:
+            own = _File.model_validate(read_yaml(path) or {})
+        except ValidationError:
+            accepted = "keys: {VARIABLE: [https://host]}, hosts: [https://host], code: [sha256]"
+            raise ConfigError(f"{path}: accepted: {accepted}") from None
+        for name, hosts in own.keys.items():
+            self._keys.setdefault(_variable(name), set()).update(map(_whole_host, hosts))
+        self._hosts.update(map(_whole_host, own.hosts))
+        self._code.update(own.code)
+
+    def key(self, variable: str, url: str) -> str | None:
+        """Value of an environment variable for a host that it may be sent to; None: it is not set.
+
+        Raises:
+            ConfigError: it may not be sent there; the value is not shown.
+        """
+        value, to = os.environ.get(variable, "").strip(), origin(url)
+        if value and to not in self._keys.get(variable, ()):
+            raise ConfigError(
+                f"the key {variable} is not sent to {to} without your leave: --allow {variable}={to}, "
+                f"or `keys: {{{variable}: [{to}]}}` in {_file()}"
+            )
+        return value or None
+
+    def images(self, url: str) -> None:
+        """Permit images to be sent to a host: this machine, one that is allowed, or one that may have a key.
+
+        Raises:
+            ConfigError: nobody allowed it.
+        """
+        to = origin(url)
+        if not (is_loopback(to) or to in self._hosts or any(to in hosts for hosts in self._keys.values())):
+            raise ConfigError(
+                f"images are not sent to {to} without your leave: --allow {to}, or `hosts: [{to}]` in {_file()}"
+            )
+
+    def code(self, path: Path) -> bytes:
+        """Content of a file that may run.
+
+        Raises:
+            ConfigError: it cannot be read, or nobody allowed this content.
+        """
+        try:
+            content = path.read_bytes()
+        except OSError as error:
+            raise ConfigError(f"{path}: {error.strerror}") from None
+        sha256 = hashlib.sha256(content).hexdigest()
+        if sha256 not in self._code:
+            raise ConfigError(
+                f"{path} would run with your rights; read it, then: --allow {path}, "
+                f"or `code: [{sha256}]` in {_file()}"
+            )
+        return content
+
+
+def _file() -> Path:
+    named = os.environ.get(VARIABLE)
+    return Path(named).expanduser() if named else user_config_path("detector_bench") / "allowed.yaml"
+
+
+def _variable(name: str) -> str:
+    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):  # it is not repeated: it may be the key itself
+        raise ConfigError("--allow KEY=HOST: the name of an environment variable is expected, not a key")
+    return name
+
+
+def _whole_host(text: str) -> str:
+    """An origin; a path behind it would promise more than is held."""
+    rest = urlsplit(text if "://" in text else f"https://{text}")
+    if rest.path.strip("/") or rest.query or rest.fragment:
+        raise ConfigError(
+            f"--allow {text!r}: is neither a file here nor a host; a permission holds for a whole host"
+        )
+    return origin(text)
