@@ -17,7 +17,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -42,7 +42,7 @@ from detector_bench_next.metrics import (
     shares,
 )
 
-Array = NDArray[Any]
+Array: TypeAlias = Any
 About = Literal["images", "prompts"]
 Estimand = Literal["t2i_model", "these_images", "prompts"]
 
@@ -222,9 +222,7 @@ class Draws:
             score = measure(b.tables, metrics, membership, b.weights, n_clear)
             out[:, raters.index(b.rater), :, b.draws] = score.value
         inside, n = membership > 0, tables[0].sum((0, 1, 3))
-        fewer = [
-            np.minimum(t[:, :k].sum((0, 1, 3)), t[:k].sum((0, 1, 3))) for t in (x.swapaxes(0, 1) for x in tables)
-        ]
+        fewer = [np.minimum(t[:, :k].sum((0, 1, 3)), t[:k].sum((0, 1, 3))) for t in tables]
         kept = np.array([[_harmonic(row[s]) for s in inside] for row in fewer])
         pooled = np.array([m.over == "images" for m, _ in own])[:, None, None]
         if about == "prompts":
@@ -232,7 +230,7 @@ class Draws:
             every = np.arange(prompt.max() + 1)
             there = np.stack([np.isin(every, prompt[s & (n > 0)]) for s in inside])  # [scope, prompt]
             many = there.sum(1)
-            scale, df = np.broadcast_to(_small(many), points.value.shape), many - 1.0
+            scale, df = np.ones(points.value.shape) * _small(many), many - 1.0
             without = (prompt != every[:, None]).astype(float)
             left_out = np.stack([measure(t, metrics, membership, without, n_clear).value for t in tables], 1)
             tails = _excess(np.where(there, left_out, np.nan)) / np.maximum(many, 1)
@@ -560,14 +558,12 @@ def prompts_of(cells: Cells) -> Prompts:
         ValueError: fewer than two clear labels.
     """
     label, k = _labels(cells), len(cells.classes)
-    if cells.n[(label >= 0) & (label < k)].sum() < 2:
-        raise ValueError("fewer than two clear labels")
-    found = _prompts(cells, label, together=False)
-    return (
-        found
-        or _prompts(cells, label, together=True)
-        or _prompts(replace(cells, detectors=0), label, together=True)
-    )
+    enough = cells.n[(label >= 0) & (label < k)].sum() > 1
+    for detectors, together in ((cells.detectors, False), (cells.detectors, True), (0, True)):
+        found = _prompts(replace(cells, detectors=detectors), label, together=together) if enough else None
+        if found is not None:
+            return found
+    raise ValueError("fewer than two clear labels")
 
 
 def _prompts(cells: Cells, label: Array, *, together: bool) -> Prompts | None:
@@ -707,7 +703,7 @@ def bias_of_model(
     share = []
     for c in range(k):
         x, se = np.clip(np.mean(p.share[:, c]), 0, 1), spread(p.share[:, c], cov[:, c, c], 1)
-        low, high = wilson(x, _worth(x, np.asarray(se)), t) if se > 0 else (x, x)
+        low, high = wilson(x, _worth(x, se), t) if se > 0 else (x, x)
         share.append(Estimate(float(x), float(low), float(high)))
     balance = Estimate(*(2 * v - 1 for v in share[0])) if k == 2 else None
     if p.together or np.mean(p.labels * p.steady) < FEWEST_CLEAR:
@@ -764,8 +760,8 @@ def _model_bias_score(
     root = np.sqrt(max(dims * square, 0))
     bottom = max(split.mean(), 0)
     top = max(min(plain.mean(), root), bottom)
-    low = _score_limits(split.mean(), np.asarray(se_split), t, k)[0]
-    high = _score_limits(plain.mean(), np.asarray(se_plain), t, k)[1]
+    low = _score_limits(split.mean(), se_split, t, k)[0]
+    high = _score_limits(plain.mean(), se_plain, t, k)[1]
     high = min(high, np.sqrt(max(dims * (square + t * se_square), 0)))
     p_fair = np.nan
     if about != "these_images":  # Pearson's test decides whether the interval contains 0
