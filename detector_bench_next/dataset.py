@@ -1,10 +1,10 @@
 """An image set: images, prompts and labels as three tables of text, checked once, and the annotators' consensus.
 
 A table is NAME.csv (UTF-8, commas) or NAME.parquet, a file or a folder of files, with the columns of `COLUMNS` and
-perhaps of `OPTIONAL`; others are ignored. Own attributes lie in `attributes/NAME.yaml`. Rows count as in a spreadsheet:
-the header is row 1. All mistakes are told at once, each with file, row, column, value and what is accepted; but one in
-a table's structure (a ragged row, an encoding) ends the checks of that table and of what refers to it. Image files are
-not opened here: `images.py` reads them, `convert/checking.py` tries all of them.
+perhaps of `OPTIONAL`; others are ignored. Own attributes lie in `attributes/NAME.yaml`. Rows count as in a
+spreadsheet: the header is row 1. All mistakes are told at once, each with file, row, column, value and what is
+accepted; but one in a table's structure (a ragged row, an encoding) ends the checks of that table and of what refers
+to it. Image files are not opened here: `images.py` reads them, `convert/checking.py` tries all of them.
 """
 
 from __future__ import annotations
@@ -30,8 +30,18 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from detector_bench_next.attributes import ADJUDICATOR, ALL, LOW_QUALITY, PARTLY, RESERVED_ANNOTATORS, Attribute
-from detector_bench_next.attributes import pair_attributes, read_attributes, reasons, write_attributes
+from detector_bench_next.attributes import (
+    ADJUDICATOR,
+    ALL,
+    LOW_QUALITY,
+    PARTLY,
+    RESERVED_ANNOTATORS,
+    Attribute,
+    pair_attributes,
+    read_attributes,
+    reasons,
+    write_attributes,
+)
 from detector_bench_next.errors import ConfigError, DataError, Problem, Problems, nearest_hint
 from detector_bench_next.files import replacing
 from detector_bench_next.images import SOUND_PATH, ImageStore, path_problem, shown
@@ -285,8 +295,8 @@ def _typed(file: str, columns: dict[str, Any], others: tuple[str, ...]) -> Table
         kind = cells.type.value_type if pa.types.is_dictionary(cells.type) else cells.type
         is_text = pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
         if pa.types.is_floating(kind) and name in _NUMBERS:
-            cells = cells.cast(pa.float64())
-            columns[name] = pc.if_else(pc.is_nan(cells), pa.scalar("", _TEXT), cells.cast(_TEXT))
+            numbers = cells.cast(pa.float64())
+            columns[name] = pc.if_else(pc.is_nan(numbers), pa.scalar("", _TEXT), numbers.cast(_TEXT))
         elif is_text or pa.types.is_integer(kind) or pa.types.is_null(kind):
             columns[name] = cells.cast(_TEXT)
         else:
@@ -314,8 +324,8 @@ def _table(file: str, columns: Mapping[str, Any], wanted: Sequence[str], others:
 def _frame(columns: Mapping[str, Any]) -> pd.DataFrame:
     """Chunked Arrow columns of texts, or dictionaries of them, as `str` and `category` columns; null is empty."""
     made: dict[str, Any] = {}
-    for name, cells in columns.items():
-        cells = pc.fill_null(cells, "") if cells.null_count else cells
+    for name, column in columns.items():
+        cells = pc.fill_null(column, "") if column.null_count else column
         if name in _DISTINCT:
             made[name] = pa.table([cells.cast(_TEXT).combine_chunks()], [name]).to_pandas()[name]
             continue
@@ -377,7 +387,7 @@ def _parsed(data: bytes, kinds: Mapping[str, Any], ragged: list[Any]) -> Any:
     if b"\n" not in data[:_BLOCK] and b"\r" not in data[:_BLOCK]:
         data += b"\n"  # to Arrow, a header without a line end is no file at all
 
-    def parsed(threads: bool, most: int) -> Any:
+    def parsed(*, threads: bool, most: int) -> Any:
         def skip(row: Any) -> str:
             ragged.append(row)
             return "skip" if len(ragged) < most else "error"
@@ -403,7 +413,11 @@ def _parsed(data: bytes, kinds: Mapping[str, Any], ragged: list[Any]) -> Any:
 
 def _unreadable(file: str, data: bytes, error: str) -> DataError:
     if data.count(b'"') % 2 == 0:
-        reason = f"a row is longer than {_BLOCK >> 20} MiB" if "straddling" in error else error.split("\n")[0]
+        reason = (
+            f"a row is longer than {_BLOCK >> 20} MiB"
+            if "straddling" in error
+            else error.split("\n", maxsplit=1)[0]
+        )
         return _broken(file, f"cannot be read as CSV ({reason})", "comma-separated cells")
     row = 1
     with suppress(csv.Error):  # a cell that is too long for Python's reader, too
@@ -525,7 +539,7 @@ class ImageSet:
         """
         known = self._attribute(attribute)
         codes, reasons = self._consensus(known)
-        label = pd.Categorical.from_codes(codes, [*known.labels, ""]).astype("str")
+        label = pd.Categorical.from_codes(codes, pd.Index([*known.labels, ""], dtype="str")).astype("str")
         reason = pd.array(reasons, "str")
         return pd.DataFrame({"image_id": self.images["image_id"], "label": label, "reason": reason})
 
@@ -539,9 +553,6 @@ class ImageSet:
         The adjudicator's, else the mean over those who gave the consensus as label and a number.
         """
         known = self._attribute(attribute)
-        if known.unit is None:
-            names = ", ".join(a.name for a in self.attributes.values() if a.unit is not None)
-            raise ConfigError(f"{attribute!r} has no measured values (accepted: {names})")
         rows = np.flatnonzero((self.labels["attribute"] == attribute) & (self.labels["value"] != ""))
         labels, image, n = self.labels.iloc[rows], self.image_of_label[rows], len(self.images)
         agreed = _label_codes(labels, known) == self.truth_codes(known)[image]
@@ -577,7 +588,7 @@ class ImageSet:
                 if name != "prompts" or column in COLUMNS[name] or (frame[column] != "").any():
                     _add_cells(digest, frame, column)
         for frame in (self.labels, self.prompts, self.images):
-            for column in frame.columns.intersection(_LATER):
+            for column in frame.columns.intersection([*_LATER]):
                 if (frame[column] != "").any():
                     _add_cells(digest, frame, column)
         return digest.hexdigest()
@@ -641,9 +652,9 @@ def consensus(
 ) -> tuple[NDArray[np.int8], NDArray[np.object_]]:
     """Consensus of the annotators by the rule of Lyu 2025, section 3.3, step 3.
 
-    The adjudicator's row decides. Else a label on which all agree is taken (one annotator alone agrees, two of three
-    do not). Else it is `low_quality`, reason `disagreement`. `others` is a label like any other. The reason is the
-    adjudicator's own, else that of the first annotator by name with the agreed label and a reason.
+    The adjudicator's row decides. Else a label on which all agree is taken (one annotator alone agrees, two of
+    three do not). Else it is `low_quality`, reason `disagreement`. `others` is a label like any other. The reason
+    is the adjudicator's own, else that of the first annotator by name with the agreed label and a reason.
 
     Args:
         labels: rows of ONE attribute, at most one of an image and annotator; their order has no influence.
@@ -685,7 +696,7 @@ def read_image_set(
         lines = [line.removeprefix(f"{root}/").partition(": ") for line in str(error).splitlines()]
         problems.extend(Problem(file, message) for file, _, message in lines)
         return None, tables
-    for name in COLUMNS:
+    for name, required in COLUMNS.items():
         present = [path for suffix in (".csv", ".parquet") if (path := root / (name + suffix)).exists()]
         both = f"{name}.csv or {name}.parquet"
         if len(present) > 1:
@@ -693,8 +704,8 @@ def read_image_set(
             problems.append(Problem(present[0].name, message, accepted=f"either {both}"))
         elif not present and (name != "labels" or require_labels):
             problems.append(Problem(f"{name}.csv", "the file is missing", accepted=f"{both} in {folder}"))
-        columns = COLUMNS[name], _optional(name, attributes)
-        tables[name] = read_table(present[0], *columns, problems) if present else None
+        optional = _optional(name, attributes)
+        tables[name] = read_table(present[0], required, optional, problems) if present else None
     return _checked(root, tables, attributes, problems, require_labels=require_labels), tables
 
 
@@ -833,7 +844,7 @@ def _check_repeats(table: Table, column: str, ids: Any, problems: Problems) -> N
     problems.rows(table, column, again, f"duplicate {column}", first_use)
 
 
-def _check_references(
+def _check_references(  # noqa: PLR0917 - private
     table: Table,
     column: str,
     wrong: NDArray[np.bool_],
@@ -1013,9 +1024,9 @@ def _check_labels(labels: Table, attributes: Mapping[str, Attribute], problems: 
 
 def _check_values(labels: Table, attributes: Mapping[str, Attribute], problems: Problems) -> None:
     """Report numbers that are none, out of range, beside no class, or beside the wrong one: the first of these."""
-    given = np.flatnonzero(~labels.where("value", _is_blank)) if "value" in labels.frame else []
-    if len(given) == 0:
+    if "value" not in labels.frame or labels.where("value", _is_blank).all():
         return
+    given = np.flatnonzero(~labels.where("value", _is_blank))
     frame = labels.frame.iloc[given]
     numbers = _as_numbers(as_texts(frame["value"]))
 
@@ -1140,8 +1151,8 @@ def read_sample(folder: Path) -> pd.DataFrame | None:
     """Sample of images that were drawn to be labelled, `sample.csv` of an image set; None: there is none.
 
     Returns:
-        image_id, probability and cell_probability (above 0, at most 1), draw (1, 2, ...), drawn_from (sha256 of the
-        images that it was drawn from).
+        image_id, probability and cell_probability (above 0, at most 1), draw (1, 2, ...), drawn_from (sha256 of
+        the images that it was drawn from).
 
     Raises:
         DataError: all mistakes at once.
