@@ -3,8 +3,8 @@
 A table is NAME.csv (UTF-8, commas) or NAME.parquet, a file or a folder of files, with the columns of `COLUMNS` and
 perhaps of `OPTIONAL`; others are ignored. Own attributes lie in `attributes/NAME.yaml`. Rows count as in a
 spreadsheet: the header is row 1. All mistakes are told at once, each with file, row, column, value and what is
-accepted; but one in a table's structure (a ragged row, an encoding) ends the checks of that table and of what refers
-to it. Image files are not opened here: `images.py` reads them, `convert/checking.py` tries all of them.
+accepted; but one in a table's structure (a ragged row, an encoding) ends the checks of that table and of what
+refers to it. Image files are not opened here: `images.py` reads them, `convert/checking.py` tries all of them.
 """
 
 from __future__ import annotations
