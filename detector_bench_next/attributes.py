@@ -26,23 +26,18 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from detector_bench_next.errors import ConfigError, config_error, nearest_hint
 from detector_bench_next.files import read_yaml, write_text
 
-LOW_QUALITY = "low_quality"
-"""Label: the attribute cannot be told from the image (several people, nobody, no face)."""
-OTHERS = "others"
-"""Label: outside the attribute's classes, a non-binary gender for instance. Reported apart."""
-PARTLY = "partly"
-"""A prompt narrows an attribute down without naming one class ("an Asian person")."""
-ALL = "all"
-"""In metric tables: the row covers every T2I model, category or prompt."""
-GROUND_TRUTH = "ground_truth"
-"""In tables: the human labels, shown like one more detector."""
-ADJUDICATOR = "adjudicator"
-"""The annotator whose label overrules all others."""
+LOW_QUALITY, OTHERS = "low_quality", "others"  # labels: it cannot be told; outside the classes, reported apart
+PARTLY = "partly"  # a prompt narrows an attribute down without naming one class ("an Asian person")
+ALL = "all"  # in metric tables: the row covers every T2I model, category or prompt
+GROUND_TRUTH = "ground_truth"  # in tables: the human labels, shown like one more detector
+ADJUDICATOR = "adjudicator"  # the annotator whose label overrules all others
 REASONS: tuple[str, ...] = ("several_people", "no_person", "face_not_visible", "blurred", "ambiguous")
 """Reasons of a low-quality image; an attribute may add its own."""
 RESERVED_ANNOTATORS: tuple[str, ...] = ("consensus", "all_agree", "dawid_skene")
 UNCHANGED: tuple[str, ...] = ("male_male", "female_female", "same")
 """Classes of pair attributes that mean no change."""
+KEYS = "1234567890abcdefhijkmpqrvwy"
+"""Keys of the labelling desk that may stand for a class; the other letters are its commands."""
 
 
 class Status(StrEnum):
@@ -53,14 +48,9 @@ class Status(StrEnum):
     ERROR = "error"
 
 
-RESERVED: tuple[str, ...] = (
-    *(ALL, LOW_QUALITY, OTHERS, PARTLY, GROUND_TRUTH, *Status),
-    *("no_verdict", "uncertain", "unknown", "average"),
-)
+RESERVED: tuple[str, ...] = (ALL, LOW_QUALITY, OTHERS, PARTLY, GROUND_TRUTH, *Status)
+RESERVED += ("no_verdict", "uncertain", "unknown", "average")
 """Names that no attribute and no class may have: they mean something else in tables, prompts or answers."""
-
-KEYS = "1234567890abcdefhijkmpqrvwy"
-"""Keys of the labelling desk that may stand for a class; the other letters are its commands."""
 
 
 class _Named(BaseModel):
@@ -80,10 +70,8 @@ class _Named(BaseModel):
 
 
 class _Choice(_Named):
-    text: str = ""
-    """On buttons and pages; by default the name, with blanks."""
-    hint: str = ""
-    """Beside the text, for annotators."""
+    text: str = ""  # on buttons and pages; by default the name, with blanks
+    hint: str = ""  # beside the text, for annotators
 
     @model_validator(mode="before")
     @classmethod
@@ -105,16 +93,11 @@ class Reason(_Choice):
 class AttributeClass(_Choice):
     """A class of an attribute, and how annotators and vision-language models are offered it."""
 
-    key: str = Field(default="", pattern=f"^[{KEYS}]?$")
-    """Of the labelling desk; by default the first of `KEYS` that is free."""
-    colour: str = Field(default="", pattern="^(#[0-9a-f]{6})?$")
-    """Of the button, `#rrggbb`."""
-    start: float | None = Field(default=None, alias="from")
-    """The lowest value of the class, where classes are ranges of a measured value: all of them or none."""
-    offered: str = ""
-    """What a model is told that it may answer; by default the name, with blanks."""
-    answers: tuple[str, ...] = ()
-    """Words by which a model may mean it; by default the name, with blanks."""
+    key: str = Field(default="", pattern=f"^[{KEYS}]?$")  # of the desk; by default the first of KEYS that is free
+    colour: str = Field(default="", pattern="^(#[0-9a-f]{6})?$")  # of the button
+    start: float | None = Field(default=None, alias="from")  # lowest value, where classes are ranges: all or none
+    offered: str = ""  # what a model is told that it may answer; by default the name, with blanks
+    answers: tuple[str, ...] = ()  # words by which a model may mean it; by default the name, with blanks
 
 
 class Unit(BaseModel):
@@ -127,31 +110,24 @@ class Unit(BaseModel):
 
 
 class Attribute(_Named):
-    """A perceived attribute with its classes, in the order of their codes, of tables and of buttons."""
+    """A perceived attribute with its classes, in the order of their codes, of tables and of buttons.
+
+    Kind `ordinal`: the classes have an order. `measured`: that, and a number in `unit` may stand beside the class.
+    """
 
     classes: tuple[AttributeClass, ...] = Field(min_length=2, max_length=len(KEYS))
     kind: Literal["class", "ordinal", "measured"] = "class"
-    """ordinal: the classes have an order. measured: that, and a number in `unit` may stand beside the class."""
     unit: Unit | None = None
-    words: str = ""
-    """Inside a sentence; by default the name, with blanks."""
-    title: str = ""
-    """Above the buttons; by default "Perceived " and the words."""
-    short: str = ""
-    """Where there is little room."""
-    question: str = ""
-    """What annotators are asked."""
-    care: str = ""
-    """What the numbers are not: a sentence for tables, reports and the desk."""
-    judge: str | None = ""
-    """What a vision-language model is asked, unless its study words the question. None: there is no question."""
-    unknown: tuple[str, ...] = ()
-    """Words of a model for "it cannot be told", beyond those that hold for every attribute."""
-    ambiguous: tuple[str, ...] = ()
-    """Words of a model for several classes at once."""
+    words: str = ""  # inside a sentence; by default the name, with blanks
+    title: str = ""  # above the buttons; by default "Perceived " and the words
+    short: str = ""  # where there is little room
+    question: str = ""  # what annotators are asked
+    care: str = ""  # what the numbers are not: a sentence for tables, reports and the desk
+    judge: str | None = ""  # what a model is asked unless its study words it; "": the question, None: nothing
+    unknown: tuple[str, ...] = ()  # words of a model for "it cannot be told", beyond those of every attribute
+    ambiguous: tuple[str, ...] = ()  # words of a model for several classes at once
     reasons: tuple[Reason, ...] = ()
-    guideline: str = ""
-    """For annotators, in simple Markdown."""
+    guideline: str = ""  # for annotators, in simple Markdown
 
     @model_validator(mode="before")
     @classmethod
@@ -222,34 +198,21 @@ class Attribute(_Named):
         return tuple(own.start for own in self.classes if own.start is not None)
 
     @property
-    def low_quality(self) -> int:
-        """Code of a truth."""
-        return len(self.classes)
-
-    @property
     def filtered(self) -> int:
-        """Code of an answer."""
+        """Code K: of an answer; of a truth, low_quality."""
         return len(self.classes)
-
-    @property
-    def others(self) -> int:
-        """Code of a truth."""
-        return len(self.classes) + 1
 
     @property
     def error(self) -> int:
-        """Code of an answer."""
+        """Code K + 1: of an answer; of a truth, others."""
         return len(self.classes) + 1
 
     @property
-    def unlabelled(self) -> int:
-        """Code of a truth."""
+    def not_run(self) -> int:
+        """Code K + 2: of an answer; of a truth, unlabelled."""
         return len(self.classes) + 2
 
-    @property
-    def not_run(self) -> int:
-        """Code of an answer."""
-        return len(self.classes) + 2
+    low_quality, others, unlabelled = filtered, error, not_run
 
 
 def _no_repeats(what: str, names: list[str]) -> None:
