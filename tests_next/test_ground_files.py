@@ -1,0 +1,250 @@
+"""Errors, files, YAML, packaged files and texts that are fit to be published."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pickle
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from detector_bench_next import files
+from detector_bench_next.errors import (
+    ConfigError,
+    DataError,
+    DetectorBenchError,
+    ImageError,
+    MissingExtraError,
+    Problem,
+    Problems,
+    config_error,
+    nearest_hint,
+    require,
+)
+
+
+class _Table:
+    def __init__(self, cells: list[str]) -> None:
+        self.frame, self.file = pd.DataFrame({"label": cells}), "labels.csv"
+
+    def problem(self, i: int, column: str, message: str, accepted: str) -> Problem:
+        return Problem(self.file, message, i + 2, column, self.frame[column].iloc[i], accepted)
+
+
+def test_a_mistake_in_a_million_rows_is_told_twenty_times_then_counted() -> None:
+    problems = Problems()
+    problems.rows(_Table(["mal"] * 100), "label", np.arange(100) % 2 == 0, "unknown label", lambda i: f"male {i}")
+    assert len(problems) == 21
+    assert str(problems[1]) == "labels.csv, row 4, column label: unknown label: 'mal' (accepted: male 2)"
+    assert (problems[-1].row, problems[-1].column, problems[-1].value) == (None, None, None)
+    assert "30 more" in problems[-1].message
+    with pytest.raises(DataError) as raised:
+        problems.raise_if_any()
+    again = pickle.loads(pickle.dumps(raised.value))  # noqa: S301 - errors travel between processes
+    assert (again.problems, str(again)) == (tuple(problems), "\n".join(map(str, problems)))
+    Problems().raise_if_any()
+
+
+def test_an_image_error_is_no_mistake_that_ends_a_run() -> None:
+    assert not issubclass(ImageError, DetectorBenchError)
+    error = pickle.loads(pickle.dumps(ImageError("damaged", "cut")))  # noqa: S301
+    assert (error.reason, error.detail, str(error)) == ("damaged", "cut", "damaged: cut")
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    threshold: float = 0.5
+
+
+class _Finer(_Part):
+    margin: float = 1.0
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    name: str
+    parts: list[_Part | None] = []
+    mode: Literal["fast", "exact"] = "fast"
+
+
+@pytest.mark.parametrize(
+    ("value", "lines"),
+    [
+        ({"nam": "x"}, ["d: name: is missing", "d: nam: unknown key 'nam': did you mean 'name'?"]),
+        ({"name": "x", "mode": "fst"}, ["d: mode: Input should be 'fast' or 'exact'; got 'fst'"]),
+        (
+            {"name": "x", "parts": [{"tresh": 1}]},
+            ["d: parts.0.tresh: unknown key 'tresh': did you mean 'threshold'?"],
+        ),
+        (
+            {"name": "x", "parts": [{"margn": 1}]},
+            ["d: parts.0.margn: unknown key 'margn': did you mean 'margin'?"],
+        ),
+    ],
+)
+def test_mistakes_of_a_configuration_name_the_place_and_the_nearest_key(value: object, lines: list[str]) -> None:
+    with pytest.raises(ValidationError) as raised:
+        _Model.model_validate(value)
+    assert sorted(str(config_error(raised.value, "d", _Model)).splitlines()) == sorted(lines)
+
+
+def test_nearest_names() -> None:
+    assert nearest_hint("gendr", ["gender", "race"]) == "did you mean 'gender'?"
+    assert nearest_hint("qqq", ["b", "a"]) == "known: a, b"
+    assert "2,000 known names" in nearest_hint("9", map(str, range(2000)))
+
+
+def test_a_package_that_is_not_installed_names_its_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "tried_broken.py").write_text("import tried_absent")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert require("json", "onnx").loads("1") == 1
+    for name in ("tried_absent", "tried_absent.below"):
+        with pytest.raises(MissingExtraError, match=r"not installed: pip install 'detector-bench\[onnx\]'"):
+            require(name, "onnx")
+    with pytest.raises(MissingExtraError, match="installed, but fails: No module named 'tried_absent'"):
+        require("tried_broken", "onnx")
+
+
+def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
+    path = tmp_path / "below" / "a.txt"
+    files.write_text(path, "one\n")
+    with contextlib.suppress(KeyError), files.replacing(path) as place:
+        place.write_text("half")
+        raise KeyError
+    assert (path.read_text(), [own.name for own in path.parent.iterdir()]) == ("one\n", ["a.txt"])
+    files.write_parquet(pa.table({"a": [1]}), path.with_suffix(".parquet"))
+    assert pq.read_table(path.with_suffix(".parquet")).to_pydict() == {"a": [1]}
+    assert files.sha256_file(path) == "2c8b08da5ce60398e1f19af0e5dccc744df274b826abe585eaba68c525434806"
+    with pytest.raises(DetectorBenchError, match="cannot write"):
+        files.write_text(path / "not a folder", "x")
+
+
+_WRITE = """
+import sys, time; from pathlib import Path; from detector_bench_next.files import replacing
+with replacing(Path(sys.argv[1])) as place:
+    place.write_text("half"); print("writing", flush=True); time.sleep(60)
+"""
+
+
+@pytest.mark.skipif(os.name != "posix", reason="nobody can be asked there whether they live")
+def test_what_the_dead_left_half_written_goes_and_what_the_living_write_stays(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", _WRITE, str(tmp_path / "a.csv")]
+    with (
+        subprocess.Popen(command, stdout=subprocess.PIPE) as killed,
+        subprocess.Popen(command, stdout=subprocess.PIPE) as living,
+    ):
+        for process in (killed, living):
+            assert process.stdout is not None
+            assert process.stdout.readline() == b"writing\n"
+        killed.send_signal(signal.SIGKILL)
+        killed.wait()
+        files.write_text(tmp_path / "b.csv", "x")
+        left = [path.name for path in tmp_path.iterdir() if path.suffix == ".tmp"]
+        living.kill()
+    assert len(left) == 1
+    assert f"-{living.pid}-" in left[0]
+
+
+_SHORT_BUT_ENDLESS = "".join(
+    f"{b}: &{b} [{', '.join([f'*{a}'] * 20)}]\n" for a, b in zip("abcde", "bcdef", strict=True)
+)
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (b"a: 1\nb: 2\na: 3\n", "line 3, column 1: cannot be read: the key 'a' stands here twice"),
+        (b"a:\n  - {x: 1, x: 2}\n", "line 2, column 12"),
+        (b"a: [1\n", "line 2, column 1"),
+        (b"a: 2026-02-30\n", "line 1, column 4: cannot be read: '2026-02-30' is no timestamp"),
+        (b'a: "\\0"\n', "U+0000 is no text"),
+        (b"a: \xe9\n", "line 1: text is not UTF-8"),
+        (b"a: !!python/object/apply:os.getcwd []\n", "line 1, column 4"),
+        (b"? [a]\n: 1\n", "unhashable"),
+        (b"- " * 70 + b"a", "60 levels"),
+        (b"[" * 100_000, "nesting"),
+        (b"a: &a [*a]\n", "with what aliases stand for"),
+        (b"a: &a [1]\n" + _SHORT_BUT_ENDLESS.encode(), "more than 200,000 values"),
+        (b"a: 1\n--- \nb: 2\n", "line 2"),
+        (b"#" * 2_000_001, "larger than 2 MB"),
+    ],
+)
+def test_yaml_that_is_refused(tmp_path: Path, content: bytes, told: str) -> None:
+    path = tmp_path / "x.yaml"
+    path.write_bytes(content)
+    with pytest.raises(ConfigError) as raised:
+        files.read_yaml(path)
+    assert str(raised.value).startswith(str(path))
+    assert told in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "content"),
+    [
+        ("\ufeffa: é\n", {"a": "é"}),
+        ("", None),
+        (
+            "a: &a {x: 1, y: 1}\nb: &b {<<: *a, x: 2}\nc: {<<: *b, y: 3}\n",
+            {"c": {"x": 2, "y": 3}, "b": {"x": 2, "y": 1}},
+        ),
+        ("c: {<<: [{x: 1}, {x: 2, y: 2}], z: 3}", {"c": {"x": 1, "y": 2, "z": 3}}),
+    ],
+)
+def test_yaml_that_is_read(tmp_path: Path, text: str, content: dict[str, object] | None) -> None:
+    (tmp_path / "x.yaml").write_text(text, encoding="utf-8")
+    found = files.read_yaml(tmp_path / "x.yaml")
+    assert ({key: found[key] for key in content} if content else found) == content
+
+
+def test_a_users_file_wins_over_one_that_comes_along(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    shipped = files.packaged("configs", "lyu2025")
+    assert shipped.parent == files.resources("configs")
+    assert files.packaged("configs", "lyu2025.yaml") == shipped
+    assert files.packaged("configs/detectors", "faceres").is_file()
+    (tmp_path / "lyu2025").write_text("name: mine")
+    assert files.packaged("configs", "lyu2025") == Path("lyu2025")
+    # Words of papers are ours, whatever lies in the working directory.
+    (tmp_path / "images.csv").write_text("mine")
+    assert files.packaged("labels/quickstart", "images.csv") == files.resources("labels/quickstart") / "images.csv"
+    for name in ("lyu2026", "below/lyu2025", "", "\0", "x" * 5000):
+        with pytest.raises(ConfigError, match="there is no file"):
+            files.packaged("configs", name)
+    with pytest.raises(ConfigError, match="did you mean 'lyu2025'"):
+        files.packaged("configs", "lyu2026")
+
+
+@pytest.mark.parametrize(
+    ("text", "public"),
+    [
+        ("GET https://kim:pw@x.org/a.png?sig=1&t=2 failed", "GET https://x.org/a.png?(hidden) failed"),
+        ("s3://bucket/a b", "s3://bucket/a b"),
+        ("is it 3?yes", "is it 3?yes"),
+    ],
+)
+def test_texts_without_secrets(text: str, public: str) -> None:
+    assert files.without_secrets(text) == public
+
+
+@pytest.mark.parametrize(
+    ("text", "public"),
+    [
+        ("cannot read /data/kim/secret/x.onnx: gone", "cannot read x.onnx: gone"),
+        ("'/data/my pictures/x.png' and C:\\Users\\kim\\y.png", "'x.png' and y.png"),
+        ("see https://x.org/a/b.png and models/x.onnx, 3/4", "see https://x.org/a/b.png and models/x.onnx, 3/4"),
+        (f"{Path.home()}/x/y.png", "y.png"),
+    ],
+)
+def test_texts_without_folders(text: str, public: str) -> None:
+    assert files.without_folders(text) == public

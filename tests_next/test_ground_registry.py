@@ -1,0 +1,321 @@
+"""Names for things: by decorator, by target, from another package, from a plugin file; and their sources."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+
+from detector_bench_next import registry
+from detector_bench_next.errors import ConfigError, MissingExtraError
+from tests_next.studies import PLUGIN
+
+Write = Callable[[str, str], Path]
+
+
+@pytest.fixture
+def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Write]:
+    """Writes modules that can be imported; what they register is forgotten."""
+    monkeypatch.syspath_prepend(tmp_path)
+    kinds = {kind: dict(own) for kind, own in registry._ADDED.items()}
+    loaded, path = dict(registry._LOADED), list(sys.path)
+
+    def made(name: str, text: str) -> Path:
+        file = tmp_path / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(dedent(text), encoding="utf-8")
+        return file
+
+    yield made
+    registry._ADDED.clear()
+    registry._ADDED.update(kinds)
+    registry._LOADED.clear()
+    registry._LOADED.update(loaded)
+    sys.path[:] = path
+    for name in [name for name in sys.modules if name.startswith("tried_")]:
+        del sys.modules[name]
+
+
+@pytest.fixture
+def lazy(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    """Targets of a kind of its own."""
+    targets: dict[str, str] = {}
+    monkeypatch.setitem(registry.BUILT_IN, "thing", targets)
+    return targets
+
+
+def test_a_decorator_hands_back_what_it_decorates_and_keeps_its_facts(write: Write, lazy: dict[str, str]) -> None:
+    class Thing:
+        pass
+
+    assert registry.register("thing", "it", better="lower")(Thing) is Thing
+    entry = registry.find("thing", "it")
+    assert (entry.thing, entry.facts, entry.thing.kind) == (Thing, {"better": "lower"}, "it")
+    assert registry.register("thing", "seven", 7) == 7
+    assert registry.register("thing", "seven", 7) == 7
+    assert registry.names("thing") == ["it", "seven"]
+
+
+def test_a_target_is_imported_when_it_is_asked_for(write: Write, lazy: dict[str, str]) -> None:
+    write("tried_lazy.py", "class Outer:\n    class Inner: pass\n")
+    lazy["it"] = "tried_lazy:Outer.Inner"
+    assert registry.names("thing") == ["it"]
+    assert "tried_lazy" not in sys.modules
+    assert registry.find("thing", "it").thing.__qualname__ == "Outer.Inner"
+    with pytest.raises(ConfigError, match=r"unknown thing 'its': did you mean 'it'\?"):
+        registry.find("thing", "its")
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("", "no attribute 'Thing'"),
+        ("import tried_absent", "No module named 'tried_absent'"),
+        ("class Thing(", "SyntaxError"),
+        ("raise SystemExit('no licence')", "SystemExit: no licence"),
+    ],
+)
+def test_an_import_that_fails_can_be_tried_again(write: Write, lazy: dict[str, str], text: str, told: str) -> None:
+    path, lazy["it"] = write("tried_failing.py", text), "tried_failing:Thing"
+    for _ in range(2):
+        with pytest.raises(ConfigError) as raised:
+            registry.find("thing", "it")
+        assert str(raised.value).startswith("thing 'it' cannot be loaded from 'tried_failing:Thing': ")
+        assert told in str(raised.value)
+    path.write_text("class Thing:\n    version = 2\n")
+    sys.modules.pop("tried_failing", None)
+    assert registry.find("thing", "it").thing.version == 2
+
+
+def test_a_name_is_taken_once(write: Write, lazy: dict[str, str]) -> None:
+    def define() -> type:
+        class Local:
+            pass
+
+        return Local
+
+    write("tried_again.py", "class Thing: pass")
+    lazy["lazy"] = "tried_again:Thing"
+    import tried_again  # type: ignore[import-not-found]
+
+    registry.register("thing", "lazy", tried_again.Thing)
+    exec("class Thing: pass", vars(tried_again))  # noqa: S102 - a notebook's cell that is run twice
+    registry.register("thing", "lazy", tried_again.Thing)
+    assert registry.find("thing", "lazy").thing is tried_again.Thing
+    with pytest.raises(ConfigError, match=rf"as 'tried_again:Thing' and as '{__name__}:_Other'; give each a name"):
+        registry.register("thing", "lazy", _Other)
+    registry.register("thing", "local", define())
+    with pytest.raises(ConfigError, match="registered twice"):  # what a function defines twice is two things
+        registry.register("thing", "local", define())
+    registry.register("thing", "value", 1)
+    with pytest.raises(ConfigError, match="as 1 and as 2"):
+        registry.register("thing", "value", 2)
+
+
+class _Other:
+    pass
+
+
+def test_every_target_that_comes_along_can_be_found() -> None:
+    for kind, targets in registry.BUILT_IN.items():
+        for name in targets:
+            with contextlib.suppress(MissingExtraError):
+                assert registry.source_of(registry.find(kind, name).thing) is None
+
+
+# Another installed package
+
+
+def _install(folder: Path, name: str, files: dict[str, str], points: str) -> None:
+    info = folder / f"{name}-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(points)
+    for path, text in files.items():
+        (folder / path).parent.mkdir(exist_ok=True)
+        (folder / path).write_text(text)
+
+
+def _python(code: str, *paths: Path) -> str:
+    here = Path(registry.__file__).parents[1]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, (*paths, here)))}
+    command = [sys.executable, "-P", "-c", dedent(code)]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=60).stdout
+
+
+def test_another_package_brings_things_and_cannot_take_a_name(tmp_path: Path) -> None:
+    tiny = (
+        "from detector_bench_next.registry import register\n@register('table', 'tiny', rows=3)\ndef tiny(): pass\n"
+    )
+    files = {"tiny/__init__.py": "from tiny.deep import tiny", "tiny/deep.py": tiny}
+    _install(tmp_path / "", "tiny", files, "[detector_bench.tables]\ntiny = tiny:tiny\n")
+    code = """
+        import sys
+        from detector_bench_next import registry
+        print("tiny" in registry.names("table"), "tiny" in sys.modules)
+        entry = registry.find("table", "tiny")
+        print(entry.facts, entry.module, len(registry.source_of(entry.thing)))
+        """
+    assert _python(code, tmp_path) == "True False\n{'rows': 3} tiny.deep 64\n"
+    _install(tmp_path, "rival", {"rival.py": ""}, "[detector_bench.tables]\ntiny = rival:tiny\n")
+    _install(tmp_path, "thief", {}, "[detector_bench.detectors]\ntable = thief:Table\n")
+    code = """
+        from detector_bench_next import registry
+        for kind, name in (("table", "tiny"), ("detector", "table")) * 2:
+            try:
+                registry.find(kind, name)
+            except registry.ConfigError as error:
+                print(error)
+        """
+    tables, detectors, *again = _python(code, tmp_path).splitlines()
+    assert again == [tables, detectors]
+    assert "'tiny:tiny' (package tiny)" in tables
+    assert "'rival:tiny' (package rival)" in tables
+    assert "detectors.table:Table' and as 'thief:Table' (package thief)" in detectors
+
+
+# Plugin files
+
+
+_PLUGIN = """
+{imports}
+from detector_bench_next.registry import register
+
+@register("thing", "it")
+class Thing:
+    number = {number}
+"""
+
+
+def test_a_plugin_is_recorded_with_its_source_and_what_it_adds(write: Write, lazy: dict[str, str]) -> None:
+    beside = write(
+        "tried_beside.py", "from detector_bench_next.registry import register\nregister('thing', 'two', 2)\n"
+    )
+    path = write("plug.py", _PLUGIN.format(imports="import tried_beside", number=1))
+    registry.load_plugin(path)
+    plugin = registry.plugins()[-1]
+    assert (plugin.file, plugin.path) == ("plug.py", path.resolve())
+    assert plugin.adds == {"thing": ("two", "it")}
+    assert plugin.files == {"plug.py": path.resolve(), "tried_beside.py": beside.resolve()}
+    assert plugin.sha256 == registry.source_of(registry.find("thing", "it").thing)
+    registry.load_plugin(path)
+    copy = shutil.copytree(path.parent, path.parent / "copy") / "plug.py"
+    registry.load_plugin(copy)  # the same, from elsewhere
+    assert registry.plugins()[-1] == plugin
+
+
+def test_a_copied_plugin_loads_in_another_process_whose_folder_is_elsewhere(tmp_path: Path, write: Write) -> None:
+    write("tried_limits.py", "LIMIT = 3")
+    registry.load_plugin(
+        write("plug.py", _PLUGIN.format(imports="from tried_limits import LIMIT", number="LIMIT"))
+    )
+    plugin = registry.plugins()[-1]
+    for name, file in plugin.files.items():
+        (tmp_path / "job").mkdir(exist_ok=True)
+        shutil.copyfile(file, tmp_path / "job" / name)
+    code = f"""
+        from pathlib import Path
+        from detector_bench_next import registry
+        registry.load_plugin(Path({str(tmp_path / "job" / "plug.py")!r}))
+        thing = registry.find("thing", "it").thing
+        print(thing.number, registry.source_of(thing))
+        """
+    assert _python(code) == f"3 {plugin.sha256}\n"
+
+
+def test_two_saves_within_a_second_are_two_versions(write: Write, lazy: dict[str, str]) -> None:
+    found = []
+    for number in (1, 2):
+        path = write("quick.py", _PLUGIN.format(imports="", number=number))
+        os.utime(path, (1_700_000_000, 1_700_000_000))
+        registry.load_plugin(path)
+        thing = registry.find("thing", "it").thing
+        found.append((thing.number, registry.source_of(thing)))
+    assert [number for number, _ in found] == [1, 2]
+    assert found[0][1] != found[1][1]
+    assert [plugin.sha256 for plugin in registry.plugins() if plugin.file == "quick.py"] == [found[1][1]]
+
+
+@pytest.mark.parametrize(
+    ("imports", "changed", "counts"),
+    [
+        ("import tried_beside", "tried_beside.py", True),
+        ("import tried_first", "tried_second.py", True),  # which `tried_first` imports
+        ("def late():\n    from tried_folder.below import LIMIT", "tried_folder/below.py", True),
+        ("import tried_beside", "tried_unrelated.py", False),
+        ("import numpy", "tried_unrelated.py", False),
+    ],
+)
+def test_what_a_plugin_imports_from_beside_it_counts(
+    write: Write, lazy: dict[str, str], imports: str, changed: str, counts: bool
+) -> None:
+    write("tried_first.py", "import tried_second\n")
+    names = ("tried_beside.py", "tried_second.py", "tried_unrelated.py")
+    for name in (*names, "tried_folder/__init__.py", "tried_folder/below.py"):
+        write(name, "LIMIT = 1\n")
+    sources = []
+    for limit in (1, 2):
+        write(changed, f"LIMIT = {limit}\n")
+        registry.load_plugin(write("plug.py", _PLUGIN.format(imports=imports, number=1)))
+        sources.append(registry.plugins()[-1].sha256)
+    assert (sources[0] != sources[1]) == counts
+
+
+def test_where_a_plugin_lies_and_what_it_is_called_does_not_count(write: Write, lazy: dict[str, str]) -> None:
+    text = _PLUGIN.format(imports="", number=1)
+    registry.load_plugin(write("one/one.py", text))
+    first = registry.plugins()[-1].sha256
+    registry._ADDED["thing"].clear()
+    registry.load_plugin(write("two/two.py", text))
+    assert registry.plugins()[-1].sha256 == first
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "told"),
+    [
+        (
+            "bad.py",
+            "x = 1\nimport tried_gone\n",
+            "bad.py, line 2: ModuleNotFoundError: No module named 'tried_gone'",
+        ),
+        ("bad.py", "def f(:\n", "bad.py, line 1: SyntaxError: invalid syntax"),
+        ("bad.py", "import sys\n\nsys.exit(3)\n", "bad.py, line 3: SystemExit: 3"),
+        ("bad.py", "a = b'\\0'\n\0", "bad.py"),
+        (
+            "bad.py",
+            "from detector_bench_next.registry import register\nregister('detector', 'table', 1)",
+            "bad.py, line 2: detector 'table' is registered twice",
+        ),
+        ("bad.txt", "x = 1", "is no Python file"),
+    ],
+)
+def test_a_plugin_that_fails_is_told_in_one_line_with_its_place(
+    write: Write, name: str, text: str, told: str
+) -> None:
+    with pytest.raises(ConfigError) as raised:
+        registry.load_plugin(write(name, text))
+    assert re.match(r"--plugin:? ", str(raised.value))
+    assert told in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+def test_a_things_own_text_counts_where_it_has_no_file(lazy: dict[str, str]) -> None:
+    def cell(number: int, rest: str = "") -> str | None:
+        space: dict[str, type] = {"__name__": "__notebook__"}
+        exec(f"class Mine:\n    limit = {number}\n{rest}", space)  # noqa: S102
+        return registry.source_of(space["Mine"])
+
+    assert cell(1) == cell(1) != cell(2)
+
+
+def test_the_plugin_of_tests_loads() -> None:
+    registry.load_plugin(PLUGIN)
+    assert registry.find("detector", "shade").thing.kind == "shade"
