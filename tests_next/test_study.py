@@ -150,11 +150,11 @@ MISTAKES: dict[str, tuple[str, list[str]]] = {
     ),
     "a key twice": (
         SET + "detectors: [shade]\ndetectors: [table]\n",
-        ["mine.yaml, line 3, column 1: *'detectors' stands here a second time"],
+        ["mine.yaml, line 3, column 1: *'detectors' stands here*"],
     ),
     "a key twice, deeper": (
         SET + "detectors: [{kind: shade, bright_above: 1, bright_above: 2}]\n",
-        ["mine.yaml, line 2, column 44: *'bright_above' stands here a second time"],
+        ["mine.yaml, line 2, column 44: *'bright_above' stands here*"],
     ),
     "an open bracket": (SET + "detectors: [shade\nbatch_size: 2\n", ["mine.yaml, line 3, column 11: *"]),
     "a tab": (SET + "detectors:\n\t- shade\n", ["mine.yaml, line 3, column 1: *"]),
