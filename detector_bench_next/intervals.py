@@ -49,9 +49,7 @@ About = Literal["images", "prompts"]
 Estimand = Literal["t2i_model", "these_images", "prompts"]
 
 IMAGES_IN_A_BLOCK = 1_500_000  # draws times images (or cells) of a block: its tables stay in the cache
-IMAGES_DRAWN_ONE_BY_ONE = (
-    50_000  # above, numbers of images are drawn by cell: the same distribution at a cost that follows cells
-)
+IMAGES_ONE_BY_ONE = 50_000  # above, numbers of images are drawn by cell: same distribution, cost follows cells
 
 
 class Estimate(NamedTuple):
@@ -112,7 +110,7 @@ def _other_images(
     }
     model = pd.factorize(cells.pairs["t2i_model"])[0]
     pools = [np.flatnonzero(model[cells.pair] == m) for m in range(model.max() + 1)]
-    one_by_one = n.sum() <= IMAGES_DRAWN_ONE_BY_ONE
+    one_by_one = n.sum() <= IMAGES_ONE_BY_ONE
     draw = (_images_one_by_one if one_by_one else _images_by_cell)(cells, n, rng, borrow=borrow)
     block = max(1, min(draws, int(IMAGES_IN_A_BLOCK // (n.sum() if one_by_one else count))))
     for start in range(0, draws, block):
@@ -439,9 +437,7 @@ def _hidden(c: Array) -> Array:
 
 
 _PLAIN, _SHIFT = METRICS["model_bias_score_difference"], METRICS["prompt_bias_score_shift"]
-_SPLIT = Metric(
-    "difference of split scores", lambda c: _split_reported(c) - _split_actual(c), "prompts", interval="plain"
-)
+_SPLIT = Metric("split difference", lambda c: _split_reported(c) - _split_actual(c), "prompts", interval="plain")
 _HIDDEN = Metric("hidden by chance", _hidden, "prompts", interval="plain")
 FOR_VERDICT: tuple[Metric, ...] = (_PLAIN, _SHIFT, _SPLIT, _HIDDEN)
 """Metrics that the draws of a verdict must hold."""
@@ -507,14 +503,7 @@ def _word(low: float, high: float, hidden: float, kept: float, tolerance: float)
 # ---------------------------------------------------------------- prompts of a T2I model, from all or some labels
 
 FEWEST_CLEAR = 3.0  # clear labels a prompt below which there is no model bias score
-RIDGES = (
-    1.0,
-    3.0,
-    10.0,
-    30.0,
-    100.0,
-    1e9,
-)  # strengths of the rule from answers to labels; the last one: labels alone
+RIDGES = (1.0, 3.0, 10.0, 30.0, 100.0, 1e9)  # strengths of the rule; the last one: labels alone
 
 
 @dataclass(frozen=True, eq=False)
