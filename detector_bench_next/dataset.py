@@ -9,13 +9,11 @@ refers to it. Image files are not opened here: `images.py` reads them, `convert/
 
 from __future__ import annotations
 
-import codecs
 import csv
 import hashlib
 import io
 import re
 import unicodedata
-from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -65,22 +63,19 @@ _NUMBERS = {"value", "weight", "probability", "cell_probability"}  # Parquet may
 _MAY_BE_EMPTY = {"path", "prompt", *(name for names in OPTIONAL.values() for name in names)}
 _ANY_TEXT = {"prompt", "reason", "attribute", "label"}  # free, or one of a list that is checked as a whole
 _RESERVED = {"t2i_model": (ALL,), "category": (ALL,), "prompt_id": (ALL,), "annotator": RESERVED_ANNOTATORS}
-_LATER = ("region", "value", "weight", "scene", "side", "language")  # at the end of a fingerprint, where filled
+_LATER = ["region", "value", "weight", "scene", "side", "language"]  # at the end of a fingerprint, where filled
 _CODED, _TEXT = pa.dictionary(pa.int32(), pa.large_string()), pa.large_string()
 _BLOCK = 1 << 20
 _MOST_RAGGED = 100_000  # with more, the whole file is of another make
 _OPEN_QUOTE = "a quotation mark is opened and never closed, so the rest of the file is one cell"
-_WIDE = {  # the mark of UTF-32-LE begins with that of UTF-16-LE
-    codecs.BOM_UTF32_LE: "UTF-32",
-    codecs.BOM_UTF32_BE: "UTF-32",
-    codecs.BOM_UTF16_LE: "UTF-16",
-    codecs.BOM_UTF16_BE: "UTF-16",
-}
+_QUOTES, _UTF8 = "quotation marks in pairs", "UTF-8 text"
+_Mask = NDArray[np.bool_]
+_Accepted = str | Callable[[int], str]
+_Attributes = Mapping[str, Attribute]
+_Tables = dict[str, "Table | None"]
 
 
 # Cells
-
-
 def as_texts(cells: Any) -> Any:
     """One Arrow array of texts; `pa.array(cells, TEXT)` would make a Python object of every cell."""
     found = pa.array(cells)
@@ -117,9 +112,18 @@ def _has_control(texts: Any) -> Any:
     return pc.equal(texts, "\0") if _is_plain(texts) else pc.match_substring_regex(texts, r"\p{Cc}")
 
 
-def _bits(mask: Any) -> NDArray[np.bool_]:
-    bits: NDArray[np.bool_] = mask.to_numpy(zero_copy_only=False)
+def _bits(mask: Any) -> _Mask:
+    bits: _Mask = mask.to_numpy(zero_copy_only=False)
     return bits
+
+
+def _as_numbers(texts: Any) -> NDArray[np.float64]:
+    """Numbers; NaN for an empty cell, and for one that is no number."""
+    texts = _trimmed(texts)
+    is_number = pc.match_substring_regex(texts, r"^-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?$")
+    found = pc.if_else(is_number, texts, pa.scalar(None, _TEXT)).cast(pa.float64())
+    numbers: NDArray[np.float64] = found.to_numpy(zero_copy_only=False)
+    return numbers
 
 
 def _cut(text: str) -> str:
@@ -128,35 +132,41 @@ def _cut(text: str) -> str:
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """Records of one file as text, with the row of each as a spreadsheet shows it.
+    """Records of a file, or of several that are one table, as text.
 
     Columns in which cells hardly repeat are `str`, all others `category`, without categories that no record has.
     """
 
     file: str
     frame: pd.DataFrame
-    row: Sequence[int] | NDArray[np.int64]  # [record]
-    others: tuple[str, ...] = ()
+    row: NDArray[np.int32]  # [record] as a spreadsheet shows it: the first is 2
+    part: NDArray[np.int16]  # [record] place in `parts` of its file
+    parts: tuple[str, ...]
+    others: tuple[str, ...]
     """Names in the header that nobody asked for."""
-    parts: tuple[tuple[int, str], ...] = ()
-    """Of a table in several files, the first record of each file and its name."""
+    problems: Problems
+
+    def tell(self, column: str, wrong: _Mask, message: str, accepted: _Accepted) -> None:
+        """Report the cells of a column in the records of a mask [record]."""
+        self.problems.rows(self, column, wrong, message, accepted)
 
     def problem(self, record: int, column: str, message: str, accepted: str) -> Problem:
         """A mistake in one cell; of an address neither login nor query is shown."""
         value = _cut(shown(str(self.frame[column].iloc[record])))
-        return Problem(self._file(record), message, int(self.row[record]), column, value, accepted)
+        return Problem(self.parts[self.part[record]], message, int(self.row[record]), column, value, accepted)
 
-    def place(self, record: int, seen_from: int) -> str:
-        """Place of a record to a reader of another one: "row 7", with its file if that is another one."""
-        file = self._file(record)
-        return f"row {self.row[record]}" + ("" if file == self._file(seen_from) else f" of {file}")
+    def place(self, record: int) -> str:
+        """File and row of a record, for messages about another one."""
+        return f"{self.parts[self.part[record]]}, row {self.row[record]}"
 
     def texts(self, column: str) -> Any:
         """Arrow array of the text of each record."""
         return as_texts(self.frame[column])
 
-    def where(self, column: str, test: str | Collection[str] | Callable[[Any], Any]) -> NDArray[np.bool_]:
+    def where(self, column: str, test: str | Collection[str] | Callable[[Any], Any]) -> _Mask:
         """Records [record] whose text fits a pattern (RE2), is one of some, or passes a test on an Arrow array."""
+        if column not in self.frame:
+            return np.zeros(len(self.frame), np.bool_)
         cells = self.frame[column]
         coded = isinstance(cells.dtype, pd.CategoricalDtype)
         texts = as_texts(cells.cat.categories if coded else cells)  # each text of a category is tested once
@@ -166,83 +176,39 @@ class Table:
             found = test(texts) if callable(test) else pc.is_in(texts, pa.array(sorted(test), _TEXT))
         return _bits(found)[cells.cat.codes.to_numpy()] if coded else _bits(found)
 
-    def numbers(self, column: str) -> NDArray[np.float64]:
-        """Number of each record; NaN for an empty cell, and for one that is no number."""
-        return _as_numbers(self.texts(column))
-
-    def _file(self, record: int) -> str:
-        at = bisect_right(self.parts, record, key=lambda part: part[0])
-        return self.parts[at - 1][1] if at else self.file
-
-
-def _as_numbers(texts: Any) -> NDArray[np.float64]:
-    texts = _trimmed(texts)
-    is_number = pc.match_substring_regex(texts, r"^-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?$")
-    found = pc.if_else(is_number, texts, pa.scalar(None, _TEXT)).cast(pa.float64())
-    numbers: NDArray[np.float64] = found.to_numpy(zero_copy_only=False)
-    return numbers
-
 
 # Reading a table
-
-
-def read_table(
-    path: Path, required: Sequence[str], optional: Sequence[str], problems: Problems, *, shown_as: str = ""
-) -> Table | None:
+def read_table(path: Path, required: Sequence[str], optional: Sequence[str], problems: Problems) -> Table | None:
     """A CSV or Parquet file; a folder NAME.parquet is one table, its files in the order of their names.
 
     Nothing is taken for a number or a missing value. A record without any text is left out and counted as a row.
-
-    Args:
-        path: the file.
-        required: columns that it must have.
-        optional: columns that are read where it has them; all others are ignored.
-        problems: takes what is wrong.
-        shown_as: what messages call the file; by default its name.
-
-    Returns:
-        Columns in the order of `required`, `optional`. None: its structure is wrong, then `problems` says why.
+    Columns come in the order of `required`, `optional`, all others are ignored. None: the structure is wrong, then
+    `problems` says why.
     """
-    name = shown_as or path.name
-    try:
-        if path.is_dir() and path.suffix.lower() == ".parquet":
-            return _read_folder(path, required, optional, problems)
-        return _read_file(path, name, required, optional)
-    except DataError as error:
-        problems.extend(error.problems)
-    except OSError as error:
-        reason = error.strerror or str(error).split("\n")[0]
-        problems.append(Problem(name, f"the file cannot be read ({reason})", accepted="a readable file"))
-    return None
+    files = {path.name: path}
+    if path.is_dir() and path.suffix.lower() == ".parquet":
+        found = sorted(file for file in path.glob("*.parquet") if not file.name.startswith((".", "_")))
+        files = {f"{path.name}/{file.name}": file for file in found}
+    tables = {}
+    for name, file in files.items():
+        try:
+            tables[name] = _read_file(file, name, required, optional)
+        except DataError as error:
+            problems.extend(error.problems)
+        except OSError as error:
+            reason = error.strerror or str(error).split("\n")[0]
+            problems.append(Problem(name, f"the file cannot be read ({reason})", accepted="a readable file"))
+    if not files:
+        problems.append(Problem(path.name, "the folder holds no .parquet file", accepted="a file, or such files"))
+    return _table(path.name, tables, (*required, *optional), problems) if len(tables) == len(files) > 0 else None
 
 
 def _broken(file: str, message: str, accepted: str, row: int | None = None, value: str | None = None) -> DataError:
     return DataError([Problem(file, message, row, None, value, accepted)])
 
 
-def _read_folder(path: Path, required: Sequence[str], optional: Sequence[str], problems: Problems) -> Table | None:
-    files = sorted(file for file in path.glob("*.parquet") if not file.name.startswith((".", "_")))
-    if not files:
-        raise _broken(path.name, "the folder holds no .parquet file", "a file, or .parquet files in it")
-    read = [read_table(file, required, optional, problems, shown_as=f"{path.name}/{file.name}") for file in files]
-    tables = [table for table in read if table is not None]
-    if len(tables) < len(files):
-        return None
-    columns = [pa.table({str(n): table.texts(str(n)) for n in table.frame}) for table in tables]
-    # `read_table` of pyarrow takes the first file's columns; here, what a file lacks is empty.
-    whole = pa.concat_tables(columns, promote_options="default")
-    frame = _frame({n: whole.column(n) for n in (*required, *optional) if n in whole.column_names})
-    starts = np.cumsum([0, *(len(table.frame) for table in tables)]).tolist()
-    return Table(
-        path.name,
-        frame,
-        np.concatenate([np.asarray(table.row, np.int64) for table in tables]),
-        tuple(dict.fromkeys(name for table in tables for name in table.others)),
-        tuple((start, table.file) for start, table in zip(starts, tables, strict=False)),
-    )
-
-
-def _read_file(path: Path, file: str, required: Sequence[str], optional: Sequence[str]) -> Table:
+def _read_file(path: Path, file: str, required: Sequence[str], optional: Sequence[str]) -> tuple[Any, list[str]]:
+    """Columns of texts as an Arrow table, of CSV all of them; and all names of the header."""
     if not path.is_file():
         message = "it is not a file" if path.exists() else "the file is missing"
         raise _broken(file, message, "a CSV or Parquet file")
@@ -252,7 +218,8 @@ def _read_file(path: Path, file: str, required: Sequence[str], optional: Sequenc
         message = "a Git LFS pointer, not the table: the repository was cloned without its large files"
         raise _broken(file, message, "the table; `git lfs pull` in the repository fetches it")
     if path.suffix.lower() != ".parquet":
-        return _read_csv(path.read_bytes(), file, required, optional)
+        table = _read_csv(path.read_bytes(), file, required, optional)
+        return table, table.column_names
     try:
         with pq.ParquetFile(path) as opened:
             names = opened.schema_arrow.names
@@ -262,63 +229,64 @@ def _read_file(path: Path, file: str, required: Sequence[str], optional: Sequenc
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         reason = str(error).split("\n")[0]
         raise _broken(file, f"cannot be read as Parquet ({reason})", "a whole Parquet file") from None
-    return _typed(file, columns, tuple(name for name in names if name not in columns))
+    return _typed(file, columns), names
 
 
 def _wanted(file: str, names: Sequence[str], required: Sequence[str], optional: Sequence[str]) -> list[str]:
     """The columns to be read; those that stand twice or are missing raise `DataError`."""
     accepted, asked = ",".join(required), (*required, *optional)
-    if twice := [name for name in dict.fromkeys(names) if names.count(name) > 1]:
-        raise DataError(Problem(file, "column name used twice", 1, name, name, "each name once") for name in twice)
+    twice = dict.fromkeys(name for name in names if names.count(name) > 1)
+    problems = [Problem(file, "column name used twice", 1, name, name, "each name once") for name in twice]
     if not {*names} & {*required}:
-        comma = len(names) != 1 or not re.search(r"[;\t|]", names[0])
-        hint = "" if comma else " (its names are not separated by commas)"
-        message = f"the header has none of the columns that this file needs{hint}"
+        hint = len(names) == 1 and re.search(r"[;\t|]", names[0]) and " (its names are not separated by commas)"
+        message = f"the header has none of the columns that this file needs{hint or ''}"
         raise _broken(file, message, accepted, 1, _cut(",".join(names)))
-    problems = []
-    for name in required:
-        if name not in names:
-            free = [other for other in names if other not in asked]
-            close = (n for n in free if nearest_hint(n.strip().lower(), [name]).startswith("did you mean"))
-            meant = next(close, None)
-            hint = "" if meant is None else f"; did you mean {name!r}? The header says"
-            problems.append(Problem(file, f"the column is missing{hint}", 1, name, meant, accepted))
+    for missing in (name for name in required if name not in names):
+        free = [name for name in names if name not in asked]
+        close = [n for n in free if nearest_hint(n.strip().lower(), [missing]).startswith("did you mean")]
+        meant = close[0] if close else None
+        hint = "" if meant is None else f"; did you mean {missing!r}? The header says"
+        problems.append(Problem(file, f"the column is missing{hint}", 1, missing, meant, accepted))
     if problems:
         raise DataError(problems)
-    return [name for name in asked if name in names]
+    return [name for name in dict.fromkeys(asked) if name in names]
 
 
-def _typed(file: str, columns: dict[str, Any], others: tuple[str, ...]) -> Table:
-    """Table of chunked Arrow columns of any type: text and whole numbers, in `_NUMBERS` other numbers, too."""
-    problems = []
+def _typed(file: str, columns: Mapping[str, Any]) -> Any:
+    """Chunked Arrow columns of any type as texts: text and whole numbers, in `_NUMBERS` other numbers, too."""
+    found = {}
     for name, cells in columns.items():
         kind = cells.type.value_type if pa.types.is_dictionary(cells.type) else cells.type
         is_text = pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
         if pa.types.is_floating(kind) and name in _NUMBERS:
             numbers = cells.cast(pa.float64())
-            columns[name] = pc.if_else(pc.is_nan(numbers), pa.scalar("", _TEXT), numbers.cast(_TEXT))
+            found[name] = pc.if_else(pc.is_nan(numbers), pa.scalar("", _TEXT), numbers.cast(_TEXT))
         elif is_text or pa.types.is_integer(kind) or pa.types.is_null(kind):
-            columns[name] = cells.cast(_TEXT)
+            found[name] = cells.cast(_TEXT)
         else:
-            accepted = "text or whole numbers"
-            problems.append(Problem(file, "wrong column type", None, name, str(cells.type), accepted))
-    if problems:
-        raise DataError(problems)
-    return _table(file, columns, list(columns), others)
+            told = Problem(file, "wrong column type", None, name, str(cells.type), "text or whole numbers")
+            raise DataError([told])
+    return pa.table(found)
 
 
-def _table(file: str, columns: Mapping[str, Any], wanted: Sequence[str], others: tuple[str, ...]) -> Table:
-    """Table of the wanted columns; records without any text in all columns are left out."""
-    blank = np.zeros(0, np.bool_)
-    for number, cells in enumerate(columns.values()):
-        empty = _bits(pc.fill_null(pc.equal(cells.cast(_TEXT), ""), fill_value=True).combine_chunks())
-        blank = blank & empty if number else empty
+def _table(file: str, tables: Mapping[str, Any], asked: Sequence[str], problems: Problems) -> Table:
+    """One table of all files; a column that a file lacks is empty there, records without any text are left out."""
+    sizes = [len(table) for table, _ in tables.values()]
+    row = np.concatenate([np.arange(2, size + 2, dtype=np.int32) for size in sizes])
+    part = np.repeat(np.arange(len(sizes), dtype=np.int16), sizes)
+    others = tuple(dict.fromkeys(n for _, names in tables.values() for n in names if n not in asked))
+    whole = pa.concat_tables([table for table, _ in tables.values()], promote_options="default")
+    blank = np.ones(len(whole), np.bool_)
+    for cells in whole.columns:
+        blank &= _bits(pc.fill_null(pc.equal(cells.cast(_TEXT), ""), fill_value=True).combine_chunks())
         if not blank.any():
             break
-    frame = _frame({name: columns[name] for name in wanted})
-    if not blank.any():
-        return Table(file, frame, range(2, len(frame) + 2), others)
-    return Table(file, _only_used(frame[~blank]), np.flatnonzero(~blank) + 2, others)
+    found = {name: whole.column(name) for name in whole.column_names}
+    found |= {n: pa.chunked_array([pa.repeat("", len(whole))]) for n in OPTIONAL["labels"] if n not in found}
+    frame = _frame({name: found[name] for name in asked if name in found})
+    if blank.any():
+        frame, row, part = _only_used(frame[~blank]), row[~blank], part[~blank]
+    return Table(file, frame, row, part, tuple(tables), others, problems)
 
 
 def _frame(columns: Mapping[str, Any]) -> pd.DataFrame:
@@ -343,43 +311,39 @@ def _only_used(frame: pd.DataFrame) -> pd.DataFrame:
     return frame.assign(**{name: frame[name].cat.remove_unused_categories() for name in coded})
 
 
-def _read_csv(data: bytes, file: str, required: Sequence[str], optional: Sequence[str]) -> Table:
+def _read_csv(data: bytes, file: str, required: Sequence[str], optional: Sequence[str]) -> Any:
     if data.startswith((b"PK\x03\x04", b"\xd0\xcf\x11\xe0")):  # .xlsx and .ods, .xls
         raise _broken(file, "this is a spreadsheet or an archive, not text", "CSV: open it and save it as CSV")
-    if wide := next((name for mark, name in _WIDE.items() if data.startswith(mark)), None):
-        raise _broken(file, "wrong encoding", "UTF-8 text", value=wide)
+    if data.startswith((b"\xff\xfe", b"\xfe\xff", b"\0\0\xfe\xff")):
+        wide = "UTF-32" if data.startswith((b"\xff\xfe\0\0", b"\0\0\xfe\xff")) else "UTF-16"
+        raise _broken(file, "wrong encoding", _UTF8, value=wide)
     if not data[:_BLOCK].strip(b"\r\n\t \xef\xbb\xbf"):
         raise _broken(file, "the file is empty", "a header row and records")
     bad_byte = None
     try:
         _ = data.isascii() or data.decode()
     except UnicodeDecodeError as error:
-        # To Arrow, one bad byte is the end; so are all rows with bytes that it cannot hand over.
-        bad_byte, data = error.start, data.decode(errors="replace").encode()
+        bad_byte, data = error.start, data.decode(errors="replace").encode()  # Arrow would end at the first one
     try:
         names = next(csv.reader(io.StringIO(data[:_BLOCK].decode("utf-8-sig", "ignore"), newline="")), [])
     except csv.Error:
         raise _broken(file, "the header row cannot be read as CSV", "column names", 1) from None
     wanted = _wanted(file, names, required, optional)
     ragged: list[Any] = []
-    parsed = None
+    table = pa.table({})
     try:
-        parsed = _parsed(data, {n: _CODED if n in wanted and n not in _DISTINCT else _TEXT for n in names}, ragged)
+        table = _parsed(data, {n: _CODED if n in wanted and n not in _DISTINCT else _TEXT for n in names}, ragged)
     except pa.ArrowInvalid as error:
         if not ragged:
             raise _unreadable(file, data, str(error)) from None
-    columns = {} if parsed is None else dict(zip(names, parsed.columns, strict=True))
-    problems = [] if bad_byte is None else _bad_texts(file, columns, bad_byte)
-    problems += _ragged_rows(file, ragged, len(names))
-    last = columns[names[-1]][-1].as_py() if columns and len(columns[names[-1]]) and not ragged else ""
+    problems = [] if bad_byte is None else _bad_texts(file, table, bad_byte)
+    problems += _ragged_rows(file, ragged, f"{len(names)} cells; one with a comma or line break stands in quotes")
+    last = "" if ragged or not len(table) else table.column(len(names) - 1)[-1].as_py()
     if "\n" in last and data.count(b'"') % 2:
-        row = len(columns[names[-1]]) + 1
-        problems.append(
-            Problem(file, _OPEN_QUOTE, row, names[-1], _cut(last.rstrip()), "quotation marks in pairs")
-        )
+        problems.append(Problem(file, _OPEN_QUOTE, len(table) + 1, names[-1], _cut(last.rstrip()), _QUOTES))
     if problems:
         raise DataError(problems)
-    return _table(file, columns, wanted, tuple(name for name in names if name not in wanted))
+    return table
 
 
 def _parsed(data: bytes, kinds: Mapping[str, Any], ragged: list[Any]) -> Any:
@@ -413,51 +377,39 @@ def _parsed(data: bytes, kinds: Mapping[str, Any], ragged: list[Any]) -> Any:
 
 def _unreadable(file: str, data: bytes, error: str) -> DataError:
     if data.count(b'"') % 2 == 0:
-        reason = (
-            f"a row is longer than {_BLOCK >> 20} MiB"
-            if "straddling" in error
-            else error.split("\n", maxsplit=1)[0]
-        )
+        reason = f"a row is longer than {_BLOCK >> 20} MiB" if "straddling" in error else error.partition("\n")[0]
         return _broken(file, f"cannot be read as CSV ({reason})", "comma-separated cells")
     row = 1
-    with suppress(csv.Error):  # a cell that is too long for Python's reader, too
+    with suppress(csv.Error):  # the last cell is too long for Python's reader, too
         for _ in csv.reader(io.StringIO(data.decode("utf-8-sig"), newline="")):
             row += 1
-    return _broken(file, _OPEN_QUOTE, "quotation marks in pairs", row)
+    return _broken(file, _OPEN_QUOTE, _QUOTES, row)
 
 
-def _ragged_rows(file: str, ragged: Sequence[Any], expected: int) -> list[Problem]:
-    problems = []
-    cells = f"{expected} cells; a cell with a comma or a line break stands in quotation marks"
-    for is_open in (True, False):
-        rows = [row for row in ragged if row.text.count('"') % 2 == is_open]
-        for row in rows[:20]:
-            message = (
-                _OPEN_QUOTE if is_open else f"row has {row.actual_columns} cell{'s'[row.actual_columns == 1 :]}"
-            )
-            accepted = "quotation marks in pairs" if is_open else cells
-            text = _cut(row.text.rstrip() if is_open else row.text)
-            problems.append(Problem(file, message, row.number, None, text, accepted))
-        if len(rows) > 20:
-            problems.append(Problem(file, f"... and {len(rows) - 20:,} more rows with another number of cells"))
-    if len(ragged) >= _MOST_RAGGED:
-        message = f"{_MOST_RAGGED:,} such rows: the rest of the file was not checked"
-        problems.append(Problem(file, message, accepted=f"{expected} cells in every row, as in the header"))
+def _ragged_rows(file: str, ragged: list[Any], accepted: str) -> list[Problem]:
+    problems, open_first = [], sorted(ragged, key=lambda row: row.text.count('"') % 2 == 0)
+    for row in open_first[:20]:
+        n, is_open = row.actual_columns, row.text.count('"') % 2
+        message = _OPEN_QUOTE if is_open else f"row has {n} cell{'s' * (n != 1)}"
+        text = _cut(row.text.rstrip() if is_open else row.text)
+        problems.append(Problem(file, message, row.number, None, text, _QUOTES if is_open else accepted))
+    if len(ragged) > 20:
+        rest = "; the rest of the file was not checked" if len(ragged) >= _MOST_RAGGED else ""
+        problems.append(Problem(file, f"... and {len(ragged) - 20:,} more such rows{rest}"))
     return problems
 
 
-def _bad_texts(file: str, columns: Mapping[str, Any], bad_byte: int) -> list[Problem]:
+def _bad_texts(file: str, table: Any, bad_byte: int) -> list[Problem]:
     message = f"wrong encoding: text is not UTF-8 (first at byte {bad_byte:,} of the file)"
-    problems = Problems(Problem(file, message, 1, n, n, "UTF-8 text") for n in columns if "\ufffd" in n)
-    table = _table(file, columns, list(columns), ())
-    for name in columns:
-        problems.rows(table, name, table.where(name, "\ufffd"), message, "UTF-8 text")
-    return problems or [Problem(file, message, accepted="UTF-8 text")]
+    names = table.column_names
+    problems = Problems(Problem(file, message, 1, n, n, _UTF8) for n in names if "\ufffd" in n)
+    shown_in = _table(file, {file: (table, names)}, names, problems)
+    for name in names:
+        shown_in.tell(name, shown_in.where(name, "\ufffd"), message, _UTF8)
+    return problems or [Problem(file, message, accepted=_UTF8)]
 
 
 # The image set
-
-
 @dataclass(frozen=True, eq=False, repr=False)
 class ImageSet:
     """A checked image set. Every cell is text; "" is an empty one."""
@@ -482,10 +434,9 @@ class ImageSet:
 
     @classmethod
     def load(cls, folder: Path | str, *, require_labels: bool = False) -> ImageSet:
-        """Read and check a folder. `require_labels`: every image needs one; else the file may be missing.
+        """Read and check a folder; mistakes raise `DataError`, all at once.
 
-        Raises:
-            DataError: all mistakes at once.
+        `require_labels`: every image needs a label; by default the file of labels may be missing.
         """
         problems = Problems()
         image_set, _ = read_image_set(Path(folder), problems, require_labels=require_labels)
@@ -500,28 +451,15 @@ class ImageSet:
         images: pd.DataFrame,
         prompts: pd.DataFrame,
         labels: pd.DataFrame | None = None,
-        attributes: Mapping[str, Attribute] | None = None,
+        attributes: _Attributes | None = None,
     ) -> ImageSet:
-        """Make an image set of the three tables, checked as by `load`; rows of mistakes count as in a file.
+        """Make an image set of its three tables, checked as by `load`; rows of mistakes count as in a file.
 
-        Args:
-            root: folder that image paths are relative to.
-            images: as in images.csv.
-            prompts: as in prompts.csv.
-            labels: as in labels.csv; None: nobody labelled anything.
-            attributes: by name; None: the built-in ones and those in `root`.
-
-        Raises:
-            DataError: all mistakes at once.
+        Without `attributes` there are the built-in ones and those in `root`.
         """
-        problems, tables = Problems(), dict.fromkeys(COLUMNS)
-        known = dict(read_attributes(root) if attributes is None else attributes)
-        for name, frame in zip(COLUMNS, (images, prompts, labels), strict=True):
-            if frame is not None:
-                try:
-                    tables[name] = _of_frame(name, frame, known)
-                except DataError as error:
-                    problems.extend(error.problems)
+        problems, frames = Problems(), (images, prompts, labels)
+        known = read_attributes(root) if attributes is None else attributes
+        tables = {n: _of_frame(n, frame, known, problems) for n, frame in zip(COLUMNS, frames, strict=True)}
         image_set = _checked(root.resolve(), tables, known, problems)
         if image_set is None:
             raise DataError(problems)
@@ -532,16 +470,14 @@ class ImageSet:
         return f"<image set {self.root.name}: {sizes} of {', '.join(self.labelled) or 'nothing'}>"
 
     def truth(self, attribute: str) -> pd.DataFrame:
-        """Consensus of the annotators on an attribute (see `consensus`), a row for each image in their order.
+        """Consensus of the annotators (see `consensus`): image_id, label, reason, in the order of the images.
 
-        Returns:
-            Columns image_id, label ("" where nobody labelled it), reason ("": none).
+        The label is "" where nobody labelled the attribute.
         """
         known = self._attribute(attribute)
-        codes, reasons = self._consensus(known)
+        codes, why = self._consensus(known)
         label = pd.Categorical.from_codes(codes, pd.Index([*known.labels, ""], dtype="str")).astype("str")
-        reason = pd.array(reasons, "str")
-        return pd.DataFrame({"image_id": self.images["image_id"], "label": label, "reason": reason})
+        return pd.DataFrame({"image_id": self.images["image_id"], "label": label, "reason": pd.array(why, "str")})
 
     def truth_codes(self, attribute: Attribute) -> NDArray[np.int8]:
         """Code of the consensus on each image [image], as `attributes.py` lists them."""
@@ -552,17 +488,15 @@ class ImageSet:
 
         The adjudicator's, else the mean over those who gave the consensus as label and a number.
         """
-        known = self._attribute(attribute)
+        known, n = self._attribute(attribute), len(self.images)
         rows = np.flatnonzero((self.labels["attribute"] == attribute) & (self.labels["value"] != ""))
-        labels, image, n = self.labels.iloc[rows], self.image_of_label[rows], len(self.images)
+        labels, image = self.labels.iloc[rows], self.image_of_label[rows]
         agreed = _label_codes(labels, known) == self.truth_codes(known)[image]
         final = agreed & (labels["annotator"] == ADJUDICATOR).to_numpy()
-        has_final = np.bincount(image[final], minlength=n) > 0
+        used = np.flatnonzero(final | (agreed & (np.bincount(image[final], minlength=n) == 0)[image]))
         values = _as_numbers(as_texts(labels["value"]))
-        used = np.flatnonzero(agreed & (final | ~has_final[image]))
         used = used[np.argsort(values[used], kind="stable")]  # row order must not change the last digit
-        count = np.bincount(image[used], minlength=n)
-        total = np.bincount(image[used], values[used], n)
+        count, total = np.bincount(image[used], minlength=n), np.bincount(image[used], values[used], n)
         mean: NDArray[np.float64] = np.divide(total, count, out=np.full(n, np.nan), where=count > 0)
         return mean
 
@@ -584,11 +518,11 @@ class ImageSet:
         digest = hashlib.sha256()
         for name, frame in (("images", self.images), ("prompts", self.prompts), ("labels", self.labels)):
             digest.update(f"{name} {len(frame)}\n".encode())
-            for column in frame.columns.drop([*_LATER], errors="ignore"):
+            for column in frame.columns.drop(_LATER, errors="ignore"):
                 if name != "prompts" or column in COLUMNS[name] or (frame[column] != "").any():
                     _add_cells(digest, frame, column)
         for frame in (self.labels, self.prompts, self.images):
-            for column in frame.columns.intersection([*_LATER]):
+            for column in frame.columns.intersection(_LATER):
                 if (frame[column] != "").any():
                     _add_cells(digest, frame, column)
         return digest.hexdigest()
@@ -596,18 +530,13 @@ class ImageSet:
     def select(self, mask: NDArray[np.bool_]) -> ImageSet:
         """The images of a mask [image] with their labels; all prompts stay."""
         kept = mask[self.image_of_label]
-        labels, image_of_label = _only_used(self.labels[kept]), (np.cumsum(mask) - 1)[self.image_of_label[kept]]
-        labelled = _labelled(labels, self.attributes)
-        images = _only_used(self.images[mask])
-        return replace(self, images=images, labels=labels, labelled=labelled, image_of_label=image_of_label)
+        images, labels = _only_used(self.images[mask]), _only_used(self.labels[kept])
+        labelled, at = _labelled(labels, self.attributes), (np.cumsum(mask) - 1)[self.image_of_label[kept]]
+        return replace(self, images=images, labels=labels, labelled=labelled, image_of_label=at)
 
     def save(self, folder: Path) -> None:
-        """Write the tables as CSV and the set's own attributes; `images.csv` last: no half set looks whole.
-
-        Image files are not copied.
-        """
-        own = [a for a in self.attributes.values() if a.name not in pair_attributes()]
-        write_attributes(own, folder)
+        """Write the tables as CSV and the set's own attributes, no image files; `images.csv` is written last."""
+        write_attributes([a for a in self.attributes.values() if a.name not in pair_attributes()], folder)
         labels = self.labels if (self.labels["value"] != "").any() else self.labels.drop(columns="value")
         for name, frame in (("prompts", self.prompts), ("labels", labels), ("images", self.images)):
             if name != "labels" or len(frame):
@@ -655,15 +584,8 @@ def consensus(
     The adjudicator's row decides. Else a label on which all agree is taken (one annotator alone agrees, two of
     three do not). Else it is `low_quality`, reason `disagreement`. `others` is a label like any other. The reason
     is the adjudicator's own, else that of the first annotator by name with the agreed label and a reason.
-
-    Args:
-        labels: rows of ONE attribute, at most one of an image and annotator; their order has no influence.
-        image: index of each row's image [row].
-        images: how many there are.
-        attribute: what the labels are about.
-
-    Returns:
-        Codes [image] as `attributes.py` lists them, and reasons [image], "" where there is none.
+    `labels` are rows of ONE attribute in any order, at most one of an image and annotator, `image` [row] the index
+    of each row's image. The result is codes [image] as in `attributes.py`, and reasons [image], "" for none.
     """
     label = _label_codes(labels, attribute)
     agreed = np.full(images, -1, np.int16)
@@ -683,9 +605,9 @@ def consensus(
 
 def read_image_set(
     folder: Path, problems: Problems, *, require_labels: bool = False
-) -> tuple[ImageSet | None, dict[str, Table | None]]:
+) -> tuple[ImageSet | None, _Tables]:
     """An image set, None if `problems` took a mistake; and its tables, None where one has no sound structure."""
-    root, tables = folder.resolve(), dict[str, Table | None]()
+    root, tables = folder.resolve(), _Tables()
     if not root.is_dir():
         message = "it is not a folder" if root.exists() else "no such folder"
         problems.append(Problem(str(folder), message, accepted="a folder with images.csv and prompts.csv"))
@@ -702,10 +624,12 @@ def read_image_set(
         if len(present) > 1:
             message = f"{present[1].name} lies beside it, so it is unclear which of the two counts"
             problems.append(Problem(present[0].name, message, accepted=f"either {both}"))
-        elif not present and (name != "labels" or require_labels):
+        if present:
+            tables[name] = read_table(present[0], required, _optional(name, attributes), problems)
+        elif name != "labels" or require_labels:
             problems.append(Problem(f"{name}.csv", "the file is missing", accepted=f"{both} in {folder}"))
-        optional = _optional(name, attributes)
-        tables[name] = read_table(present[0], required, optional, problems) if present else None
+        else:
+            tables[name] = _of_frame(name, None, attributes, problems)
     return _checked(root, tables, attributes, problems, require_labels=require_labels), tables
 
 
@@ -713,180 +637,137 @@ def _optional(name: str, attributes: Iterable[str]) -> tuple[str, ...]:
     return (*(_STATED + attribute for attribute in attributes if name == "prompts"), *OPTIONAL[name])
 
 
-def _of_frame(name: str, frame: pd.DataFrame, attributes: Iterable[str]) -> Table:
-    names = [str(column) for column in frame]
-    columns = {}
-    for column in _wanted(name, names, COLUMNS[name], _optional(name, attributes)):
-        try:
-            cells = pa.array(frame[column], from_pandas=True)
-        except (pa.ArrowException, TypeError) as error:
-            problem = Problem(name, f"cells that are no text ({error})", None, column, None, "text")
-            raise DataError([problem]) from None
-        columns[column] = cells if isinstance(cells, pa.ChunkedArray) else pa.chunked_array([cells])
-    return _typed(name, columns, tuple(column for column in names if column not in columns))
+def _of_frame(
+    name: str, frame: pd.DataFrame | None, attributes: Iterable[str], problems: Problems
+) -> Table | None:
+    frame = pd.DataFrame(columns=[*COLUMNS[name]], dtype="str") if frame is None else frame
+    names, asked, columns = [str(column) for column in frame], (*COLUMNS[name], *_optional(name, attributes)), {}
+    try:
+        for column in _wanted(name, names, COLUMNS[name], asked):
+            columns[column] = pa.chunked_array([pa.array(frame[column].astype(object), from_pandas=True)])
+        return _table(name, {name: (_typed(name, columns), names)}, asked, problems)
+    except DataError as error:
+        problems.extend(error.problems)
+    except (pa.ArrowException, TypeError) as error:
+        problems.append(Problem(name, f"cells that are no text ({error})", None, column))
+    return None
 
 
 def _checked(
-    root: Path,
-    tables: Mapping[str, Table | None],
-    attributes: dict[str, Attribute],
-    problems: Problems,
-    *,
-    require_labels: bool = False,
+    root: Path, tables: _Tables, attributes: _Attributes, problems: Problems, *, require_labels: bool = False
 ) -> ImageSet | None:
     """Check the tables and how they refer to each other; None: `problems` has a mistake."""
-    images, prompts, labels = (tables[name] for name in COLUMNS)
+    images, prompts, labels = (tables.get(name) for name in COLUMNS)
     if labels is not None:
-        named = labels.frame["attribute"].cat.categories
-        attributes = attributes | {name: a for name, a in pair_attributes().items() if name in named}
+        pairs = pair_attributes()
+        attributes = {**attributes, **{name: pairs[name] for name in _labelled(labels.frame, pairs)}}
     for table in (images, prompts, labels):
         if table is not None:
-            _check_cells(table, attributes, problems, may_have_no_record=table is labels and not require_labels)
-    at = np.zeros(0, np.int64)
+            _check_cells(table, attributes, may_have_no_record=table is labels and not require_labels)
     if prompts is not None:
-        _check_prompts(prompts, attributes, problems)
+        weights = _check_prompts(prompts, attributes)
     if images is not None:
-        _check_images(images, prompts, problems)
+        _check_images(images, prompts)
     if labels is not None:
-        _check_labels(labels, attributes, problems)
-        _check_values(labels, attributes, problems)
+        _check_labels(labels, attributes)
         if images is not None:
-            at = _check_images_of_labels(images, labels, problems, require_labels=require_labels)
-    if problems or images is None or prompts is None:
+            at = _check_images_of_labels(images, labels, require_labels=require_labels)
+    if problems or images is None or prompts is None or labels is None:
         return None
-    frame = (
-        _frame({n: pa.chunked_array([[]], _TEXT) for n in COLUMNS["labels"]}) if labels is None else labels.frame
-    )
-    empty = pa.chunked_array([pa.repeat(pa.scalar("", _TEXT), len(frame))])
-    frame = frame.assign(**_frame({n: empty for n in OPTIONAL["labels"] if n not in frame}))
-    return ImageSet(
-        root,
-        images.frame,
-        prompts.frame,
-        frame[[*COLUMNS["labels"], *OPTIONAL["labels"]]],
-        attributes,
-        _labelled(frame, attributes),
-        ImageStore(root),
-        _weights(prompts),
-        at,
-    )
+    frames, labelled = (images.frame, prompts.frame, labels.frame), _labelled(labels.frame, attributes)
+    return ImageSet(root, *frames, dict(attributes), labelled, ImageStore(root), weights, at)
 
 
 # Checks
-
-
-def _check_cells(
-    table: Table, attributes: Mapping[str, Attribute], problems: Problems, *, may_have_no_record: bool = False
-) -> None:
+def _check_cells(table: Table, attributes: _Attributes, *, may_have_no_record: bool = False) -> None:
     """Empty cells, reserved names, control characters, blanks around a text, and cells of one form."""
     if len(table.frame) == 0 and not may_have_no_record:
-        problems.append(Problem(table.file, "the file has no records", accepted="a row below the header"))
+        table.problems.append(Problem(table.file, "the file has no records", accepted="a row below the header"))
     may_be_empty = _MAY_BE_EMPTY | ({"t2i_model", "prompt_id"} if "seed_image_id" in table.frame else set())
-    for column in map(str, table.frame):
-        is_stated = column.startswith(_STATED)
-        blank = table.where(column, _is_blank)
-        if column not in may_be_empty and not is_stated:
-            problems.rows(table, column, blank, "empty cell", _accepted_in(table, column, attributes))
-        if column in _RESERVED:
-            accepted = "any name but " + ", ".join(map(repr, _RESERVED[column]))
-            problems.rows(table, column, table.where(column, _RESERVED[column]), "reserved name", accepted)
-        if column not in _ANY_TEXT and not is_stated:
-            control = table.where(column, _has_control)
-            problems.rows(table, column, control, "control character", "text without line breaks, tabs or NUL")
-            around = table.where(column, lambda texts: pc.not_equal(_trimmed(texts), texts)) & ~control
-            around &= ~blank if column not in may_be_empty else True
-            problems.rows(table, column, around, "blanks around the text", "the text alone")
-        if column in _FORMS:
-            is_right, accepted = _FORMS[column]
-            texts = table.frame[column].cat.categories
-            right = table.where(column, {text for text in texts if is_right(text.strip())})
-            problems.rows(table, column, ~right & ~blank, f"no {column}", f"{accepted}, or an empty cell")
 
-
-def _accepted_in(table: Table, column: str, attributes: Mapping[str, Attribute]) -> str | Callable[[int], str]:
     def labels_of_row(record: int) -> str:
         attribute = attributes.get(str(table.frame["attribute"].iloc[record]))
         known = [attribute] if attribute else attributes.values()
         return ", ".join(dict.fromkeys(label for own in known for label in own.labels))
 
-    return labels_of_row if column == "label" else ", ".join(attributes) if column == "attribute" else "some text"
+    accepted: dict[str, _Accepted] = {"attribute": ", ".join(attributes), "label": labels_of_row}
+    for column in map(str, table.frame):
+        is_stated, blank = column.startswith(_STATED), table.where(column, _is_blank)
+        if column not in may_be_empty and not is_stated:
+            table.tell(column, blank, "empty cell", accepted.get(column, "some text"))
+        if column in _RESERVED:
+            others = "any name but " + ", ".join(map(repr, _RESERVED[column]))
+            table.tell(column, table.where(column, _RESERVED[column]), "reserved name", others)
+        if column not in _ANY_TEXT and not is_stated:
+            control = table.where(column, _has_control)
+            table.tell(column, control, "control character", "text without line breaks, tabs or NUL")
+            around = table.where(column, lambda texts: pc.not_equal(_trimmed(texts), texts)) & ~control
+            around &= ~blank if column not in may_be_empty else True
+            table.tell(column, around, "blanks around the text", "the text alone")
+        if column in _FORMS:
+            is_right, form = _FORMS[column]
+            right = {text for text in table.frame[column].cat.categories if is_right(text.strip())}
+            table.tell(column, ~table.where(column, right) & ~blank, f"no {column}", f"{form}, or an empty cell")
 
 
 def _is_region(text: str) -> bool:
     numbers = text.split(",")
-    if len(numbers) != 4 or not all(re.fullmatch(r"[0-9]+(\.[0-9]+)?|\.[0-9]+", number) for number in numbers):
+    if len(numbers) != 4 or not all(re.fullmatch(r"[0-9]+(\.[0-9]+)?", number) for number in numbers):
         return text in ("left", "right")
     x0, y0, x1, y1 = map(float, numbers)
     return x0 < x1 <= 1 and y0 < y1 <= 1
 
 
-_FORMS: dict[str, tuple[Callable[[str], bool], str]] = {
+_FORMS: dict[str, tuple[Callable[[str], Any], str]] = {
     "region": (_is_region, "left, right, or x0,y0,x1,y1 in parts of 1 with x0 < x1 and y0 < y1"),
-    "side": (lambda text: text in ("left", "right"), "left, right"),
-    "language": (
-        lambda text: bool(re.fullmatch("[A-Za-z]{2,3}(-[A-Za-z0-9]{2,8})*", text)),
-        "a BCP 47 tag such as de or zh-Hans",
-    ),
+    "side": (re.compile("left|right").fullmatch, "left, right"),
+    "language": (re.compile("[A-Za-z]{2,3}(-[A-Za-z0-9]{2,8})*").fullmatch, "a BCP 47 tag such as de or zh-Hans"),
 }
 
 
-def _check_repeats(table: Table, column: str, ids: Any, problems: Problems) -> None:
-    """Report ids [record] that an earlier record has."""
+def _check_repeats(table: Table, column: str) -> Any:
+    """Report ids that an earlier record has; gives all ids without blanks around them."""
+    ids = _trimmed(table.texts(column))
     if pc.count_distinct(ids).as_py() == len(ids):
-        return
-    codes = ids.dictionary_encode().indices.to_numpy()
-    again = pd.Series(codes).duplicated().to_numpy() & ~_bits(pc.equal(ids, ""))
-
-    def first_use(record: int) -> str:
-        first = int(np.flatnonzero(codes == codes[record])[0])
-        return f"one that no other row has; {table.place(first, seen_from=record)} has it"
-
-    problems.rows(table, column, again, f"duplicate {column}", first_use)
+        return ids
+    codes = ids.dictionary_encode().indices.to_numpy()  # in the order of first use
+    again = pd.Series(codes).duplicated().to_numpy()
+    first = np.flatnonzero(~again)
+    wrong = again & ~_bits(pc.equal(ids, ""))
+    table.tell(column, wrong, f"duplicate {column}", lambda i: f"another; {table.place(first[codes[i]])} has it")
+    return ids
 
 
-def _check_references(  # noqa: PLR0917 - private
-    table: Table,
-    column: str,
-    wrong: NDArray[np.bool_],
-    message: str,
-    known: Iterable[str],
-    listed: str,
-    problems: Problems,
-) -> None:
-    """Report cells that name no known id, with the nearest one."""
+def _nearest(table: Table, column: str, known: Iterable[str], listed: str) -> Callable[[int], str]:
+    """What is accepted in a record's cell: the nearest of the known names, else `listed`."""
 
-    def hint(record: int) -> str:
+    def accepted(record: int) -> str:
         near = nearest_hint(str(table.frame[column].iloc[record]).strip(), known)
-        return f"{listed}; {near}" if near.startswith("did you mean") else listed
+        return near if near.startswith("did you mean") else listed
 
-    problems.rows(table, column, wrong, message, hint)
+    return accepted
 
 
-def _parents(table: Table, column: str, ids: Any) -> NDArray[np.int64]:
-    """Index of the record that a cell names [record]; -1: it is empty or unknown."""
+def _check_parents(table: Table, column: str, ids: Any, known: Iterable[str], thing: str) -> NDArray[np.int64]:
+    """Report cells that name no record or lead back to their own; gives the named record [record], -1: none."""
     wanted = _trimmed(table.texts(column))
-    found: NDArray[np.int64] = np.where(_bits(pc.equal(wanted, "")), -1, positions(ids, wanted))
-    return found
-
-
-def _check_circles(table: Table, column: str, parents: NDArray[np.int64], thing: str, problems: Problems) -> bool:
-    """Report records that come back to themselves on the way from record to parent; True: there are none."""
-    own = parents == np.arange(len(parents))
-    problems.rows(table, column, own, f"{thing} that is its own", f"another {thing}, or an empty cell")
-    ancestors = np.where(own, -1, parents)
-    for _ in range(len(parents).bit_length()):  # each turn doubles the number of steps
+    empty = _bits(pc.equal(wanted, ""))
+    parent: NDArray[np.int64] = np.where(empty, -1, positions(ids, wanted))
+    hint = _nearest(table, column, known, f"the id of another row of {table.file}, or an empty cell")
+    table.tell(column, ~empty & (parent < 0), f"{thing} that has no row", hint)
+    own = parent == np.arange(len(parent))
+    table.tell(column, own, f"{thing} of itself", f"another {thing}, or an empty cell")
+    ancestors = np.where(own, -1, parent)
+    for _ in range(len(parent).bit_length()):  # each turn doubles the number of steps
         ancestors = np.where(ancestors < 0, -1, ancestors[ancestors])
-    circle = np.zeros(len(parents), np.bool_)
+    circle = np.zeros(len(parent), np.bool_)
     circle[ancestors[ancestors >= 0]] = True
-    accepted = f"a {thing} that is not made from this one, or an empty cell"
-    problems.rows(table, column, circle, f"{thing} that is made from itself, by way of others", accepted)
-    return not (own | circle).any()
+    table.tell(column, circle, f"{thing} of itself, by way of others", f"a {thing} that is not made from this row")
+    return parent
 
 
-def _check_images(images: Table, prompts: Table | None, problems: Problems) -> None:
-    ids = _trimmed(images.texts("image_id"))
-    _check_repeats(images, "image_id", ids, problems)
-    paths = images.texts("path")
+def _check_images(images: Table, prompts: Table | None) -> None:
+    ids, paths = _check_repeats(images, "image_id"), images.texts("path")
     climbs = pc.match_substring_regex(paths, r"(^|/)\.\.(/|$)")
     sound = pc.or_(pc.equal(paths, ""), pc.and_not(pc.match_substring_regex(paths, SOUND_PATH), climbs))
     doubtful = np.flatnonzero(~_bits(sound))
@@ -895,282 +776,203 @@ def _check_images(images: Table, prompts: Table | None, problems: Problems) -> N
         message, _, accepted = fault.partition("; accepted: ")
         wrong = np.zeros(len(paths), np.bool_)
         wrong[doubtful[faults == fault]] = True
-        problems.rows(images, "path", wrong, f"path that {message}", accepted)
+        images.tell("path", wrong, f"path that {message}", accepted)
     if prompts is not None:
         known = {text.strip() for text in prompts.frame["prompt_id"].cat.categories}
-        unknown = ~images.where(
-            "prompt_id", lambda texts: pc.is_in(_trimmed(texts), pa.array([*known, ""], _TEXT))
-        )
-        message = f"prompt_id that {prompts.file} does not list"
         listed = ", ".join(sorted(known)) if len(known) <= 12 else f"one of the {len(known):,} listed there"
-        _check_references(images, "prompt_id", unknown, message, known, listed, problems)
+        named = images.where("prompt_id", lambda texts: pc.is_in(_trimmed(texts), pa.array([*known, ""], _TEXT)))
+        hint = _nearest(images, "prompt_id", known, listed)
+        images.tell("prompt_id", ~named, f"prompt_id that {prompts.file} does not list", hint)
     if "seed_image_id" in images.frame:
-        _check_seeds(images, ids, problems)
+        _check_seeds(images, ids)
 
 
-def _check_seeds(images: Table, ids: Any, problems: Problems) -> None:
+def _check_seeds(images: Table, ids: Any) -> None:
     """Report seeds that are no images of the set or have no pair, and empty cells that only a seed may have."""
-    seed = _parents(images, "seed_image_id", ids)
-    has_seed = ~images.where("seed_image_id", _is_blank)
+    tell, has_seed = images.tell, ~images.where("seed_image_id", _is_blank)
     no_model, no_prompt = (images.where(column, _is_blank) for column in ("t2i_model", "prompt_id"))
     photos = images.frame["image_id"][no_model] if no_model.any() else images.frame["image_id"]
-    message, listed = "seed that is not an image of the set", f"an image_id that {images.file} lists"
-    _check_references(images, "seed_image_id", has_seed & (seed < 0), message, photos, listed, problems)
-    _check_circles(images, "seed_image_id", seed, "seed", problems)
+    seed = _check_parents(images, "seed_image_id", ids, photos, "seed")
     is_seed = np.bincount(seed[seed >= 0], minlength=len(seed)) > 0
-    only = "only the seed of an edited image may have none"
-    wrong = no_model & (has_seed | (~no_prompt & ~is_seed))
-    problems.rows(images, "t2i_model", wrong, "empty cell", f"the T2I model that made the image; {only}")
-    wrong = no_prompt & (has_seed | ~no_model)
-    problems.rows(images, "prompt_id", wrong, "empty cell", f"the prompt that the image was made with; {only}")
+    only = "with it; only the seed of an edited image may have none"
+    tell("t2i_model", no_model & (has_seed | (~no_prompt & ~is_seed)), "empty cell", f"what made the image {only}")
+    tell("prompt_id", no_prompt & (has_seed | ~no_model), "empty cell", f"the prompt of the image {only}")
     wrong = no_model & ~no_prompt & ~has_seed & is_seed
-    accepted = "an empty cell, or the T2I model too"
-    problems.rows(images, "prompt_id", wrong, "prompt of a seed that no T2I model made", accepted)
-    wrong = no_model & no_prompt & ~has_seed & ~is_seed & ~_bits(pc.equal(ids, ""))
+    tell("prompt_id", wrong, "prompt of a seed that no T2I model made", "an empty cell, or the T2I model too")
+    alone = no_model & no_prompt & ~has_seed & ~is_seed & ~_bits(pc.equal(ids, ""))
     accepted = "an image whose seed_image_id names it; or the T2I model and the prompt that it was made with"
-    problems.rows(images, "image_id", wrong, "seed without its pair", accepted)
+    tell("image_id", alone, "seed without its pair", accepted)
 
 
-def _check_prompts(prompts: Table, attributes: Mapping[str, Attribute], problems: Problems) -> None:
-    """Report repeated ids, and what a prompt cannot state, be made from, count for or show at a side."""
-    frame, ids = prompts.frame, _trimmed(prompts.texts("prompt_id"))
-    _check_repeats(prompts, "prompt_id", ids, problems)
+def _check_prompts(prompts: Table, attributes: _Attributes) -> dict[str, float] | None:
+    """Report repeated ids, and what a prompt cannot state, be made from or show at a side; gives the weights."""
+    frame, tell, ids = prompts.frame, prompts.tell, _check_repeats(prompts, "prompt_id")
     accepted = ", ".join(_STATED + name for name in attributes)
     for name in prompts.others:
         if name.startswith(_STATED):  # ignored, it would change results
-            problems.append(Problem(prompts.file, "unknown column", 1, name, name, accepted))
+            prompts.problems.append(Problem(prompts.file, "unknown column", 1, name, name, accepted))
     for attribute in attributes.values():
         if _STATED + attribute.name in frame:
-            _check_stated(prompts, attribute, problems)
-    scene, side = (
-        prompts.where(n, r"\S") if n in frame else np.zeros(len(frame), bool) for n in ("scene", "side")
-    )
-    accepted = "a scene and a side for each of the two people, or neither"
-    if "scene" in frame:
-        problems.rows(prompts, "scene", scene & ~side, "scene without a side", accepted)
-    if "side" in frame:
-        problems.rows(prompts, "side", side & ~scene, "side without a scene", accepted)
-    base, are_bases = np.full(len(frame), -1, np.int64), True
+            _check_stated(prompts, attribute)
+    accepted = "a scene and a side for each of its two people, or neither"
+    for name, other in (("scene", "side"), ("side", "scene")):
+        tell(name, prompts.where(name, r"\S") & ~prompts.where(other, r"\S"), f"{name} alone", accepted)
+    before, base = len(prompts.problems), np.full(len(frame), -1, np.int64)
     if "base_prompt_id" in frame:
-        base = _parents(prompts, "base_prompt_id", ids)
-        unknown = (base < 0) & ~prompts.where("base_prompt_id", _is_blank)
-        message, listed = "base prompt that the file does not list", "a prompt_id of this file, or an empty cell"
-        known = frame["prompt_id"].cat.categories
-        _check_references(prompts, "base_prompt_id", unknown, message, known, listed, problems)
-        are_bases = _check_circles(prompts, "base_prompt_id", base, "base prompt", problems)
-    if "weight" not in frame:
-        return
-    weights = prompts.numbers("weight")
-    wrong = ~prompts.where("weight", _is_blank) & ~(np.isfinite(weights) & (weights > 0))
-    problems.rows(prompts, "weight", wrong, "weight that is not a number above 0", "such as 1 or 0.5")
-    without = np.flatnonzero(np.isnan(_inherited(weights, base)))
-    if are_bases and not wrong.any() and 0 < len(without) < len(weights):
-        message = f"{len(without):,} of {len(weights):,} prompts have no weight, nor a base with one; the first"
-        row, name = int(prompts.row[without[0]]), str(frame["prompt_id"].iloc[without[0]])
-        problems.append(
-            Problem(prompts.file, message, row, "weight", name, "a weight for all prompts, or for none")
-        )
-
-
-def _check_stated(prompts: Table, attribute: Attribute, problems: Problems) -> None:
-    column, name, known = _STATED + attribute.name, attribute.name, attribute.statements
-
-    def states_two(texts: Any) -> Any:
-        parts = [[part.strip() for part in re.split(r"[;,|/+&]|\band\b|\bor\b", t)] for t in texts.to_pylist()]
-        return pa.array([len(own) > 1 and {*own} <= {*known} for own in parts], pa.bool_())
-
-    two = prompts.where(column, states_two)
-    accepted = f"one of them; {PARTLY!r} where one person may be of either; a row each for two people"
-    problems.rows(prompts, column, two, f"a prompt that states two classes of {name}", accepted)
-    wrong = ~prompts.where(column, {"", *known}) & ~two
-    accepted = f"{', '.join(known)}, or an empty cell where the prompt leaves {name} open"
-    problems.rows(prompts, column, wrong, f"unknown {name} class", accepted)
-
-
-def _inherited(weights: NDArray[np.float64], base: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Weights, those of the base prompts (and theirs) where there are none of their own."""
-    found = weights.copy()
-    for _ in range(len(weights)):
-        missing = np.flatnonzero(np.isnan(found) & (base >= 0))
-        found[missing] = found[base[missing]]
-        if np.isnan(found[missing]).all():
-            break
-    return found
-
-
-def _weights(prompts: Table) -> dict[str, float] | None:
-    if "weight" not in prompts.frame or not prompts.where("weight", r"\S").any():
+        base = _check_parents(prompts, "base_prompt_id", ids, frame["prompt_id"].cat.categories, "base prompt")
+    given = prompts.where("weight", r"\S")
+    if not given.any():
         return None
-    ids, base = prompts.texts("prompt_id"), np.full(len(prompts.frame), -1, np.int64)
-    if "base_prompt_id" in prompts.frame:
-        base = _parents(prompts, "base_prompt_id", ids)
-    return dict(zip(ids.to_pylist(), _inherited(prompts.numbers("weight"), base).tolist(), strict=True))
+    weights = _as_numbers(prompts.texts("weight")).copy()
+    wrong = given & ~(np.isfinite(weights) & (weights > 0))
+    tell("weight", wrong, "weight that is not a number above 0", "such as 1 or 0.5")
+    for _ in weights:  # a prompt without a weight has its base prompt's
+        missing = np.flatnonzero(np.isnan(weights) & (base >= 0))
+        weights[missing] = weights[base[missing]]
+        if np.isnan(weights[missing]).all():
+            break
+    without = np.flatnonzero(np.isnan(weights))
+    if len(without) and len(prompts.problems) == before:
+        message = f"{len(without):,} of {len(weights):,} prompts have no weight, nor a base with one; the first"
+        row, first = int(prompts.row[without[0]]), str(frame["prompt_id"].iloc[without[0]])
+        accepted = "a weight for all prompts, or for none"
+        prompts.problems.append(Problem(prompts.file, message, row, "weight", first, accepted))
+    return dict(zip(ids.to_pylist(), weights.tolist(), strict=True))
 
 
-def _check_labels(labels: Table, attributes: Mapping[str, Attribute], problems: Problems) -> None:
-    frame, blank = labels.frame, labels.where("label", _is_blank)
+def _check_stated(prompts: Table, attribute: Attribute) -> None:
+    column, name, known = _STATED + attribute.name, attribute.name, attribute.statements
+    two = set()
+    for text in prompts.frame[column].cat.categories:
+        parts = {part.strip() for part in re.split(r"[;,|/+&]|\band\b|\bor\b", text)}
+        two |= {text} if text not in known and parts <= {*known} else set()
+    accepted = f"one of them; {PARTLY!r} where one person may be of either; a row each for two people"
+    prompts.tell(column, prompts.where(column, two), f"a prompt that states two classes of {name}", accepted)
+    accepted = f"{', '.join(known)}, or an empty cell where the prompt leaves {name} open"
+    prompts.tell(column, ~prompts.where(column, {"", *known, *two}), f"unknown {name} class", accepted)
+
+
+def _check_labels(labels: Table, attributes: _Attributes) -> None:
+    frame, tell, blank = labels.frame, labels.tell, labels.where("label", _is_blank)
     unknown = ~labels.where("attribute", attributes) & ~labels.where("attribute", _is_blank)
-    problems.rows(labels, "attribute", unknown, "unknown attribute", ", ".join(attributes))
+    tell("attribute", unknown, "unknown attribute", ", ".join(attributes))
+    known = reasons(attributes.values())
+    wrong = (frame["label"] == LOW_QUALITY).to_numpy() & ~labels.where("reason", {"", *known})
+    tell("reason", wrong, f"unknown reason for {LOW_QUALITY}", ", ".join(known) + ", or nothing")
+    given = labels.where("value", r"\S")
+    numbers = _as_numbers(labels.texts("value")) if given.any() else np.full(len(frame), np.nan)
+    measured = ", ".join(a.name for a in attributes.values() if a.unit is not None)
     for name in _labelled(frame, attributes):
-        own, known = (frame["attribute"] == name).to_numpy(), attributes[name].labels
-        wrong = own & ~labels.where("label", known) & ~blank
-        problems.rows(labels, "label", wrong, f"unknown label for {name}", ", ".join(known))
-    if "reason" in frame:
-        known = reasons(attributes.values())
-        wrong = (frame["label"] == LOW_QUALITY).to_numpy() & ~labels.where("reason", {"", *known})
-        accepted = ", ".join(known) + ", or nothing"
-        problems.rows(labels, "reason", wrong, f"unknown reason for {LOW_QUALITY}", accepted)
-
-
-def _check_values(labels: Table, attributes: Mapping[str, Attribute], problems: Problems) -> None:
-    """Report numbers that are none, out of range, beside no class, or beside the wrong one: the first of these."""
-    if "value" not in labels.frame or labels.where("value", _is_blank).all():
-        return
-    given = np.flatnonzero(~labels.where("value", _is_blank))
-    frame = labels.frame.iloc[given]
-    numbers = _as_numbers(as_texts(frame["value"]))
-
-    def report(wrong: NDArray[np.bool_], message: str, accepted: str) -> None:
-        mask = np.zeros(len(labels.frame), np.bool_)
-        mask[given[wrong]] = True
-        problems.rows(labels, "value", mask, message, accepted)
-
-    for name in _labelled(labels.frame, attributes):
         attribute, own = attributes[name], (frame["attribute"] == name).to_numpy()
-        if attribute.unit is None:
-            measured = ", ".join(a.name for a in attributes.values() if a.unit is not None)
-            report(own, f"{name} has no measured value", f"an empty cell; numbers may stand beside {measured}")
-            continue
-        low, high, unit = attribute.unit.lowest, attribute.unit.highest, attribute.unit.name
-        accepted = f"a number from {low:g} to {high:g} ({unit}), or an empty cell"
-        inside = (low <= numbers) & (numbers <= high)
-        report(own & np.isnan(numbers), f"{name} that is not a number", accepted)
-        report(own & ~np.isnan(numbers) & ~inside, f"{name} out of range", accepted)
-        label, starts = _label_codes(frame, attribute), attribute.starts
-        fitting = np.searchsorted(starts, numbers, side="right") - 1
-        for code, text in enumerate(attribute.labels):
-            here = own & inside & (label == code)
-            if code >= attribute.low_quality:
-                accepted = f"an empty cell, or a label among {', '.join(attribute.class_names)}"
-                report(here, f"value beside the label {text!r}", accepted)
-            elif starts:
-                end = f"{high:g}" if code + 1 == len(starts) else f"below {starts[code + 1]:g}"
-                accepted = f"{starts[code]:g} to {end} ({unit}), or the label of that value"
-                report(here & (fitting != code), f"value that contradicts the label {text!r}", accepted)
+        wrong = own & ~labels.where("label", attribute.labels) & ~blank
+        tell("label", wrong, f"unknown label for {name}", ", ".join(attribute.labels))
+        if attribute.unit is not None:
+            _check_values(labels, attribute, own & given, numbers)
+        else:
+            accepted = f"an empty cell; numbers may stand beside {measured}"
+            tell("value", own & given, f"{name} has no measured value", accepted)
 
 
-def _check_images_of_labels(
-    images: Table, labels: Table, problems: Problems, *, require_labels: bool
-) -> NDArray[np.int64]:
+def _check_values(labels: Table, attribute: Attribute, given: _Mask, numbers: NDArray[np.float64]) -> None:
+    """Report numbers that are none, out of range, beside no class, or beside the wrong one: the first of these."""
+    name, unit, names = attribute.name, attribute.unit, attribute.labels
+    if unit is None or not given.any():
+        return
+    low, high, starts, label = unit.lowest, unit.highest, attribute.starts, _label_codes(labels.frame, attribute)
+    accepted = f"a number from {low:g} to {high:g} ({unit.name}), or an empty cell"
+    labels.tell("value", given & np.isnan(numbers), f"{name} that is not a number", accepted)
+    labels.tell("value", given & ((numbers < low) | (numbers > high)), f"{name} out of range", accepted)
+    inside = given & (low <= numbers) & (numbers <= high)
+    accepted = f"an empty cell, or a label among {', '.join(attribute.class_names)}"
+    for code in (attribute.low_quality, attribute.others):
+        labels.tell("value", inside & (label == code), f"value beside the label {names[code]!r}", accepted)
+    fitting = np.searchsorted(starts, numbers, side="right") - 1
+    for code, (start, end) in enumerate(zip(starts, [*starts[1:], high], strict=False)):
+        accepted = (
+            f"{start:g} to {'' if end == high else 'below '}{end:g} ({unit.name}), or the label of that value"
+        )
+        wrong = inside & (label == code) & (fitting != code)
+        labels.tell("value", wrong, f"value that contradicts the label {names[code]!r}", accepted)
+
+
+def _check_images_of_labels(images: Table, labels: Table, *, require_labels: bool) -> NDArray[np.int64]:
     """Report labels of unknown images, repeated ones, and images without any; gives each label's image [label]."""
     frame, ids, wanted = labels.frame, *(_trimmed(table.texts("image_id")) for table in (images, labels))
     at = positions(ids, wanted)
     unknown = (at < 0) & ~_bits(pc.equal(wanted, ""))
-    accepted = f"an image_id that {images.file} lists"
-    problems.rows(labels, "image_id", unknown, "label for an unknown image", accepted)
+    labels.tell("image_id", unknown, "label for an unknown image", f"an image_id that {images.file} lists")
     if require_labels and len(frame):
-        first = positions(ids, ids)  # of a repeated id, the first
-        bare = (np.bincount(at[at >= 0], minlength=len(ids)) == 0) & ~_bits(pc.equal(ids, ""))
-        bare = bare[first] & (first == np.arange(len(ids)))
-        accepted = f"at least one row for it in {labels.file}"
-        problems.rows(images, "image_id", bare, "image without any label", accepted)
+        bare = np.bincount(at[at >= 0], minlength=len(ids)) == 0
+        bare &= ~_bits(pc.equal(ids, "")) & (positions(ids, ids) == np.arange(len(ids)))  # a repeated id is told
+        images.tell("image_id", bare, "image without any label", f"at least one row for it in {labels.file}")
     if pairs := _labelled(frame, pair_attributes()):
-        has_seed = "seed_image_id" in images.frame
-        edited = images.where("seed_image_id", r"\S") if has_seed else np.zeros(len(ids), np.bool_)
-        wrong = frame["attribute"].isin(pairs).to_numpy() & (at >= 0) & ~edited[at]
+        wrong = labels.where("attribute", pairs) & (at >= 0) & ~images.where("seed_image_id", r"\S")[at]
         accepted = "an image with a seed_image_id, from which it was made"
-        problems.rows(labels, "image_id", wrong, "label of a change for an image that was not edited", accepted)
+        labels.tell("image_id", wrong, "label of a change for an image that was not edited", accepted)
     key = at
     for name in ("annotator", "attribute"):
         key = key * max(len(frame[name].cat.categories), 1) + frame[name].cat.codes.to_numpy()
     again = pd.Series(key).duplicated().to_numpy() & (at >= 0)
-    if again.any():
-        _report_repeated_labels(labels, key, again, problems)
+    if not again.any():
+        return at
+    firsts, first_of, label = np.flatnonzero(~again), np.arange(len(key)), frame["label"].cat.codes.to_numpy()
+    first_of[again] = firsts[pd.Index(key[firsts]).get_indexer(pd.Index(key[again]))]
+
+    def earlier(record: int) -> str:
+        said = frame["label"].iloc[first_of[record]]
+        return f"one label per image, annotator and attribute; {labels.place(first_of[record])} says {said!r}"
+
+    differs = label[first_of] != label
+    labels.tell("label", again & ~differs, "duplicate label", earlier)
+    labels.tell("label", again & differs, "label that contradicts an earlier one of the same annotator", earlier)
     return at
 
 
-def _report_repeated_labels(
-    labels: Table, key: NDArray[np.int64], again: NDArray[np.bool_], problems: Problems
-) -> None:
-    firsts, first_of = np.flatnonzero(~again), np.arange(len(key))
-    first_of[again] = firsts[pd.Index(key[firsts]).get_indexer(pd.Index(key[again]))]
-    label = labels.frame["label"].cat.codes.to_numpy()
-    differs = label[first_of] != label
-
-    def earlier(record: int) -> str:
-        place, said = labels.place(int(first_of[record]), record), labels.frame["label"].iloc[first_of[record]]
-        return f"one label per image, annotator and attribute; {place} says {said!r}"
-
-    problems.rows(labels, "label", again & ~differs, "duplicate label", earlier)
-    message = "label that contradicts an earlier one of the same annotator"
-    problems.rows(labels, "label", again & differs, message, earlier)
-
-
 # Tables beside an image set
-
-
 def read_prompts(path: Path) -> pd.DataFrame:
-    """Prompts of a table, or of a `.txt` with a sentence in each line.
+    """Prompts of a table: prompt_id, and those of the other columns of prompts that it has.
 
-    Returns:
-        prompt_id, and those of the other columns of prompts that the file has; of a `.txt`, `prompt` alone.
-
-    Raises:
-        DataError: all mistakes at once.
+    Of a `.txt` with a sentence in each line the column `prompt` alone. Mistakes raise `DataError`, all at once.
     """
-    problems = Problems()
-    if path.suffix.lower() == ".txt":
-        frame = _read_sentences(path, problems)
-    else:
-        attributes = read_attributes(path.parent)
-        required, *others = COLUMNS["prompts"]
+    problems, frame = Problems(), pd.DataFrame()
+    if path.suffix.lower() != ".txt":
+        attributes, (required, *others) = read_attributes(path.parent), COLUMNS["prompts"]
         table = read_table(path, [required], [*others, *_optional("prompts", attributes)], problems)
-        frame = pd.DataFrame() if table is None else table.frame
         if table is not None:
-            _check_cells(table, attributes, problems)
-            _check_prompts(table, attributes, problems)
+            frame = table.frame
+            _check_cells(table, attributes)
+            _check_prompts(table, attributes)
+    elif path.is_file():
+        lines = path.read_bytes().removeprefix(b"\xef\xbb\xbf").split(b"\n")
+        texts = [line.decode(errors="replace").strip() for line in lines]
+        for row, text in enumerate(texts, 1):
+            if "\ufffd" in text:
+                problems.append(Problem(path.name, "text is not UTF-8", row, None, _cut(text), _UTF8))
+        frame = _frame({"prompt": pa.chunked_array([list(filter(None, texts))], _TEXT)})
+    if not problems and frame.empty:
+        problems.append(Problem(path.name, "no file, or no sentences", accepted="a sentence in each line"))
     problems.raise_if_any()
     return frame
-
-
-def _read_sentences(path: Path, problems: Problems) -> pd.DataFrame:
-    try:
-        lines = path.read_bytes().removeprefix(codecs.BOM_UTF8).split(b"\n")
-    except OSError as error:
-        raise _broken(path.name, f"the file cannot be read ({error.strerror})", "a readable file") from None
-    texts = [line.decode(errors="replace").strip() for line in lines]
-    for row, text in enumerate(texts, 1):
-        if "\ufffd" in text:
-            problems.append(Problem(path.name, "text is not UTF-8", row, None, _cut(text), "UTF-8 text"))
-    if not any(texts):
-        problems.append(Problem(path.name, "no sentences", accepted="a sentence in each line"))
-    return _frame({"prompt": pa.chunked_array([list(filter(None, texts))], _TEXT)})
 
 
 def read_sample(folder: Path) -> pd.DataFrame | None:
     """Sample of images that were drawn to be labelled, `sample.csv` of an image set; None: there is none.
 
-    Returns:
-        image_id, probability and cell_probability (above 0, at most 1), draw (1, 2, ...), drawn_from (sha256 of
-        the images that it was drawn from).
-
-    Raises:
-        DataError: all mistakes at once.
+    Columns image_id, probability and cell_probability (above 0, at most 1), draw (1, 2, ...), drawn_from (sha256
+    of the images that it was drawn from). Mistakes raise `DataError`, all at once.
     """
-    path = folder / "sample.csv"
-    if not path.exists():
-        return None
-    problems = Problems()
+    path, problems = folder / "sample.csv", Problems()
     names = ("image_id", "probability", "cell_probability", "draw", "drawn_from")
-    table = read_table(path, names, (), problems)
+    table = read_table(path, names, (), problems) if path.exists() else None
     if table is None:
-        raise DataError(problems)
-    _check_cells(table, {}, problems)
-    _check_repeats(table, "image_id", _trimmed(table.texts("image_id")), problems)
-    numbers = {name: table.numbers(name) for name in names[1:4]}
+        problems.raise_if_any()
+        return None
+    _check_cells(table, {})
+    _check_repeats(table, "image_id")
+    numbers = {name: _as_numbers(table.texts(name)) for name in names[1:4]}
     for name, own in numbers.items():
-        right = (own > 0) & ((own == np.floor(own)) if name == "draw" else (own <= 1))
+        right = (own > 0) & (own == np.floor(own) if name == "draw" else own <= 1) | table.where(name, _is_blank)
         accepted = "a whole number from 1 on" if name == "draw" else "a number above 0, at most 1"
-        problems.rows(table, name, ~right & ~table.where(name, _is_blank), f"no {name}", accepted)
+        table.tell(name, ~right, f"no {name}", accepted)
     problems.raise_if_any()
     return table.frame.assign(**numbers).astype({"draw": np.int64})

@@ -13,6 +13,7 @@ both can hide. Axes: tables [truth, answer, pair, draw], numbers [number, rater,
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -37,6 +38,7 @@ from detector_bench_next.metrics import (
     human,
     measure,
     numbers,
+    once,
     ratio,
     reported,
     shares,
@@ -46,10 +48,8 @@ Array: TypeAlias = Any
 About = Literal["images", "prompts"]
 Estimand = Literal["t2i_model", "these_images", "prompts"]
 
-IMAGES_IN_A_BLOCK = 1_500_000
-"""Draws times images (or cells) of a block: its tables stay in the cache."""
-IMAGES_DRAWN_ONE_BY_ONE = 50_000
-"""Above, numbers of images are drawn by cell: the same distribution at a cost that follows cells."""
+IMAGES_IN_A_BLOCK = 1_500_000  # draws times images (or cells) of a block: its tables stay in the cache
+IMAGES_ONE_BY_ONE = 50_000  # above, numbers of images are drawn by cell: same distribution, cost follows cells
 
 
 class Estimate(NamedTuple):
@@ -110,7 +110,7 @@ def _other_images(
     }
     model = pd.factorize(cells.pairs["t2i_model"])[0]
     pools = [np.flatnonzero(model[cells.pair] == m) for m in range(model.max() + 1)]
-    one_by_one = n.sum() <= IMAGES_DRAWN_ONE_BY_ONE
+    one_by_one = n.sum() <= IMAGES_ONE_BY_ONE
     draw = (_images_one_by_one if one_by_one else _images_by_cell)(cells, n, rng, borrow=borrow)
     block = max(1, min(draws, int(IMAGES_IN_A_BLOCK // (n.sum() if one_by_one else count))))
     for start in range(0, draws, block):
@@ -403,8 +403,7 @@ def _normals(columns: int) -> Array:
 
 # ---------------------------------------------------------------- the verdict on a detector's model bias score
 
-FEWEST_KEPT = 6.0
-"""Images a prompt below which a detector's bias score says more about their number."""
+FEWEST_KEPT = 6.0  # images a prompt below which a detector's bias score says more about their number
 
 
 def split_score(d: Array, se: Array | float) -> Array:
@@ -414,7 +413,7 @@ def split_score(d: Array, se: Array | float) -> Array:
     from 0. (Neufeld et al. 2024; no unbiased estimate exists: Cai and Low 2011)
     """
     z = d / se
-    return d * (2 * ndtr(z) - 1) - 2 * se * np.exp(-z * z / 2) / np.sqrt(2 * np.pi)
+    return d * (2 * ndtr(z) - 1) - 2 * se * np.exp(-z * z / 2) / math.sqrt(2 * math.pi)
 
 
 def _split(counts: Array) -> Array:
@@ -426,19 +425,19 @@ def _split(counts: Array) -> Array:
     return split_score(away[:1], se[:1])[0] if k == 2 else split_score(away, se).sum(0)
 
 
-def _split_difference(c: Array) -> Array:
-    return _split(detected(c)) - _split(human(c))
+_split_reported = once(lambda c: _split(detected(c)))
+_split_actual = once(lambda c: _split(human(c)))
 
 
 def _hidden(c: Array) -> Array:
     """Part of a prompt's error that chance hides: a gap of plain and split score, at most the shares' distance."""
     k, (r, h) = c.shape[1] - 2, shares(c)
-    gaps = np.minimum(reported(c) - _split(detected(c)), actual(c) - _split(human(c)))
+    gaps = np.minimum(reported(c) - _split_reported(c), actual(c) - _split_actual(c))
     return np.minimum(gaps, np.abs(r - h).sum(0) * (k / (k - 1) / 2))
 
 
 _PLAIN, _SHIFT = METRICS["model_bias_score_difference"], METRICS["prompt_bias_score_shift"]
-_SPLIT = Metric("difference of split scores", _split_difference, "prompts", interval="plain")
+_SPLIT = Metric("split difference", lambda c: _split_reported(c) - _split_actual(c), "prompts", interval="plain")
 _HIDDEN = Metric("hidden by chance", _hidden, "prompts", interval="plain")
 FOR_VERDICT: tuple[Metric, ...] = (_PLAIN, _SHIFT, _SPLIT, _HIDDEN)
 """Metrics that the draws of a verdict must hold."""
@@ -503,10 +502,8 @@ def _word(low: float, high: float, hidden: float, kept: float, tolerance: float)
 
 # ---------------------------------------------------------------- prompts of a T2I model, from all or some labels
 
-FEWEST_CLEAR = 3.0
-"""Clear labels a prompt below which there is no model bias score."""
-RIDGES = (1.0, 3.0, 10.0, 30.0, 100.0, 1e9)
-"""Strengths of the rule from answers to labels; the last one: labels alone."""
+FEWEST_CLEAR = 3.0  # clear labels a prompt below which there is no model bias score
+RIDGES = (1.0, 3.0, 10.0, 30.0, 100.0, 1e9)  # strengths of the rule; the last one: labels alone
 
 
 @dataclass(frozen=True, eq=False)
@@ -538,6 +535,16 @@ class Prompts:
         return self.steady / np.maximum(
             one if about == "these_images" else one + 1 / np.maximum(self.images, 1), 1e-9
         )
+
+    def limits(self, level: float = 0.95) -> Array:
+        """Limits [pair, K, (low, high)] of each share for endless images: Wilson's with the images it is worth."""
+        worth = np.where(self.labels > 0, self.worth(), np.nan)[:, None]
+        return np.stack(wilson(np.clip(self.share, 0, 1), worth, ndtri((1 + level) / 2)), -1)
+
+    def only(self, pairs: Array) -> Prompts:
+        """Some of the pairs, by a mask."""
+        arrays = ("share", "steady", "images", "labels", "residual", "total")
+        return replace(self, **{name: getattr(self, name)[pairs] for name in arrays})
 
 
 def _labels(cells: Cells) -> Array:
@@ -683,9 +690,7 @@ def bias_of_model(
     if p is None or not np.isfinite(p.share[:, 0]).any():
         nothing, signed = Estimate(np.nan, 0.0, 1.0), Estimate(np.nan, -1.0, 1.0) if k == 2 else None
         return Bias([nothing] * k, signed, nothing, np.nan, np.nan, 0, 0.0, "fewer than two clear labels")
-    use = np.isfinite(p.share[:, 0])
-    arrays = ("share", "steady", "images", "labels", "residual", "total")
-    p = replace(p, **{name: getattr(p, name)[use] for name in arrays})
+    p = p.only(np.isfinite(p.share[:, 0]))
     u = len(p.labels)
     if about == "prompts" and u < 2:
         raise ValueError("one prompt: nothing can be said about other prompts")

@@ -9,7 +9,7 @@ from pathlib import Path
 import detector_bench_next
 
 FLOORS = """errors files registry attributes images dataset quickstart allowed weights services detector cache detectors predictions
-runner engines cells metrics intervals evaluate scores results tables figures answer study
+runner engines cells metrics intervals inference evaluate scores results tables figures answer study
 convert/label/generate/papers/audit/search/report verbs cli""".split()
 FLOOR = {name: floor for floor, names in enumerate(FLOORS) for name in names.split("/")}
 PACKAGE = Path(detector_bench_next.__file__).parent
