@@ -1,4 +1,4 @@
-"""Image sets of the labels that Lyu 2025's authors published: all 6,000 images, or one T2I model's 2,000; no images."""
+"""Image sets of the labels that Lyu 2025's authors published: all 6,000, or 2,000 of one T2I model; no images."""
 
 from __future__ import annotations
 
