@@ -13,11 +13,7 @@ from detector_bench_next.errors import nearest_hint
 from detector_bench_next.registry import register
 
 
-@register(
-    "detector",
-    "ensemble",
-    card={"summary": "Several detectors that vote", "licence": "those of its members", "source": "its members"},
-)
+@register("detector", "ensemble", card={"licence": "those of its members", "source": "its members"})
 class Ensemble(Detector):
     """The class that most members predict; each has one vote, and filtering is a vote.
 

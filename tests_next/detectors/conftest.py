@@ -33,8 +33,8 @@ def pictures() -> dict[str, Pixels]:
     data = pytest.importorskip("skimage.data")
     noise = np.random.default_rng(0).integers(0, 256, (60, 90, 3), np.uint8)
     return {
-        "face": data.astronaut()[:256, 96:352],
+        "face": data.astronaut()[:256, 96:352].copy(),
         "noise": noise,
         "small": noise[:8, :8],
-        "narrow": noise[:3, :].repeat(8, axis=1),
+        "narrow": noise[:3, :].repeat(2, axis=1),
     }
