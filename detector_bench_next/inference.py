@@ -130,9 +130,9 @@ def _draw(counted: Counted, max_error_share: float, compared: Sequence[str], **s
     tested = [i for i, word in enumerate(words["category"]) if word == ALL and member[i] @ n > 0]
     every = [*(m for m in declared() if m not in FOR_VERDICT), *FOR_VERDICT]
     images = about_prompts = None
-    if n.max(initial=0) > 1:
+    if settings["draws"] and n.max(initial=0) > 1:
         images = Draws.of(cells, every, member, raters=(*names, GROUND_TRUTH), **settings)
-    if names and (prompts[tested] >= ENOUGH_PROMPTS).any():
+    if settings["draws"] and names and (prompts[tested] >= ENOUGH_PROMPTS).any():
         some = [m for m in every if m.name in compared]
         about_prompts = Draws.of(cells, some, member[tested], about="prompts", raters=names, **settings)
     able = (failed @ touched.T == 0) & same[:, None]

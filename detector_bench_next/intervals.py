@@ -268,7 +268,7 @@ def wilson(x: Array, n: Array, t: Array | float) -> tuple[Array, Array]:
     """Score interval of shares x with n images (Wilson 1927)."""
     middle, part = (x + t * t / (2 * n)) / (1 + t * t / n), t / (1 + t * t / n)
     half = part * np.sqrt(x * (1 - x) / n + t * t / (4 * n * n))
-    return middle - half, middle + half
+    return np.minimum(middle - half, x), np.maximum(middle + half, x)  # 0 and 1 stay what they are
 
 
 def _worth(x: Array, se: Array) -> Array:
@@ -367,9 +367,8 @@ def compare(
     if better == "zero":
         t = np.minimum(t, t_of(1)[0])
     alone = 2 * stdtr(df, -t)
-    family = np.maximum(
-        _family(np.where(np.isfinite(value)[:, None], drawn, 0), -ndtri(stdtr(df, -t)), i, j), alone
-    )
+    known, z = np.isfinite(value), -ndtri(stdtr(df, -t))
+    family = np.maximum(_family(np.where(known[:, None], drawn, 0), z, i, j, known[i] & known[j]), alone)
     good = {"lower": -value, "zero": -np.abs(value)}.get(better, value)
     ahead = np.zeros((count, count), bool)  # row is surely better than column
     sure = family <= 1 - level
@@ -382,7 +381,7 @@ def compare(
     )
 
 
-def _family(drawn: Array, z: Array, i: Array, j: Array) -> Array:
+def _family(drawn: Array, z: Array, i: Array, j: Array, known: Array) -> Array:
     """Probability that the largest normal score of all pairs, correlated as the draws [rater, draw], reaches z."""
     drawn = drawn[:, np.isfinite(drawn).all(0)].astype(float)
     left, root, _ = np.linalg.svd(drawn - drawn.mean(1, keepdims=True), full_matrices=False)
@@ -391,8 +390,8 @@ def _family(drawn: Array, z: Array, i: Array, j: Array) -> Array:
     )  # the symmetric root: no sign or order is the machine's choice
     gaps = np.abs(normal[:, i] - normal[:, j])
     sd = np.sqrt(np.mean(gaps**2, 0))
-    same = sd <= 1e-6 * sd.max(initial=0)  # raters that answer alike are no further pair
-    largest = np.sort(np.max(gaps / np.where(same, np.inf, sd), 1, initial=0))
+    counts = known & (sd > 1e-6 * sd.max(initial=0))  # raters that answer alike are no further pair
+    largest = np.sort(np.max(gaps / np.where(counts, sd, np.inf), 1, initial=0))
     return 1 - np.searchsorted(largest, z) / largest.size
 
 
@@ -800,10 +799,10 @@ def _noise(score: Callable[[Array], Array], z: Array) -> Array:
 
 
 def as_reported(cells: Cells, detector: str) -> Cells:
-    """Cells with a detector's answers in the place of labels: what it reports, whether right or not."""
+    """Cells with a detector's answers in the place of labels, corrected by none: what it reports, right or not."""
     answer, k = cells.answer(detector), len(cells.classes)
     truth = np.where(answer <= k, answer, k + 2).astype(np.int8)  # an error is no label
-    return replace(cells.with_truth(truth), sampled=np.ones(len(cells.n), bool))
+    return replace(cells.with_truth(truth), sampled=np.ones(len(cells.n), bool), detectors=0)
 
 
 def difference(a: Estimate, b: Estimate) -> Estimate:
