@@ -2,8 +2,8 @@
 
 All of them call `Runner.predict`, shard by shard; a shard's lock says who has it, so that a second terminal, or
 another scheduler, is one more of them. They differ only in who starts processes. Engines predict; who finds no
-shard held by others (`Claimed.held`) writes the results. A worker is `python -P -m detector_bench_next.engines
-JOB FIRST`.
+shard held by others (`Claimed.held`) writes the results. A worker is `python -P -m detector_bench_next.engines JOB
+FIRST`.
 """
 
 from __future__ import annotations
@@ -24,8 +24,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from queue import Empty, Queue
 from shutil import copyfile, rmtree
+from string import Template
 from types import FrameType, MappingProxyType
-from typing import Any, NamedTuple, NoReturn, TextIO
+from typing import Any, NamedTuple, NoReturn
 
 from filelock import FileLock, Timeout
 
@@ -50,17 +51,8 @@ __all__ = [
 _SECONDS_TO_LOOK = 2.0
 """A lock may be held by one who only looks."""
 _SECONDS_TO_END = 60.0
-_SECONDS_BETWEEN_LINES = 0.5
-_SECONDS_FOR_PLAN = 300.0
 _TRIES = 3
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
-_PASSED_ON = (
-    "DETECTOR_BENCH_WEIGHTS",
-    "DETECTOR_BENCH_CACHE",
-    "DETECTOR_BENCH_ALLOWED",
-    "DETECTOR_BENCH_IMAGE_ROOTS",
-)
-_TASKS_AT_ONCE, _MOST_TASKS = 16, 1_000
 _log = logging.getLogger(__name__)
 
 
@@ -81,94 +73,117 @@ def claim(job: Job, first: int = 0, progress: Progress | None = None) -> Claimed
     """Predict all shards that no other process has, from `first` on, until all are done or held.
 
     Raises:
-        DetectorBenchError: as `Runner.predict`.
+        DetectorBenchError: as `Runner.predict`; Interrupted at Ctrl-C or SIGTERM, with all stored.
     """
-    return _claim(_told(Runner(job), progress), first, time.time())
+    return _Claiming(Runner(job), progress).all_from(first, time.time())
 
 
 def run_here(job: Job, shard: Shard | None = None, progress: Progress | None = None) -> Claimed:
-    """Predict in this process: all shards, or one.
-
-    Args:
-        job: what is predicted.
-        shard: the one shard of `--shard`.
-        progress: callback, called after every batch.
+    """Predict in this process: all shards, or the one of `--shard`.
 
     Raises:
         ConfigError: the folder is cut otherwise, or other versions of the detectors predict in it.
-        Interrupted: Ctrl-C or SIGTERM; what was predicted is stored.
-        DetectorBenchError: as `Runner.predict`.
+        DetectorBenchError: as `claim`.
     """
-    runner = Runner(job)
     if shard is None:
-        Plan(job.shards, runner.fingerprints).write(runner.folder)
-        return _claim(_told(runner, progress), 0, time.time())
+        return _Claiming(_planned(job), progress).all_from(0, time.time())
+    runner = Runner(job)
     _follow_plan(runner, shard)
-    told = _Told(runner, progress, len(runner.images_of(shard)))
-    with told.interruptions():
-        try:
-            told.predict(shard, wait=_SECONDS_TO_LOOK)
-        except Taken:
-            return Claimed(0, (shard.number,), runner.left_out)
-        others = (Shard(n, shard.count) for n in range(1, shard.count + 1) if n != shard.number)
-        return told.claimed(other.number for other in others if not runner.complete(other))
+    claiming = _Claiming(runner, progress, len(runner.images_of(shard)))
+    try:
+        claiming.predict(shard, wait=_SECONDS_TO_LOOK)
+    except Taken:
+        return claiming.claimed([shard.number])
+    others = (Shard(n, shard.count) for n in range(1, shard.count + 1) if n != shard.number)
+    return claiming.claimed(other.number for other in others if not runner.complete(other))
 
 
 def run_local(job: Job, workers: int, progress: Progress | None = None) -> Claimed:
     """Predict by worker processes of this machine, each with its share of the cores, or one GPU.
 
-    Args:
-        job: what is predicted.
-        workers: number of processes.
-        progress: callback, called about twice a second.
-
     Raises:
-        Interrupted: Ctrl-C or SIGTERM; what was predicted is stored.
-        DetectorBenchError: what a worker met that the user must mend; or all of them died.
+        DetectorBenchError: as `claim`; what a worker met, or all of them died.
     """
-    runner = Runner(job)
-    Plan(job.shards, runner.fingerprints).write(runner.folder)
+    runner, workers = _planned(job), min(workers, job.shards)
+    heard: Queue[tuple[_Worker, dict[str, Any] | None]] = Queue()
+    crew: list[_Worker] = []
+    known: dict[str, int] = {}
     with _packed(job, threads=job.threads or max(1, available_cores() // workers)) as file:
-        crew = _Crew(file, job.shards, len(runner.image_set.images), progress)
         try:
-            return crew.work(min(workers, job.shards))
+            crew += [_Worker(file, place, place * job.shards // workers, heard) for place in range(workers)]
+            tries = 0
+            while any(worker.alive for worker in crew):
+                with suppress(Empty):
+                    worker, message = heard.get(timeout=0.5)
+                    known = worker.take(message, known)
+                    if "problem" in worker.outcome:  # it would be the same with every shard
+                        break
+                done, kept = sum(w.done for w in crew), sum(w.from_cache for w in crew)
+                total = len(runner.image_set.images) - sum(known.values())
+                if progress:
+                    progress(done, total, kept)
+                # Shards of one that died are free, and others take them; behind the last one somebody looks again.
+                died = [worker for worker in crew if not worker.alive and not worker.outcome]
+                if len(died) > tries and not any(w.alive for w in crew) and any(w.outcome for w in crew):
+                    tries = len(died)
+                    crew += [_Worker(file, 0, 0, heard)] if tries <= _TRIES else []
         except KeyboardInterrupt:
-            raise _interrupted(*crew.counts()[:2]) from None
+            raise _interrupted(done, total) from None
         finally:
-            crew.end()
+            _end([worker.process for worker in crew if worker.alive])
+    crew.sort(key=lambda worker: worker.ended)
+    return _outcome(
+        [w.outcome for w in crew], f"{workers} worker processes died, the last {_how(crew[-1].process)}"
+    )
 
 
 def run_ray(job: Job, workers: int, address: str = "") -> Claimed:
-    """Predict by tasks of Ray, each with a GPU where the cluster has some, else its share of the cores.
+    """Predict by tasks of Ray, each with a GPU where the cluster has some, and its share of the cores.
 
     All nodes must see the result folder, the image set and the weights under the same paths.
 
     Args:
         job: what is predicted.
         workers: number of tasks.
-        address: `auto`, `ray://HOST:PORT` or `HOST:PORT`; empty starts a cluster on this machine for this call.
+        address: `auto`, `ray://HOST:PORT` or `HOST:PORT`; empty starts a cluster here for the time of the call.
 
     Raises:
         MissingExtraError: Ray is not installed.
         ConfigError: there is no cluster.
-        Interrupted: Ctrl-C or SIGTERM; what was predicted is stored.
-        DetectorBenchError: what a task met that the user must mend; or all of them died.
+        DetectorBenchError: as `claim`; what a task met, or all of them died.
     """
     ray = require("ray", "ray")
-    runner = Runner(job)
-    Plan(job.shards, runner.fingerprints).write(runner.folder)
+    runner = _planned(job)
     with _cluster(ray, address):
-        cpus, gpus, threads = _share(ray, workers, own=not address)
-        names = {*_THREADS, *(name for d in runner.detectors for name in d.variables())}
+        nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+        cores = [int(node.get("CPU", 0)) for node in nodes]
+        threads = max(1, min(sum(cores) // workers, max(cores)))
+        names = [*_THREADS, *(name for d in runner.detectors for name in d.variables())]
         given = {
             name: text for name, text in os.environ.items() if name.startswith("DETECTOR_BENCH_") or name in names
         }
-        variables = given | dict.fromkeys(_THREADS, str(threads))
-        options = {"num_cpus": cpus, "num_gpus": gpus, "max_retries": 3, "runtime_env": {"env_vars": variables}}
+        task = ray.remote(
+            num_cpus=threads,
+            num_gpus=int(any(node.get("GPU") for node in nodes)),
+            max_retries=_TRIES,
+            runtime_env={"env_vars": given | dict.fromkeys(_THREADS, str(threads))},
+        )(_ray_task)
         with _packed(job, threads=threads) as file:
-            task = ray.remote(**options)(_ray_task)
             tasks = [task.remote(str(file), n * job.shards // workers, str(Path.cwd())) for n in range(workers)]
-            return _gathered(ray, tasks)
+            told, waiting, why = [], tasks, ""
+            try:
+                while waiting:
+                    ready, waiting = ray.wait(waiting, timeout=1.0)
+                    try:
+                        told += ray.get(ready)
+                    except ray.exceptions.RayError as error:
+                        why = _first_line(error)
+            except KeyboardInterrupt:
+                for each in waiting:
+                    ray.cancel(each)  # an interruption there, which stores
+                ray.wait(waiting, num_returns=len(waiting), timeout=_SECONDS_TO_END)
+                raise Interrupted("stopped; nothing is lost: run the same command again to go on") from None
+            return _outcome(told, f"{workers} tasks of Ray died, the last: {why}")
 
 
 def slurm_script(job: Job, words: Sequence[str], file: Path) -> Path:
@@ -184,34 +199,28 @@ def slurm_script(job: Job, words: Sequence[str], file: Path) -> Path:
     Raises:
         ConfigError: a word that a line cannot hold.
     """
-    given = {name: os.environ[name] for name in _PASSED_ON if os.environ.get(name)}
-    for text in (*words, str(job.out), str(file), str(Path.cwd()), *given.values()):
+    given = {n: text for n, text in sorted(os.environ.items()) if n.startswith("DETECTOR_BENCH_") and text}
+    logs, folder = job.out / "logs", Path.cwd()
+    for text in (*words, str(logs), str(file), str(folder), *given.values()):
         if not text.isprintable():  # behind a line break a comment is over, and what follows would be a command
             raise ConfigError(f"--slurm: {text!r} cannot stand in a script (accepted: printable characters)")
-    if job.shards > _MOST_TASKS:
-        _log.warning("%s tasks: many clusters take array indices up to 1,000 (MaxArraySize)", f"{job.shards:,}")
-    (job.out / "logs").mkdir(parents=True, exist_ok=True)
-    lines: list[list[str]] = [[]]
-    for word in words:
-        if word.startswith("--"):
-            lines.append([])
-        lines[-1].append(shlex.quote(word))
-    first, *options = [" ".join(line) for line in lines]
-    program = f"exec {shlex.quote(sys.executable)} -P -m {__name__.partition('.')[0]} {first}"
-    write_text(
-        file,
-        _SCRIPT.format(
-            script=shlex.quote(str(file)),
-            out=shlex.quote(str(job.out)),
-            name=re.sub(r"[^A-Za-z0-9_.-]+", "-", f"detector-bench-{job.out.resolve().name}"),
-            shards=job.shards,
-            at_once=min(_TASKS_AT_ONCE, job.shards),
-            logs=_slurm_value(str(job.out / "logs").replace("%", "%%") + "/shard-%a.log"),
-            folder=_slurm_value(str(Path.cwd())),
-            exports="".join(f"export {name}={shlex.quote(value)}\n" for name, value in given.items()),
-            command=" \\\n    ".join([program, *options, f'--shard "$SLURM_ARRAY_TASK_ID/{job.shards}"']),
-        ),
+    if job.shards > 1_000:
+        _log.warning("%d tasks: many clusters take array indices up to 1,000 (MaxArraySize)", job.shards)
+    logs.mkdir(parents=True, exist_ok=True)
+    program = f"exec {shlex.quote(sys.executable)} -P -m {(__package__ or '').partition('.')[0]}"
+    options = (f"\\\n    {shlex.quote(word)}" if word.startswith("--") else shlex.quote(word) for word in words)
+    script = Template(Path(__file__).with_name("slurm.sh").read_text(encoding="utf-8")).substitute(
+        script=shlex.quote(str(file)),
+        out=shlex.quote(str(job.out)),
+        name=re.sub(r"[^A-Za-z0-9_.-]+", "-", f"detector-bench-{job.out.resolve().name}"),
+        shards=job.shards,
+        at_once=min(16, job.shards),
+        logs=_slurm_value(str(logs).replace("%", "%%") + "/shard-%a.log"),
+        folder=_slurm_value(str(folder)),
+        exports="".join(f"export {name}={shlex.quote(text)}\n" for name, text in given.items()),
+        command=" ".join([program, *options, f'\\\n    --shard "$SLURM_ARRAY_TASK_ID/{job.shards}"']),
     )
+    write_text(file, script)
     return file
 
 
@@ -221,25 +230,22 @@ def stop_politely() -> Iterator[None]:
 
     Schedulers repeat SIGTERM, so behind a first one both are ignored. A SIGINT that was ignored stays ignored.
     """
-    if threading.current_thread() is not threading.main_thread():  # no other hears of signals
-        yield
-        return
 
     def stop(number: int, _: FrameType | None) -> NoReturn:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        signal.signal(signal.SIGINT, _end_at_once if number == signal.SIGINT else signal.SIG_IGN)
+        signal.signal(signal.SIGINT, end_at_once if number == signal.SIGINT else signal.SIG_IGN)
         raise KeyboardInterrupt
 
+    def end_at_once(number: int, _: FrameType | None) -> NoReturn:
+        os.write(2, b"interrupted\n")
+        os._exit(128 + number)  # as shells count
+
     with _signals_as_before():
-        signal.signal(signal.SIGTERM, stop)
-        if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
-            signal.signal(signal.SIGINT, stop)
+        if threading.current_thread() is threading.main_thread():  # no other hears of signals
+            signal.signal(signal.SIGTERM, stop)
+            if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+                signal.signal(signal.SIGINT, stop)
         yield
-
-
-def _end_at_once(number: int, _: FrameType | None) -> NoReturn:
-    os.write(2, b"interrupted\n")
-    os._exit(128 + number)  # as shells count
 
 
 @contextmanager
@@ -249,149 +255,127 @@ def _signals_as_before() -> Iterator[None]:
         yield
     finally:
         for number, handler in held.items():
-            if threading.current_thread() is threading.main_thread() and signal.getsignal(number) is not handler:
-                signal.signal(number, handler or signal.SIG_DFL)
+            if signal.getsignal(number) is not handler:
+                signal.signal(number, handler)
 
 
-# One process
+class _Claiming:
+    """A runner on its way over several shards."""
 
-
-def _claim(told: _Told, first: int, since: float) -> Claimed:
-    count = told.shards
-
-    def look(numbers: Sequence[int]) -> list[int]:
-        held = []
-        for number in numbers:
-            try:
-                told.predict(Shard(number, count), since=since)
-            except Taken:
-                held.append(number)
-        return held
-
-    with told.interruptions():
-        held, changed = look([(first + n) % count + 1 for n in range(count)]), time.monotonic()
-        while held and time.monotonic() - changed < _SECONDS_TO_LOOK:
-            time.sleep(0.1)
-            if (left := look(held)) != held:
-                held, changed = left, time.monotonic()
-    return told.claimed(held)
-
-
-def _told(runner: Runner, progress: Progress | None) -> _Told:
-    return _Told(runner, progress, len(runner.image_set.images))
-
-
-class _Told:
-    """Runner with its progress over several shards."""
-
-    def __init__(self, runner: Runner, progress: Progress | None, images: int) -> None:
-        self._runner, self._progress, self._images = runner, progress, images
-        self.shards = runner.job.shards
+    def __init__(self, runner: Runner, progress: Progress | None, images: int | None = None) -> None:
+        self.runner, self.progress = runner, progress
+        self.images = len(runner.image_set.images) if images is None else images
         self.done = self.from_cache = 0
         self.known: dict[int, int] = {}
         """Images that needed no prediction when this process came to their shard."""
 
     @property
     def total(self) -> int:
-        return self._images - sum(self.known.values())
+        return self.images - sum(self.known.values())
+
+    def all_from(self, first: int, since: float) -> Claimed:
+        count = self.runner.job.shards
+        held, changed = self._look([(first + n) % count + 1 for n in range(count)], since), time.monotonic()
+        while held and time.monotonic() - changed < _SECONDS_TO_LOOK:
+            time.sleep(0.1)
+            if (left := self._look(held, since)) != held:
+                held, changed = left, time.monotonic()
+        return self.claimed(held)
 
     def predict(self, shard: Shard, *, wait: float = 0, since: float | None = None) -> None:
         done, from_cache = self.done, self.from_cache
 
         def tell(own: int, todo: int, kept: int) -> None:
-            self.known[shard.number] = len(self._runner.images_of(shard)) - todo
+            self.known[shard.number] = len(self.runner.images_of(shard)) - todo
             self.done, self.from_cache = done + own, from_cache + kept
-            if self._progress:
-                self._progress(self.done, self.total, self.from_cache)
+            if self.progress:
+                self.progress(self.done, self.total, self.from_cache)
 
-        self._runner.predict(shard, tell, wait=wait, since=since)
-
-    def claimed(self, held: Iterable[int]) -> Claimed:
-        return Claimed(self.done, tuple(sorted(held)), dict(self._runner.left_out), self.from_cache)
-
-    @contextmanager
-    def interruptions(self) -> Iterator[None]:
         try:
-            yield
+            self.runner.predict(shard, tell, wait=wait, since=since)
         except KeyboardInterrupt:
             raise _interrupted(self.done, self.total) from None
 
+    def claimed(self, held: Iterable[int]) -> Claimed:
+        return Claimed(self.done, tuple(sorted(held)), dict(self.runner.left_out), self.from_cache)
+
+    def _look(self, numbers: Sequence[int], since: float) -> list[int]:
+        """Predict shards; those that other processes hold come back."""
+        held = []
+        for number in numbers:
+            try:
+                self.predict(Shard(number, self.runner.job.shards), since=since)
+            except Taken:
+                held.append(number)
+        return held
+
 
 def _interrupted(done: int, total: int) -> Interrupted:
-    return Interrupted(
-        f"stopped after {done:,} of {total:,} images; nothing is lost: run the same command again to go on"
-    )
+    told = f"stopped after {done:,} of {total:,} images"
+    return Interrupted(f"{told}; nothing is lost: run the same command again to go on")
+
+
+def _planned(job: Job) -> Runner:
+    runner = Runner(job)
+    Plan(job.shards, runner.fingerprints).write(runner.folder)
+    return runner
 
 
 def _follow_plan(runner: Runner, shard: Shard) -> None:
-    """Note what this process predicts in a new folder; refuse another cut than the folder's, and other versions.
-
-    Raises:
-        ConfigError: with both numbers, or the first digits of both fingerprints.
-    """
+    """Refuse another cut than the folder's, and other versions; in a new folder, note what is predicted."""
     plan = Plan.read(runner.folder)  # without the lock: a thousand tasks may begin at once
-    if plan is None or not runner.fingerprints.keys() <= plan.detectors.keys():
+    if plan is None:
         (runner.folder / "_locks").mkdir(parents=True, exist_ok=True)
         try:
-            with FileLock(runner.folder / "_locks" / "plan.lock", timeout=_SECONDS_FOR_PLAN):
-                known = Plan.read(runner.folder) or Plan(shard.count, {})
-                plan = Plan(known.shards, {**runner.fingerprints, **known.detectors})
+            with FileLock(runner.folder / "_locks" / "plan.lock", timeout=300):
+                plan = Plan.read(runner.folder) or Plan(shard.count, runner.fingerprints)
                 plan.write(runner.folder)
         except Timeout:
             raise DetectorBenchError(
-                "predictions/_locks/plan.lock is held by another process for minutes"
+                "another process has held predictions/_locks/plan.lock for 5 minutes"
             ) from None
     if plan.shards != shard.count:
         raise ConfigError(
             f"--shard {shard.number}/{shard.count}: the folder is cut into {plan.shards} shards; name another "
             "--out (the cache has the stage results)"
         )
-    _require_versions(runner, plan, "run without --shard to predict with this version, or name another --out")
+    _require_versions(runner, plan)
 
 
-def _require_versions(runner: Runner, plan: Plan, remedy: str) -> None:
+def _require_versions(runner: Runner, plan: Plan) -> None:
     for name, own in runner.fingerprints.items():
-        if (theirs := plan.detectors.get(name, own)) != own:
+        if (planned := plan.detectors.get(name, own)) != own:
             raise ConfigError(
-                f"detector {name!r}: version {theirs[:12]} predicts in this folder, and here is {own[:12]} (other "
-                f"settings, weights or plugins): {remedy}"
+                f"detector {name!r}: version {planned[:12]} predicts in this folder, and here is {own[:12]} "
+                "(other settings, weights or plugins): run without --shard to go on with it, or name another --out"
             )
 
 
 # Workers
 
 
-def _work(file: str, first: int, tell: Callable[[_Told], None] | None = None) -> dict[str, Any]:
-    """Outcome of `claim` in a process that was started for it, as plain data."""
+def _work(file: str, first: int, tell: Callable[[_Claiming], None] | None = None) -> dict[str, Any]:
+    """Outcome of claiming shards in a process that was started for it, as plain data."""
     began = Path(file).stat().st_mtime
     try:
         runner = Runner(Job.model_validate_json(Path(file).read_bytes()))
-        plan = Plan.read(runner.folder) or Plan(runner.job.shards, {})
-        _require_versions(runner, plan, "run the same command again")
-        told = _Told(runner, lambda *_: tell(told) if tell else None, len(runner.image_set.images))
-        return {"claimed": list(_claim(told, first, began))}
-    except Interrupted:
-        return {}
+        _require_versions(runner, Plan.read(runner.folder) or Plan(runner.job.shards, {}))
+        claiming = _Claiming(runner, lambda *_: tell(claiming) if tell else None)
+        return {"claimed": list(claiming.all_from(first, began))}
     except DetectorBenchError as error:
         return {"problem": str(error), "kind": type(error).__name__}
 
 
 def _outcome(told: Sequence[Mapping[str, Any]], died: str) -> Claimed:
-    """What several processes say together, the last one last.
-
-    Raises:
-        DetectorBenchError: the first mistake that one of them met; or none of them came to an end.
-    """
+    """What several processes say together, the last one last; raises what one of them met, or that none ended."""
     for message in told:
-        if "problem" in message:
+        if "problem" in message and message["kind"] != "Interrupted":
             kind = getattr(errors, message["kind"], DetectorBenchError)
             raise (DetectorBenchError if kind is errors.DataError else kind)(message["problem"])
     all_ = [Claimed(*message["claimed"]) for message in told if "claimed" in message]
     if not all_:
-        raise DetectorBenchError(
-            f"{died}; is there memory enough for so many? What was predicted is stored: "
-            "run the same command again to go on"
-        )
+        remedy = "what was predicted is stored: run the same command again to go on"
+        raise DetectorBenchError(f"{died}; is there memory enough for so many? {remedy}")
     left_out = {name: lacks for one in all_ for name, lacks in one.left_out.items()}
     predicted, from_cache = sum(one.predicted for one in all_), sum(one.from_cache for one in all_)
     return Claimed(predicted, tuple(all_[-1].held), left_out, from_cache)
@@ -401,18 +385,17 @@ def _outcome(told: Sequence[Mapping[str, Any]], died: str) -> Claimed:
 def _packed(job: Job, *, threads: int) -> Iterator[Path]:
     """Job file with copies of the plugins in the result folder, which nodes see; it stays as it is meanwhile."""
     folder = job.out.absolute() / "_job" / f"{socket.gethostname()}-{os.getpid()}"
-    known = {plugin.path: plugin for plugin in plugins()}
-    copies = []
+    known, copies = {plugin.path: plugin for plugin in plugins()}, []
     try:
-        for number, path in enumerate(job.plugins):
-            plugin = known[path.resolve()]
-            for name, file in plugin.files.items():
+        for number, plugin in enumerate(known[path.resolve()] for path in job.plugins):
+            for name, source in plugin.files.items():
                 place = folder / f"plugin-{number}" / name
                 place.parent.mkdir(parents=True, exist_ok=True)
-                copyfile(file, place)
+                copyfile(source, place)
             copies.append(folder / f"plugin-{number}" / plugin.path.name)
-        places = {name: place.absolute() for name in _PLACES if (place := getattr(job, name)) is not None}
-        full = job.model_copy(update={**places, "plugins": tuple(copies), "threads": threads})
+        places = ("image_set", "out", "weights_dir", "cache_dir")
+        absolute = {name: own.absolute() for name in places if (own := getattr(job, name)) is not None}
+        full = job.model_copy(update={**absolute, "plugins": tuple(copies), "threads": threads})
         write_text(folder / "job.json", full.model_dump_json(indent=1) + "\n")
         yield folder / "job.json"
     finally:
@@ -421,170 +404,104 @@ def _packed(job: Job, *, threads: int) -> Iterator[Path]:
             folder.parent.rmdir()
 
 
-_PLACES = ("image_set", "out", "weights_dir", "cache_dir")
-
-
 class _Worker:
     """A worker process, how far it is, and what it said last."""
 
-    def __init__(self, process: subprocess.Popen[str], place: int) -> None:
-        self.process, self.place = process, place
+    def __init__(self, file: Path, place: int, first: int, heard: Queue[Any]) -> None:
         self.done = self.from_cache = 0
         self.outcome: dict[str, Any] = {}
-
-
-class _Crew:
-    """Worker processes of one run."""
-
-    def __init__(self, file: Path, shards: int, images: int, progress: Progress | None) -> None:
-        self._file, self._shards, self._images, self._progress = file, shards, images, progress
-        self._known: dict[str, int] = {}
-        self._workers: list[_Worker] = []
-        self._ended: list[_Worker] = []
-        self._heard: Queue[tuple[_Worker, dict[str, Any] | None]] = Queue()
-
-    def work(self, workers: int) -> Claimed:
-        for place in range(workers):
-            self._start(place, workers)
-        died = tries = 0
-        while self._workers:
-            with suppress(Empty):
-                worker, message = self._heard.get(timeout=0.5)
-                if message is None:
-                    self._workers.remove(worker)
-                    self._ended.append(worker)
-                    died += not worker.outcome
-                elif "done" in message:
-                    worker.done, worker.from_cache = message["done"], message["from_cache"]
-                    self._known = message["known"] | self._known
-                else:
-                    worker.outcome = message
-                    worker.done, _, _, worker.from_cache = message.get("claimed", (worker.done, (), {}, 0))
-                    if "problem" in message:  # it would be the same with every shard
-                        break
-            if self._progress:
-                self._progress(*self.counts())
-            # Shards of one that died are free, and others take them; behind the last one somebody looks once more.
-            if not self._workers and died and tries < _TRIES and any(w.outcome for w in self._ended):
-                died, tries = 0, tries + 1
-                self._start(worker.place, workers)
-        last = self._ended[-1].process if self._ended else None
-        told = [worker.outcome for worker in (*self._ended, *self._workers)]
-        return _outcome(told, f"{workers} worker processes died, the last {_how(last)}")
-
-    def counts(self) -> tuple[int, int, int]:
-        """Images done, images to do, done from the cache; of all workers."""
-        workers = (*self._ended, *self._workers)
-        total = self._images - sum(self._known.values())
-        return sum(w.done for w in workers), total, sum(w.from_cache for w in workers)
-
-    def end(self) -> None:
-        """Let workers that are still there store what they have, and end."""
-        for worker in self._workers:
-            worker.process.terminate()
-        until = time.monotonic() + _SECONDS_TO_END
-        for worker in self._workers:
-            try:
-                worker.process.wait(timeout=max(0.0, until - time.monotonic()))
-            except subprocess.TimeoutExpired:
-                worker.process.kill()
-
-    def _start(self, place: int, workers: int) -> None:
-        first = place * self._shards // workers
-        # Without the working folder among the places of modules: it may be a stranger's.
-        command = [
-            sys.executable,
-            "-P",
-            "-m",
-            __spec__.name if __spec__ else __name__,
-            str(self._file),
-            str(first),
-        ]
-        process = subprocess.Popen(  # noqa: S603
-            command,
+        self.alive, self.ended = True, float("inf")
+        environment = dict(os.environ) | dict.fromkeys(_THREADS, str(json.loads(file.read_text())["threads"]))
+        root = Path(__file__).parents[1]
+        if root.name not in ("site-packages", "dist-packages"):  # a checkout that is not installed
+            environment["PYTHONPATH"] = os.pathsep.join(filter(None, [str(root), os.environ.get("PYTHONPATH")]))
+        if gpus := _gpus():
+            environment["CUDA_VISIBLE_DEVICES"] = gpus[place % len(gpus)]
+        self.process = subprocess.Popen(  # noqa: S603
+            # Without the working folder among the places of modules: it may be a stranger's.
+            [sys.executable, "-P", "-m", "detector_bench_next.engines", str(file), str(first)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            env=_environment(self._file, place),
+            env=environment,
             start_new_session=True,  # Ctrl-C comes to the parent, which lets the workers end
         )
-        worker = _Worker(process, place)
-        self._workers.append(worker)
-        threading.Thread(target=self._listen, args=(worker,), daemon=True).start()
+        threading.Thread(target=self._listen, args=(heard,), daemon=True).start()
 
-    def _listen(self, worker: _Worker) -> None:
-        assert worker.process.stdout is not None  # noqa: S101 - it was asked for
-        for line in worker.process.stdout:
+    def take(self, message: dict[str, Any] | None, known: dict[str, int]) -> dict[str, int]:
+        """Note a message, None at the end; gives the known images of each shard."""
+        if message is None:
+            self.alive, self.ended = False, time.monotonic()
+        elif "done" in message:
+            self.done, self.from_cache = message["done"], message["from_cache"]
+            return {**message["known"], **known}  # the first who comes to a shard is right
+        else:
+            self.outcome = message
+        return known
+
+    def _listen(self, heard: Queue[Any]) -> None:
+        for line in self.process.stdout or ():
             with suppress(ValueError):  # the last line of one that was killed
-                self._heard.put((worker, json.loads(line)))
-        worker.process.wait()
-        self._heard.put((worker, None))
+                heard.put((self, json.loads(line)))
+        self.process.wait()
+        heard.put((self, None))
 
 
-def _environment(file: Path, place: int) -> dict[str, str]:
-    """A worker's environment, which counts before numpy is imported: threads, and its GPU."""
-    found = dict(os.environ) | dict.fromkeys(_THREADS, str(json.loads(file.read_text())["threads"]))
-    root = Path(__file__).parents[1]
-    if root.name not in ("site-packages", "dist-packages"):  # a checkout that is not installed
-        found["PYTHONPATH"] = os.pathsep.join([str(root), *filter(None, [os.environ.get("PYTHONPATH")])])
-    if gpus := _gpus():
-        found["CUDA_VISIBLE_DEVICES"] = gpus[place % len(gpus)]
-    return found
+def _end(processes: Sequence[subprocess.Popen[str]]) -> None:
+    """Let processes store what they have, and end."""
+    for process in processes:
+        process.terminate()
+    until = time.monotonic() + _SECONDS_TO_END
+    for process in processes:
+        try:
+            process.wait(timeout=max(0.0, until - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            process.kill()
 
 
 def _gpus() -> list[str]:
-    """NVIDIA GPUs that this process may use, as CUDA_VISIBLE_DEVICES names them."""
+    """NVIDIA GPUs that this process may use, as CUDA_VISIBLE_DEVICES names them; an empty one means none."""
     given = os.environ.get("CUDA_VISIBLE_DEVICES")
     if given is not None:
         return [name.strip() for name in given.split(",") if name.strip()]
     try:
-        command = ["nvidia-smi", "-L"]
-        listed = subprocess.run(command, capture_output=True, text=True, timeout=20, check=True)  # noqa: S603
+        listed = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, timeout=20, check=True)  # noqa: S607
     except (OSError, subprocess.SubprocessError):
         return []
     return [str(n) for n, line in enumerate(listed.stdout.splitlines()) if line.startswith("GPU ")]
 
 
-def _how(process: subprocess.Popen[str] | None) -> str:
-    code = process.returncode if process else None
-    if code is not None and code < 0:
-        return f"by signal {signal.Signals(-code).name}"
-    return f"with status {code}"
+def _how(process: subprocess.Popen[str]) -> str:
+    code = process.returncode
+    return f"by signal {signal.Signals(-code).name}" if code is not None and code < 0 else f"with status {code}"
 
 
 def _main(file: str, first: str) -> None:
-    """A worker: predicts what it can claim; its standard output is lines of JSON for its parent."""
-    # A stop may come at any line: what was predicted is stored, and nobody waits for a word about it.
-    with suppress(KeyboardInterrupt, BrokenPipeError), _own_output() as parent, stop_politely():
-        threading.Thread(target=_stop_with_parent, daemon=True).start()
-        last = 0.0
+    """A worker: claims shards; its standard output is lines of JSON for its parent alone."""
+    last = 0.0
+    with os.fdopen(os.dup(1), "w", encoding="utf-8") as parent:
+        os.dup2(2, 1)  # what libraries print goes to the standard error
 
-        def tell(**message: Any) -> None:
+        def say(**message: Any) -> None:
             parent.write(json.dumps(message) + "\n")
             parent.flush()
 
-        def progress(told: _Told) -> None:
+        def tell(claiming: _Claiming) -> None:
             nonlocal last
-            if told.done == told.total or time.monotonic() - last >= _SECONDS_BETWEEN_LINES:
+            if claiming.done == claiming.total or time.monotonic() - last >= 0.5:
                 last = time.monotonic()
-                tell(done=told.done, from_cache=told.from_cache, known=told.known)
+                say(done=claiming.done, from_cache=claiming.from_cache, known=claiming.known)
 
-        tell(**_work(file, int(first), progress))
+        # A stop may come at any line: what was predicted is stored, and nobody waits for a word about it.
+        with suppress(KeyboardInterrupt, BrokenPipeError), stop_politely():
+            threading.Thread(target=_stop_with_parent, daemon=True).start()
+            say(**_work(file, int(first), tell))
 
 
 def _stop_with_parent() -> None:
-    """Stop this process when its standard input ends: then its parent is gone."""
     while os.read(0, 1024):
         pass
     os.kill(os.getpid(), signal.SIGTERM)
-
-
-@contextmanager
-def _own_output() -> Iterator[TextIO]:
-    """The standard output for the parent alone: what libraries print goes to the standard error."""
-    with os.fdopen(os.dup(1), "w", encoding="utf-8") as parent:
-        os.dup2(2, 1)
-        yield parent
 
 
 # Ray
@@ -596,122 +513,37 @@ def _ray_task(file: str, first: int, folder: str) -> dict[str, Any]:
     return _work(file, first)
 
 
-def _gathered(ray: Any, tasks: list[Any]) -> Claimed:
-    told, waiting, died = [], list(tasks), ""
-    try:
-        while waiting:
-            ready, waiting = ray.wait(waiting, timeout=1.0)
-            for task in ready:
-                try:
-                    told.append(ray.get(task))
-                except ray.exceptions.RayError as error:
-                    died = _first_line(error)
-    except KeyboardInterrupt:
-        for task in waiting:
-            ray.cancel(task)  # an interruption there, which stores
-        ray.wait(waiting, num_returns=len(waiting), timeout=_SECONDS_TO_END)
-        raise Interrupted("stopped; nothing is lost: run the same command again to go on") from None
-    return _outcome(told, f"{len(tasks)} tasks of Ray died, the last: {died}")
-
-
 @contextmanager
 def _cluster(ray: Any, address: str) -> Iterator[None]:
     """A connection to Ray, or a small cluster on this machine for as long as the block takes."""
-    if address:
-        _require_answer(address)
-    quiet: dict[str, Any] = {"log_to_driver": False, "configure_logging": False, "logging_level": "ERROR"}
-    own = {} if address else {"num_cpus": available_cores(), "include_dashboard": False}
-    logging.getLogger("ray").setLevel(logging.ERROR)
-    before = os.environ.get("RAY_USAGE_STATS_ENABLED")
-    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
-    is_new = not ray.is_initialized()
-    try:
-        if is_new:
-            with _signals_as_before():  # Ray ends the process at SIGTERM
-                ray.init(address or "local", **quiet, **own)  # without "local" RAY_ADDRESS would name another one
+    if ray.is_initialized():
         yield
-    except (ConnectionError, RuntimeError, TimeoutError, ValueError) as error:
-        raise ConfigError(f"--engine ray: no cluster: {_first_line(error)}") from error
-    finally:
-        if is_new:
-            ray.shutdown()
-        if before is None:
-            os.environ.pop("RAY_USAGE_STATS_ENABLED", None)
-
-
-def _require_answer(address: str) -> None:
-    """Ask whether anybody listens: Ray itself would try for many minutes."""
-    if address == "auto":
-        address = os.environ.get("RAY_ADDRESS") or "auto"
-    if address != "auto":
-        host, _, port = address.removeprefix("ray://").rpartition(":")
-        if not host or not port.isdigit():
-            raise ConfigError(f"--address {address!r}: expected auto, ray://HOST:PORT or HOST:PORT")
-        try:
+        return
+    asked = os.environ.get("RAY_ADDRESS", address) if address == "auto" else address
+    options: dict[str, Any] = {"log_to_driver": False, "configure_logging": False, "logging_level": "ERROR"}
+    if not address:
+        options |= {"num_cpus": available_cores(), "include_dashboard": False}
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    logging.getLogger("ray").setLevel(logging.ERROR)
+    try:
+        if asked not in ("", "auto"):  # whether anybody listens: Ray itself would try for many minutes
+            host, _, port = asked.removeprefix("ray://").rpartition(":")
             socket.create_connection((host.strip("[]"), int(port)), timeout=10).close()
-        except OSError as error:
-            raise ConfigError(f"--address {address}: no Ray cluster: {_first_line(error)}") from None
-
-
-def _share(ray: Any, workers: int, *, own: bool) -> tuple[float, float, int]:
-    """CPUs and GPUs that each task asks for, and the threads that it computes with."""
-    nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
-    gpus, cpus = (sum(node.get(kind, 0.0) for node in nodes) for kind in ("GPU", "CPU"))
-    if gpus:
-        each = min(1.0, gpus / workers) if own else 1.0  # in a cluster that grows each waits for one of its own
-        part = min(node.get("CPU", 1.0) / node["GPU"] for node in nodes if node.get("GPU")) * each
-    else:
-        each, part = 0.0, min(cpus / workers, max((node.get("CPU", 0.0) for node in nodes), default=1.0))
-        part = part if own else max(1.0, part)
-    # Ray takes whole numbers, and shares of one.
-    return (float(int(part)) if part >= 1 else part), each, max(1, int(part))
+        with _signals_as_before():  # Ray ends the process at SIGTERM
+            ray.init(address or "local", **options)  # without "local" RAY_ADDRESS would name another one
+    except Exception as error:  # it raises what its parts raise
+        place = f"--address {address}" if address else "--engine ray"
+        raise ConfigError(
+            f"{place}: no Ray cluster: {_first_line(error)} (accepted: auto, ray://HOST:PORT, HOST:PORT)"
+        ) from error
+    try:
+        yield
+    finally:
+        ray.shutdown()
 
 
 def _first_line(error: BaseException) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[0] if lines else type(error).__name__
-
-
-# Slurm
-
-_SCRIPT = """\
-#!/bin/bash
-# Predicts an image set in {shards:,} tasks, each a shard of it. Written by detector-bench; change what you like,
-# but not the number of shards.
-#
-#   sbatch {script}
-#       submits it. The task that ends last writes the results: nothing else need be submitted.
-#   detector-bench show {out} shards
-#       says what is done and which tasks to submit again:
-#   sbatch --array=3,7-9 {script}
-#
-# A task that was killed, preempted or ran out of time goes on where it was when it is submitted again.
-
-#SBATCH --job-name={name}
-# Tasks 1 to {shards}, at most {at_once} at the same time.
-#SBATCH --array=1-{shards}%{at_once}
-#SBATCH --cpus-per-task=4
-#SBATCH --mem=8G
-# A GPU for each task, and where your cluster wants them a limit of time, a partition, an account: take one # away.
-##SBATCH --gpus=1
-##SBATCH --time=04:00:00
-##SBATCH --partition=NAME
-##SBATCH --account=NAME
-# A log for each shard; further tries are appended.
-#SBATCH --output={logs}
-#SBATCH --open-mode=append
-# Begin again what was preempted or whose machine failed; tell the task two minutes before its time is over.
-#SBATCH --requeue
-#SBATCH --signal=B:TERM@120
-#SBATCH --chdir={folder}
-
-set -euo pipefail
-
-# Keys of services are not written here: they come from the environment in which you call sbatch.
-{exports}
-# `exec`: the program itself hears when Slurm stops the task, and stores what is done.
-{command}
-"""
+    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
 
 
 def _slurm_value(path: str) -> str:
