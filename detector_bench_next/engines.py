@@ -437,6 +437,7 @@ class _Worker:
             return {**message["known"], **known}  # the first who comes to a shard is right
         else:
             self.outcome = message
+            self.done, _, _, self.from_cache = message.get("claimed", (self.done, (), {}, self.from_cache))
         return known
 
     def _listen(self, heard: Queue[Any]) -> None:
@@ -478,7 +479,6 @@ def _how(process: subprocess.Popen[str]) -> str:
 
 def _main(file: str, first: str) -> None:
     """A worker: claims shards; its standard output is lines of JSON for its parent alone."""
-    last = 0.0
     with os.fdopen(os.dup(1), "w", encoding="utf-8") as parent:
         os.dup2(2, 1)  # what libraries print goes to the standard error
 
@@ -487,10 +487,7 @@ def _main(file: str, first: str) -> None:
             parent.flush()
 
         def tell(claiming: _Claiming) -> None:
-            nonlocal last
-            if claiming.done == claiming.total or time.monotonic() - last >= 0.5:
-                last = time.monotonic()
-                say(done=claiming.done, from_cache=claiming.from_cache, known=claiming.known)
+            say(done=claiming.done, from_cache=claiming.from_cache, known=claiming.known)
 
         # A stop may come at any line: what was predicted is stored, and nobody waits for a word about it.
         with suppress(KeyboardInterrupt, BrokenPipeError), stop_politely():

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Sequence
+from typing import ClassVar
 
 import numpy as np
 
@@ -12,10 +14,17 @@ from detector_bench_next.registry import register
 
 @register("stage", "mean_grey")
 class MeanGrey(Stage):
-    """Mean grey level of an image."""
+    """Mean grey level of an image; `seconds` makes it slow."""
+
+    describes: ClassVar[tuple[str, ...]] = ("seconds",)
+    seconds: float = 0.0
 
     def load(self, where: object) -> Callable[[Sequence[Frame]], list[Arrays]]:
-        return lambda frames: [{"grey": np.array([frame.pixels.mean()])} for frame in frames]
+        def level(frame: Frame) -> Arrays:
+            time.sleep(self.seconds)
+            return {"grey": np.array([frame.pixels.mean()])}
+
+        return lambda frames: [level(frame) for frame in frames]
 
 
 @register("detector", "shade")
