@@ -9,22 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from detector_bench_next import attributes
 from detector_bench_next.attributes import (
-    KEYS,
-    LOW_QUALITY,
-    OTHERS,
-    REASONS,
-    UNCHANGED,
     Attribute,
     built_in,
     mapping,
-    mappings,
     pair_attributes,
     parse_mapping,
     read_attributes,
-    reasons,
-    taxonomies,
-    write_attributes,
 )
 from detector_bench_next.errors import ConfigError
 
@@ -39,11 +31,11 @@ def test_taxonomies_mappings_and_all_ways_are_the_golden_ones(shared: Path) -> N
     golden = json.loads((shared / "design/golden/ground/taxonomies.json").read_text())
     found = {
         name: {"attribute": t.attribute, "classes": list(t.classes), "years": t.years and list(t.years)}
-        for name, t in taxonomies().items()
+        for name, t in attributes.taxonomies().items()
     }
     assert found == golden["taxonomies"]
-    assert list(mappings()) == list(golden["mappings"])
-    for name, own in mappings().items():
+    assert list(attributes.mappings()) == list(golden["mappings"])
+    for name, own in attributes.mappings().items():
         told = {"source": own.source.name, "target": own.target.name, "table": own.table, "loses": own.loses}
         assert told == {key: golden["mappings"][name][key] for key in told}
         assert list(own.table) == list(own.source.classes)
@@ -56,11 +48,11 @@ def test_taxonomies_mappings_and_all_ways_are_the_golden_ones(shared: Path) -> N
 
 def test_codes_are_positions_among_the_labels() -> None:
     gender = built_in()["gender"]
-    assert gender.labels == ("male", "female", LOW_QUALITY, OTHERS)
-    assert gender.statements == ("male", "female", OTHERS, "partly")
+    assert gender.labels == ("male", "female", attributes.LOW_QUALITY, attributes.OTHERS)
+    assert gender.statements == ("male", "female", attributes.OTHERS, "partly")
     for own in (*built_in().values(), *pair_attributes().values()):
-        assert own.labels.index(LOW_QUALITY) == own.low_quality == own.filtered == len(own.classes)
-        assert own.labels.index(OTHERS) == own.others == own.error
+        assert own.labels.index(attributes.LOW_QUALITY) == own.low_quality == own.filtered == len(own.classes)
+        assert own.labels.index(attributes.OTHERS) == own.others == own.error
         assert own.unlabelled == own.not_run == len(own.labels)
 
 
@@ -71,9 +63,10 @@ def test_pair_attributes_say_what_no_change_is() -> None:
         "age_change": ("older", "younger", "same"),
         "skin_tone_change": ("lighter", "darker", "same"),
     }
-    assert {name for own in classes.values() for name in own} >= set(UNCHANGED)
+    assert {name for own in classes.values() for name in own} >= set(attributes.UNCHANGED)
     assert [own.key for own in pair_attributes()["gender_change"].classes] == list("1234")
-    assert pair_attributes()["age_change"].classes[2].text == "No significant difference"
+    many = Attribute.model_validate({"name": "many", "classes": [f"c{n}" for n in range(len(attributes.KEYS))]})
+    assert "".join(own.key for own in many.classes) == attributes.KEYS
 
 
 def _write(folder: Path, **texts: str) -> Path:
@@ -94,8 +87,8 @@ def test_own_attributes_get_their_texts_from_their_names(tmp_path: Path) -> None
         ("Broad hat", "1", "broad hat", ("broad hat",)),
         ("None at all", "b", "bare", ("bare",)),
     ]
-    assert reasons(found.values()) == (*REASONS, "cropped")
-    write_attributes(found.values(), tmp_path / "copy")
+    assert attributes.reasons(found.values()) == (*attributes.REASONS, "cropped")
+    attributes.write_attributes(found.values(), tmp_path / "copy")
     assert [path.name for path in (tmp_path / "copy/attributes").iterdir()] == ["head_wear.yaml"]
     assert read_attributes(tmp_path / "copy") == found
     assert read_attributes(tmp_path / "nowhere") == built_in()
@@ -105,38 +98,32 @@ def _own(**fields: Any) -> str:
     return json.dumps({"name": "smile", "classes": ["broad", "none"], **fields})
 
 
+_CM, _RANGES = {"name": "cm", "lowest": 0, "highest": 9}, [{"name": "a", "from": 3}, {"name": "b", "from": 2}]
+
+
 @pytest.mark.parametrize(
     ("text", "told"),
     [
         (_own(name="gender"), "name: 'gender' is built in (classes: male, female)"),
         (_own(name="Smile"), "name: 'Smile' is no name; accepted: lower-case letters"),
         (_own(name="average"), "name: 'average' is reserved"),
-        (_own(name=7), "name: Input should be"),
-        (_own(classes=["one"]), "classes: Tuple should have at least 2 items"),
+        (_own(name=7), "name: "),
+        (_own(classes=["one"]), "classes: "),
         (_own(classes=["unknown", "none"]), "'unknown' is reserved"),
         (_own(classes=["a", "a"]), "the class 'a' stands here twice"),
-        (_own(classes=["a", {"name": "b", "key": "x"}]), "classes.1.key"),
+        (_own(classes=["a", {"name": "b", "key": "x"}]), "classes.1.key: "),
         (_own(classes=[{"name": "a", "key": "q"}, {"name": "b", "key": "q"}]), "the key 'q' stands here twice"),
         ("name: smile\nclasses: [yes, no]\n", "need quotes); got True"),
         ("name: smile\nclasses: [012, 1]\n", "need quotes); got 10"),
-        (_own(colour="red"), "unknown key 'colour': "),
         (_own(questio="?"), "unknown key 'questio': did you mean 'question'"),
         (_own(classes=["a", {"name": "b", "txt": "B"}]), "classes.1.txt: unknown key 'txt': did you mean 'text'?"),
         (_own(reasons=["blurred"]), "the reason 'blurred' stands here twice"),
         (_own(kind="measured"), "kind is 'measured' and unit is missing"),
-        (_own(unit={"name": "cm", "lowest": 0, "highest": 9}), "kind is 'class' and unit is 'cm'"),
-        (_own(classes=[{"name": "a", "from": 1}, {"name": "b", "from": 2}]), "accepted: a rising number"),
-        (
-            _own(
-                kind="measured",
-                unit={"name": "cm", "lowest": 0, "highest": 9},
-                classes=[{"name": "a", "from": 3}, {"name": "b", "from": 2}],
-            ),
-            "classes begin with `from` 3, 2; accepted",
-        ),
+        (_own(unit=_CM), "kind is 'class' and unit is 'cm'"),
+        (_own(classes=_RANGES[::-1]), "accepted: a rising number"),
+        (_own(kind="measured", unit=_CM, classes=_RANGES), "classes begin with `from` 3, 2; accepted"),
         ("- smile\n", "a mapping with `name` and `classes` is expected"),
         ("classes: [a, b]\n", "name: is missing"),
-        ("name: smile\nname: smile\n", "stands here twice"),
     ],
 )
 def test_mistakes_of_own_attributes(tmp_path: Path, text: str, told: str) -> None:
@@ -155,11 +142,6 @@ def test_all_files_are_read_before_mistakes_are_told(tmp_path: Path) -> None:
     assert "defined by a file beside it, too" in lines[0]
 
 
-def test_as_many_classes_as_keys(tmp_path: Path) -> None:
-    many = Attribute.model_validate({"name": "many", "classes": [f"c{n}" for n in range(len(KEYS))]})
-    assert "".join(own.key for own in many.classes) == KEYS
-
-
 def test_a_mapping_of_codes_and_shares() -> None:
     race = mapping("fairface_race4", "race")
     assert race.codes(np.array([[0, 3], [-1, 2]])).tolist() == [[0, 5], [-1, 3]]
@@ -169,15 +151,13 @@ def test_a_mapping_of_codes_and_shares() -> None:
     np.testing.assert_allclose(inside, [[0.4, 0.4], [0.5, np.nan]])
     np.testing.assert_allclose(rest, [0.2, 0.5])
     assert outside.codes(np.array([0, 1, 2, 3, -1])).tolist() == [0, -1, 0, 1, -1]
+    variants = [name for name, own in attributes.mappings().items() if own.source.name == "fairface_race4"]
+    first, second = (parse_mapping(name, built_in()["race"]) for name in variants)
+    assert race == parse_mapping("fairface_race4", built_in()["race"]) == first != second
     ages = mapping("fairface_age9", "age").then(mapping("age", "bigbench_age3"))
     assert ages.table["30-39"] == "30-60"
     assert ages.table["20-29"] == "0-30"
-
-
-def test_thirty_is_of_the_older_group_but_gears_bins_end_with_it() -> None:
-    assert mapping("fairface_age9", "age").table["30-39"] == "middle_aged"
-    assert mapping("gear_age7", "age").table["26-30"] == "young"
-    assert mapping("fairface_race7", "race").table["Indian"] == "south_asian"
+    assert mapping("gear_age7", "age").table["26-30"] == "young"  # its bins hold their end
 
 
 @pytest.mark.parametrize(
@@ -197,12 +177,3 @@ def test_mistakes_of_mappings(value: Any, attribute: str, told: str) -> None:
     with pytest.raises(ConfigError) as raised:
         parse_mapping(value, built_in()[attribute])
     assert told in str(raised.value)
-
-
-def test_mappings_by_name() -> None:
-    race = built_in()["race"]
-    assert parse_mapping("fairface_race7", race) == mapping("fairface_race7", "race")
-    variants = [name for name, own in mappings().items() if own.source.name == "fairface_race4"]
-    first, second = (parse_mapping(name, race) for name in variants)
-    assert mapping("fairface_race4", "race") == first != second
-    assert parse_mapping({"b": "female", "a": "male"}, built_in()["gender"]).source.classes == ("b", "a")

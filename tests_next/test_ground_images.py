@@ -8,9 +8,10 @@ import json
 import os
 import pickle
 import re
+import subprocess
+import sys
 import threading
 import time
-import warnings
 from io import BytesIO
 from pathlib import Path
 
@@ -53,78 +54,44 @@ def test_odd_files_have_the_golden_pixels_and_damaged_ones_the_golden_reasons(sh
         assert reason(decode, base64.b64decode(case["data"])) == wanted, name
 
 
-@pytest.mark.parametrize(
-    ("region", "columns", "rows"),
-    [
-        ("", range(7), range(3)),
-        ("left", range(3), range(3)),
-        ("right", range(3, 7), range(3)),
-        ("0,0,0.5,1", range(3), range(3)),
-        ("0.5,0,1,1", range(3, 7), range(3)),
-        ("0.3,0.4,0.99,0.7", range(2, 6), range(1, 2)),
-        ("0,0,1,1", range(7), range(3)),
-    ],
-)
-def test_a_region_is_cut_by_the_floor_of_its_parts(region: str, columns: range, rows: range) -> None:
-    pixels = decode(picture(), region)
-    assert (pixels[0, :, 0] // 10).tolist() == list(columns)
-    assert (pixels[:, 0, 1] // 20).tolist() == list(rows)
-    assert pixels.flags.c_contiguous
-    assert pixels.flags.owndata
-
-
-def test_a_region_is_cut_from_the_upright_picture_and_may_hold_no_pixel() -> None:
+def test_a_region_is_cut_by_the_floor_of_its_parts_from_the_upright_picture() -> None:
+    cases = {"": (0, 7, 0, 3), "left": (0, 3, 0, 3), "right": (3, 7, 0, 3), "0,0,0.5,1": (0, 3, 0, 3)}
+    cases |= {"0.5,0,1,1": (3, 7, 0, 3), "0.3,0.4,0.99,0.7": (2, 6, 1, 2), "0,0,1,1": (0, 7, 0, 3)}
+    for region, (x0, x1, y0, y1) in cases.items():
+        pixels = decode(picture(), region)
+        np.testing.assert_array_equal(pixels, decode(picture())[y0:y1, x0:x1], region)
+        assert pixels.flags.c_contiguous
+        assert pixels.flags.owndata
     exif = Image.Exif()
     exif[0x0112] = 6
     turned = picture(8, 4, exif=exif)
-    assert size(turned) == (4, 8)
-    assert decode(turned).shape == (8, 4, 3)
-    assert decode(turned, "left").shape == (8, 2, 3)
+    assert (size(turned), decode(turned).shape, decode(turned, "left").shape) == ((4, 8), (8, 4, 3), (8, 2, 3))
     assert reason(decode, picture(), "0,0,0.1,1") == "empty_file"
 
 
-def test_limits_and_foreign_content() -> None:
+def test_limits_foreign_content_and_no_warnings() -> None:
     assert reason(decode, picture(), max_pixels=20) == "too_large"
     assert decode(picture(), max_pixels=21).shape == (3, 7, 3)
     assert size(picture(40, 30, "JPEG")) == (40, 30)
-    for data, told in ((b"", "no bytes"), (b"version https://git-lfs.github.com/spec/v1\n", "Git LFS pointer")):
+    lfs, page = b"version https://git-lfs.github.com/spec/v1\n", b"\n<!DOCTYPE html><html>"
+    for data, told in ((b"", "no bytes"), (lfs, "Git LFS pointer"), (page, "a web page")):
         for ask in (decode, size):
             with pytest.raises(ImageError, match=told):
                 ask(data)
-    with pytest.raises(ImageError, match="a web page"):
-        decode(b"\n<!DOCTYPE html><html>")
-
-
-def test_threads_decode_without_warnings_and_leave_pillow_as_it_is() -> None:
-    data, limit = picture(64, 64, "JPEG"), Image.MAX_IMAGE_PIXELS
+    data = picture(64, 64, "JPEG")
     broken = data[:2] + b"\xff\xe1\x00\x10Exif\0\0II*\0\xff\xff\xff\xff" + data[2:]
-    with warnings.catch_warnings(record=True) as seen:
-        warnings.simplefilter("always")
-        warnings.filterwarnings("ignore", module=r"PIL\.")
-        threads = [threading.Thread(target=lambda: [decode(broken) for _ in range(20)]) for _ in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    assert not seen
-    assert limit == Image.MAX_IMAGE_PIXELS
     np.testing.assert_array_equal(decode(broken), decode(data))
+    code = f"from detector_bench_next.images import decode; decode({broken!r})"
+    done = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, check=True)
+    assert done.stderr == b""
 
 
-@pytest.mark.parametrize(
-    ("path", "place"),
-    [
-        ("images/a#1.png", Place("images/a#1.png")),
-        ("b.parquet#17", Place("b.parquet", "", 17)),
-        ("d/b.PARQUET#picture/07", Place("d/b.PARQUET", "", 7, "picture")),
-        ("S3://k/b.parquet#a/b/7", Place("S3://k/b.parquet", "s3", 7, "a/b")),
-        ("https://x.org/b.parquet?sig=1#7", Place("https://x.org/b.parquet?sig=1", "https", 7)),
-        ("hf://datasets/a/b/c.png", Place("hf://datasets/a/b/c.png", "hf")),
-        ("c://x", Place("c://x")),
-    ],
-)
-def test_parts_of_a_path(path: str, place: Place) -> None:
-    assert parse_path(path) == place
+def test_parts_of_a_path() -> None:
+    cases = {"images/a#1.png": Place("images/a#1.png"), "b.parquet#17": Place("b.parquet", "", 17)}
+    cases |= {"d/b.PARQUET#picture/07": Place("d/b.PARQUET", "", 7, "picture"), "c:/x": Place("c:/x")}
+    cases |= {"S3://k/b.parquet#a/b/7": Place("S3://k/b.parquet", "s3", 7, "a/b")}
+    cases |= {"https://x.org/b.parquet?x=1#7": Place("https://x.org/b.parquet?x=1", "https", 7)}
+    assert {path: parse_path(path) for path in cases} == cases
 
 
 SOUND = """images/1.png|a b/ü.png|a..b/c.png|.hidden/x.png|a/./b.png|b.parquet#0|b.parquet#picture/3|x#1.png
@@ -184,18 +151,11 @@ def test_files_of_a_folder(folder: Path) -> None:
     cases |= {"/etc/passwd": "outside_folder", "../x.png": "missing_file", "ftp://x/y": "unreadable"}
     for path, wanted in cases.items():
         assert reason(store.read, path) == wanted, path
-        assert (store.fault(path) or "").startswith(wanted), path
+        told = store.fault(path) or ""  # named as the set does, not by where it lies
+        assert (told.startswith(wanted), str(folder) in told) == (True, False), path
     assert reason(store.read, "images/a.png", 10) == "too_large"
     assert store.fault("images/a.png") is None
     assert (store.fault("text.png") or "").startswith("not_an_image: the content is text")
-
-
-def test_a_message_does_not_say_where_the_set_lies(folder: Path) -> None:
-    (folder / "bad.parquet").write_bytes(b"PAR1 nothing PAR1")
-    for path in ("b.png", "images", "/etc/passwd", "bad.parquet#1", "bad.parquet#x/1", "no.parquet#1"):
-        with pytest.raises(ImageError) as raised:
-            ImageStore(folder).read(path)
-        assert str(folder.parent) not in str(raised.value)
 
 
 def test_a_link_leads_out_only_to_an_allowed_folder(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -268,14 +228,14 @@ def test_pictures_in_parquet(folder: Path) -> None:
     assert store.read("one.parquet#0") == pictures[-1]
 
 
-def test_rows_are_read_forwards_by_many_threads_in_pieces(folder: Path) -> None:
-    drawn = np.random.default_rng(0).bytes(40_000_000)
+def test_rows_of_a_large_group_are_read_by_many_threads(folder: Path) -> None:
+    drawn = np.random.default_rng(0).bytes(30_000_000)
     pictures = [drawn[at : at + 100_000] for at in range(0, len(drawn), 100_000)]
-    pq.write_table(pa.table({"image": pictures}), folder / "big.parquet", row_group_size=400)
+    pq.write_table(pa.table({"image": pictures}), folder / "big.parquet", row_group_size=300)
     store, wrong = ImageStore(folder), []
 
     def read(start: int) -> None:
-        wrong.extend(row for row in range(start, 400, 4) if store.read(f"big.parquet#{row}") != pictures[row])
+        wrong.extend(row for row in range(start, 300, 4) if store.read(f"big.parquet#{row}") != pictures[row])
 
     threads = [threading.Thread(target=read, args=(start,)) for start in range(4)]
     for thread in threads:
@@ -283,6 +243,3 @@ def test_rows_are_read_forwards_by_many_threads_in_pieces(folder: Path) -> None:
     for thread in threads:
         thread.join()
     assert not wrong
-    (column,) = store._columns.values()
-    assert len(column._held) <= 3
-    assert max(len(piece) for _, piece in column._held) <= 80  # 8 MB

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import shutil
 import subprocess
@@ -14,40 +13,37 @@ from textwrap import dedent
 import pytest
 
 from detector_bench_next import registry
-from detector_bench_next.errors import ConfigError, MissingExtraError
+from detector_bench_next.errors import ConfigError
 
 Write, Lazy = Callable[[str, str], Path], dict[str, str]
 
 
 @pytest.fixture
-def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Write]:
-    """Writes modules that can be imported; what they register is forgotten."""
-    monkeypatch.syspath_prepend(tmp_path)
+def lazy(monkeypatch: pytest.MonkeyPatch) -> Iterator[Lazy]:
+    """Targets of a kind of its own; what is registered is forgotten."""
     kinds = {kind: dict(own) for kind, own in registry._ADDED.items()}
-    loaded, path = dict(registry._LOADED), list(sys.path)
-
-    def made(name: str, text: str) -> Path:
-        file = tmp_path / name
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(dedent(text), encoding="utf-8")
-        return file
-
-    yield made
-    registry._ADDED.clear()
-    registry._ADDED.update(kinds)
-    registry._LOADED.clear()
-    registry._LOADED.update(loaded)
+    loaded, path = dict(registry._LOADED), [*sys.path]
+    monkeypatch.setitem(registry.BUILT_IN, "thing", {})
+    yield registry.BUILT_IN["thing"]
+    for now, before in ((registry._ADDED, kinds), (registry._LOADED, loaded)):
+        now.clear()  # type: ignore[attr-defined]
+        now.update(before)  # type: ignore[attr-defined]
     sys.path[:] = path
     for name in [name for name in sys.modules if name.startswith("tried_")]:
         del sys.modules[name]
 
 
 @pytest.fixture
-def lazy(monkeypatch: pytest.MonkeyPatch) -> Lazy:
-    """Targets of a kind of its own."""
-    targets: Lazy = {}
-    monkeypatch.setitem(registry.BUILT_IN, "thing", targets)
-    return targets
+def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lazy: Lazy) -> Write:
+    """Writes modules that can be imported."""
+    monkeypatch.syspath_prepend(tmp_path)
+
+    def made(name: str, text: str) -> Path:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(dedent(text), encoding="utf-8")
+        return tmp_path / name
+
+    return made
 
 
 def test_things_come_by_a_decorator_or_by_a_target_that_is_imported_when_asked_for(
@@ -65,22 +61,12 @@ def test_things_come_by_a_decorator_or_by_a_target_that_is_imported_when_asked_f
         registry.find("thing", "lazi")
 
 
-@pytest.mark.parametrize(
-    ("text", "told"),
-    [
-        ("", "no attribute 'Thing'"),
-        ("import tried_absent", "No module named 'tried_absent'"),
-        ("class Thing(", "SyntaxError"),
-        ("raise SystemExit('no licence')", "SystemExit: no licence"),
-    ],
-)
-def test_an_import_that_fails_can_be_tried_again(write: Write, lazy: Lazy, text: str, told: str) -> None:
+@pytest.mark.parametrize("text", ["", "import tried_absent", "class Thing(", "raise SystemExit('no licence')"])
+def test_an_import_that_fails_can_be_tried_again(write: Write, lazy: Lazy, text: str) -> None:
     path, lazy["it"] = write("tried_failing.py", text), "tried_failing:Thing"
     for _ in range(2):
-        with pytest.raises(ConfigError) as raised:
+        with pytest.raises(ConfigError, match=r"^thing 'it' cannot be loaded from 'tried_failing:Thing': [A-Z]"):
             registry.find("thing", "it")
-        assert str(raised.value).startswith("thing 'it' cannot be loaded from 'tried_failing:Thing': ")
-        assert told in str(raised.value)
     path.write_text("class Thing:\n    version = 2\n")
     sys.modules.pop("tried_failing", None)
     assert registry.find("thing", "it").thing.version == 2
@@ -115,13 +101,6 @@ class _Other:
     kind = ""
 
 
-def test_every_target_that_comes_along_can_be_found() -> None:
-    for kind, targets in registry.BUILT_IN.items():
-        for name in targets:
-            with contextlib.suppress(MissingExtraError):
-                assert registry.source_of(registry.find(kind, name).thing) is None
-
-
 def _install(folder: Path, name: str, files: dict[str, str], points: str) -> None:
     info = folder / f"{name}-1.0.dist-info"
     info.mkdir()
@@ -135,7 +114,7 @@ def _install(folder: Path, name: str, files: dict[str, str], points: str) -> Non
 def _python(code: str, *paths: Path) -> str:
     here = Path(registry.__file__).parents[1]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, (*paths, here)))}
-    command = [sys.executable, "-P", "-c", dedent(code)]
+    command = [sys.executable, "-P", "-c", code]
     return subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=60).stdout
 
 
@@ -145,24 +124,21 @@ def test_another_package_brings_things_and_cannot_take_a_name(tmp_path: Path) ->
     )
     files = {"tiny/__init__.py": "from tiny.deep import tiny", "tiny/deep.py": tiny}
     _install(tmp_path, "tiny", files, "[detector_bench.tables]\ntiny = tiny:tiny\n")
-    code = """
-        import sys
-        from detector_bench_next import registry
+    code = """if True:
+        import sys; from detector_bench_next import registry
         print("tiny" in registry.names("table"), "tiny" in sys.modules)
         entry = registry.find("table", "tiny")
-        print(entry.facts, entry.module, len(registry.source_of(entry.thing)))
-        """
+        print(entry.facts, entry.module, len(registry.source_of(entry.thing)))"""
     assert _python(code, tmp_path) == "True False\n{'rows': 3} tiny.deep 64\n"
     _install(tmp_path, "rival", {"rival.py": ""}, "[detector_bench.tables]\ntiny = rival:tiny\n")
     _install(tmp_path, "thief", {}, "[detector_bench.detectors]\ntable = thief:Table\n")
-    code = """
+    code = """if True:
         from detector_bench_next import registry
         for kind, name in (("table", "tiny"), ("detector", "table")) * 2:
             try:
                 registry.find(kind, name)
             except registry.ConfigError as error:
-                print(error)
-        """
+                print(error)"""
     tables, detectors, *again = _python(code, tmp_path).splitlines()
     assert again == [tables, detectors]
     assert "'tiny:tiny' (package tiny)" in tables
@@ -180,69 +156,56 @@ class Thing:
 """
 
 
-def test_a_plugin_is_recorded_with_its_source_and_what_it_adds(write: Write, lazy: Lazy) -> None:
-    text = "from detector_bench_next.registry import register\nregister('thing', 'two', 2)\n"
+def test_a_plugin_is_recorded_and_its_copy_loads_in_a_process_whose_folder_is_elsewhere(
+    write: Write, tmp_path: Path
+) -> None:
+    text = "from detector_bench_next.registry import register\nregister('thing', 'two', 2)\nLIMIT = 3"
     beside = write("tried_beside.py", text)
-    path = write("plug.py", _PLUGIN.format(imports="import tried_beside", number=1))
+    path = write("plug.py", _PLUGIN.format(imports="from tried_beside import LIMIT", number="LIMIT"))
     registry.load_plugin(path)
     plugin = registry.plugins()[-1]
-    assert (plugin.file, plugin.path) == ("plug.py", path.resolve())
+    assert plugin[:2] == ("plug.py", path.resolve())
     assert plugin.adds == {"thing": ("two", "it")}
     assert plugin.files == {"plug.py": path.resolve(), "tried_beside.py": beside.resolve()}
-    assert plugin.sha256 == registry.source_of(registry.find("thing", "it").thing)
+    (tmp_path / "job").mkdir()
+    for name, file in plugin.files.items():
+        shutil.copyfile(file, tmp_path / "job" / name)
+    code = f"""if True:
+        from pathlib import Path; from detector_bench_next import registry
+        registry.load_plugin(Path({str(tmp_path / "job" / "plug.py")!r}))
+        thing = registry.find("thing", "it").thing
+        print(thing.number, registry.source_of(thing))"""
+    assert _python(code) == f"3 {plugin.sha256}\n"
     registry.load_plugin(path)
-    copy = shutil.copytree(path.parent, path.parent / "copy") / "plug.py"
-    registry.load_plugin(copy)  # the same, from elsewhere
+    registry.load_plugin(tmp_path / "job" / "plug.py")  # the same, from elsewhere
     assert registry.plugins()[-1] == plugin
 
 
-def test_a_copied_plugin_loads_in_another_process_whose_folder_is_elsewhere(tmp_path: Path, write: Write) -> None:
-    write("tried_limits.py", "LIMIT = 3")
-    text = _PLUGIN.format(imports="from tried_limits import LIMIT", number="LIMIT")
-    registry.load_plugin(write("plug.py", text))
-    plugin = registry.plugins()[-1]
-    for name, file in plugin.files.items():
-        (tmp_path / "job").mkdir(exist_ok=True)
-        shutil.copyfile(file, tmp_path / "job" / name)
-    code = f"""
-        from pathlib import Path
-        from detector_bench_next import registry
-        registry.load_plugin(Path({str(tmp_path / "job" / "plug.py")!r}))
-        thing = registry.find("thing", "it").thing
-        print(thing.number, registry.source_of(thing))
-        """
-    assert _python(code) == f"3 {plugin.sha256}\n"
-
-
-def test_two_saves_within_a_second_are_two_versions(write: Write, lazy: Lazy) -> None:
-    found = []
+def test_two_saves_within_a_second_are_two_versions(write: Write) -> None:
+    found = {}
     for number in (1, 2):
         path = write("quick.py", _PLUGIN.format(imports="", number=number))
         os.utime(path, (1_700_000_000, 1_700_000_000))
         registry.load_plugin(path)
-        thing = registry.find("thing", "it").thing
-        found.append((thing.number, registry.source_of(thing)))
-    assert [number for number, _ in found] == [1, 2]
-    assert found[0][1] != found[1][1]
-    assert [plugin.sha256 for plugin in registry.plugins() if plugin.file == "quick.py"] == [found[1][1]]
+        found[registry.find("thing", "it").thing.number] = registry.plugins()[-1].sha256
+    assert list(found) == [1, 2]
+    assert found[1] != found[2] == registry.source_of(registry.find("thing", "it").thing)
+    assert sum(plugin.file == "quick.py" for plugin in registry.plugins()) == 1
 
 
 @pytest.mark.parametrize(
     ("imports", "changed", "counts"),
     [
-        ("import tried_beside", "tried_beside.py", True),
         ("import tried_first", "tried_second.py", True),  # which `tried_first` imports
         ("def late():\n    from tried_folder.below import LIMIT", "tried_folder/below.py", True),
-        ("import tried_beside", "tried_unrelated.py", False),
-        ("import numpy", "tried_unrelated.py", False),
+        ("import tried_first, numpy", "tried_unrelated.py", False),
     ],
 )
-def test_what_a_plugin_imports_from_beside_it_counts(
-    write: Write, lazy: Lazy, imports: str, changed: str, counts: bool
+def test_what_a_plugin_imports_from_its_folder_counts(
+    write: Write, imports: str, changed: str, counts: bool
 ) -> None:
     write("tried_first.py", "import tried_second\n")
-    names = ("tried_beside.py", "tried_second.py", "tried_unrelated.py")
-    for name in (*names, "tried_folder/__init__.py", "tried_folder/below.py"):
+    for name in ("tried_second.py", "tried_unrelated.py", "tried_folder/__init__.py", "tried_folder/below.py"):
         write(name, "LIMIT = 1\n")
     sources = []
     for limit in (1, 2):
