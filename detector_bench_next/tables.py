@@ -1,0 +1,1159 @@
+"""Tables for papers and people, made of finished rows alone: CSV, Markdown, LaTeX, HTML, terminal.
+
+`declare` makes a table of metrics: a row for each detector, T2I model or prompt, a column for each metric.
+`register("table", NAME, function, about=...)` adds a function (results, attribute, **choice) -> Table | None for
+what no declaration can say. `of` makes tables by name. A detector that could not run on a T2I model has a dash
+there, the best of a column is bold, notes say what is left out. Fractions are in per cent; CSV holds them as
+they are.
+"""
+
+from __future__ import annotations
+
+import csv
+import html
+import io
+import math
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from itertools import groupby, product
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from detector_bench_next import registry
+from detector_bench_next.attributes import ALL, GROUND_TRUTH, LOW_QUALITY, OTHERS, Attribute
+from detector_bench_next.cells import GRID
+from detector_bench_next.dataset import ImageSet
+from detector_bench_next.errors import ConfigError, nearest_hint
+from detector_bench_next.evaluate import DETECTOR_ONLY, FILTERED, HEADLINES, NO_ANSWER, below_chance
+from detector_bench_next.metrics import METRICS, Metric, could_not_run, fact, withheld
+from detector_bench_next.registry import register
+from detector_bench_next.results import Results
+
+DASH = "-"
+_DECIMALS = {"fraction": 2, "score": 3, "count": 0, "measurement": 2}
+_MANY_ROWS, _MANY_COLUMNS, _MOST_NAMES = 40, 9, 8
+
+
+class Col(NamedTuple):
+    """A column: of a declared table its metric, of a finished one its name in the CSV form."""
+
+    metric: str
+    """`recall_<class>` stands for a column of every class, `label_share_<label>` for one of every label."""
+    heading: str = ""
+    """Empty: the class, or the metric in words."""
+    group: str = ""
+    """A heading that it shares with its neighbours."""
+    deviation: str = ""
+    """Metric that stands behind the number in parentheses and decides which one is best."""
+    decimals: int | None = None
+    interval: bool = False
+    """Show confidence intervals."""
+    full: str = ""
+    """Heading where there is one row of headings alone."""
+
+
+class Cell(NamedTuple):
+    """What people read, and the number behind it."""
+
+    text: str
+    value: float | None = None
+    """Fraction, score or count; NaN: there is no number; None: a name."""
+    limits: tuple[float, float] | None = None
+    deviation: float | None = None
+    bold: bool = False
+    key: str = ""
+    """Name in the CSV form where it is another."""
+
+    def written(self, escape: Callable[[str], str] = str, up: str = "↑", down: str = "↓") -> str:
+        """The text with its deviation: `0.686 (8.78 % ↓)`."""
+        text = escape(self.text)
+        if self.deviation is None or self.value is None or math.isnan(self.value):
+            return text
+        size = DASH if math.isnan(self.deviation) else fixed(100 * abs(self.deviation), 2) + " %"
+        arrow = f" {up}" if self.deviation > 0 else f" {down}" if self.deviation < 0 else ""
+        return f"{text} ({escape(size)}{arrow})"
+
+
+def fixed(value: float, decimals: int) -> str:
+    """A number with fixed decimals; minus zero loses its sign, NaN is a dash."""
+    if math.isnan(value):
+        return DASH
+    text = f"{value:,.{decimals}f}" if decimals == 0 else f"{value:.{decimals}f}"
+    return text.removeprefix("-") if float(text.replace(",", "")) == 0 else text
+
+
+def number_cell(
+    value: float, kind: str, decimals: int | None = None, limits: tuple[float, float] | None = None
+) -> Cell:
+    """A number as its kind is printed; per cent have 2 decimals, beside an interval 1."""
+    factor, digits = (100 if kind == "fraction" else 1), _DECIMALS[kind] if decimals is None else decimals
+    if limits is not None and kind == "fraction":
+        digits = 1
+    text = fixed(factor * value, digits)
+    if limits is not None and not np.isnan([value, *limits]).any():
+        text += f" [{', '.join(fixed(factor * x, digits) for x in limits)}]"
+    return Cell(text, value, limits)
+
+
+@dataclass(frozen=True)
+class Table:
+    """A finished table; it shows itself in a notebook and in a Rich console."""
+
+    caption: str
+    columns: list[Col]
+    rows: list[list[Cell]]
+    notes: list[str] = field(default_factory=list)
+    name: str = ""
+    """File name without its ending, and LaTeX label."""
+    names: int = 1
+    """Number of the first columns, those that hold names."""
+    of_rows: list[list[str]] = field(default_factory=list)
+    """Notes on each row; the CSV form has them in its last column."""
+
+    def csv(self) -> str:
+        """As CSV: full precision, fractions never in per cent; an empty cell where there is no number."""
+        text = io.StringIO()
+        writer = csv.writer(text, lineterminator="\n")
+        frame = self.to_pandas()
+        writer.writerow(frame.columns)
+        for row in frame.itertuples(index=False, name=None):
+            writer.writerow([x if isinstance(x, str) else _plain(x) for x in row])
+        return text.getvalue()
+
+    def to_pandas(self) -> pd.DataFrame:
+        """The numbers behind the table; the last column says why one is missing."""
+        columns: dict[str, list[Any]] = {}
+        for i, c in enumerate(self.columns):
+            cells = [row[i] for row in self.rows]
+            if i < self.names:
+                columns[c.metric] = [cell.key or cell.text for cell in cells]
+                continue
+            columns[c.metric] = [math.nan if cell.value is None else cell.value for cell in cells]
+            if c.interval:
+                for side, end in enumerate(("low", "high")):
+                    columns[f"{c.metric}_ci_{end}"] = [
+                        math.nan if x.limits is None else x.limits[side] for x in cells
+                    ]
+            if c.deviation:
+                columns[f"{c.metric}_deviation"] = [
+                    math.nan if x.deviation is None else x.deviation for x in cells
+                ]
+        return pd.DataFrame({**columns, "note": ["; ".join(notes) for notes in self._of_rows()]})
+
+    def _of_rows(self) -> list[list[str]]:
+        return self.of_rows or [[] for _ in self.rows]
+
+    def all_notes(self) -> list[str]:
+        """Notes on rows (equal ones once, with all their rows), then on the table."""
+        rows: dict[str, list[str]] = {}
+        for cells, notes in zip(self.rows, self._of_rows(), strict=True):
+            name = " on ".join(cell.text for cell in reversed(cells[: self.names]))
+            for note in notes:
+                rows.setdefault(note, []).append(name)
+        return [*(f"{_listed(names)}: {note}" for note, names in rows.items()), *self.notes]
+
+    def md(self) -> str:
+        """As GitHub-flavoured Markdown."""
+        head = [escape_markdown(c.full or c.heading) for c in self.columns]
+        rule = ["---" if self._left(i) else "---:" for i in range(len(self.columns))]
+        body = [[_marked(cell, cell.written(escape_markdown), "**{}**") for cell in row] for row in self.rows]
+        lines = ["| " + " | ".join(cells) + " |" for cells in (head, rule, *body)]
+        return "\n".join(
+            [
+                escape_markdown(self.caption),
+                "",
+                *lines,
+                "",
+                *(f"- {escape_markdown(n)}" for n in self.all_notes()),
+                "",
+            ]
+        )
+
+    def html(self) -> str:
+        """As an HTML figure without scripts or links."""
+
+        def row(cells: Iterable[str], tag: str) -> str:
+            return f"<tr>{''.join(f'<{tag}>{cell}</{tag}>' for cell in cells)}</tr>"
+
+        groups = self._groups()
+        upper = "".join(f'<th colspan="{n}">{html.escape(text)}</th>' for text, n in groups)
+        head = (f"<tr>{upper}</tr>" if any(text for text, _ in groups) else "") + row(
+            (html.escape(c.heading) for c in self.columns), "th"
+        )
+        body = "".join(
+            row((_marked(cell, cell.written(html.escape), "<strong>{}</strong>") for cell in cells), "td")
+            for cells in self.rows
+        )
+        notes = "".join(f"<li>{html.escape(note)}</li>" for note in self.all_notes())
+        return (
+            f"<figure class='detector-bench'><figcaption>{html.escape(self.caption)}</figcaption>"
+            f"<table><thead>{head}</thead><tbody>{body}</tbody></table><ul>{notes}</ul></figure>"
+        )
+
+    _repr_html_ = html
+
+    def tex(self) -> str:
+        """As LaTeX for `\\input`: booktabs; longtable beyond 40 rows; `table*` over 9 columns."""
+        align = "".join("l" if self._left(i) else "r" for i in range(len(self.columns)))
+        groups = self._groups()
+        head = []
+        if any(text for text, _ in groups):
+            cells = [
+                f"\\multicolumn{{{n}}}{{c}}{{{escape_latex(text)}}}" if text else " & " * (n - 1)
+                for text, n in groups
+            ]
+            ends = np.cumsum([n for _, n in groups])
+            rules = [
+                f"\\cmidrule(lr){{{e - n + 1}-{e}}}" for (text, n), e in zip(groups, ends, strict=True) if text
+            ]
+            head = [" & ".join(cells) + r" \\", " ".join(rules)]
+        head = [
+            "\\toprule",
+            *head,
+            " & ".join(escape_latex(c.heading) for c in self.columns) + r" \\",
+            "\\midrule",
+        ]
+        body = [" & ".join(_latex_cell(cell) for cell in row) + r" \\" for row in self.rows]
+        label = f"\\label{{tab:{re.sub(r'[^0-9A-Za-z_-]', '-', self.name)}}}"
+        caption = f"\\caption{{{escape_latex(self.caption)}}}"
+        notes = "\\par\n".join(escape_latex(note) for note in self.all_notes())
+        notes = f"\\begin{{minipage}}{{\\linewidth}}\\footnotesize\\raggedright\n{notes}\n\\end{{minipage}}"
+        if len(self.rows) > _MANY_ROWS:
+            again = ["\\caption[]{(continued)} \\\\", *head, "\\endhead", "\\bottomrule", "\\endfoot"]
+            lines = [
+                f"\\begin{{longtable}}{{@{{}}{align}@{{}}}}",
+                f"{caption}{label} \\\\",
+                *head,
+                "\\endfirsthead",
+                *again,
+            ]
+            needs = ["\\usepackage{booktabs}", "\\usepackage{longtable}"]
+            lines = ["\\begingroup\\small", *lines, *body, "\\end{longtable}", notes, "\\endgroup"]
+        else:
+            star = "*" if len(self.columns) > _MANY_COLUMNS else ""
+            lines = [
+                f"\\begin{{table{star}}}[tbp]\\centering\\small",
+                caption,
+                label,
+                f"\\begin{{tabular}}{{@{{}}{align}@{{}}}}",
+            ]
+            lines += [*head, *body, "\\bottomrule", "\\end{tabular}", "", notes, f"\\end{{table{star}}}"]
+            needs = ["\\usepackage{booktabs}"]
+        return f"% Needs {' and '.join(needs)}.\n" + "\n".join(lines) + "\n"
+
+    def rich(self, width: int = 120) -> Any:
+        """For a Rich console: as many blocks of columns below each other as the width asks for."""
+        from rich.console import Group
+        from rich.table import Table as Drawn
+        from rich.text import Text
+
+        parts: list[Any] = [Text(self.caption, style="bold"), Text()]
+        for block in self._blocks(width):
+            drawn = Drawn(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+            for i in block:
+                heading = "\n".join(heading_lines(self.columns[i].full or self.columns[i].heading, self._width(i)))
+                drawn.add_column(Text(heading), justify="left" if self._left(i) else "right", overflow="fold")
+            for cells in self.rows:
+                drawn.add_row(
+                    *(Text(cells[i].written(), style="bold green" if cells[i].bold else "") for i in block)
+                )
+            parts += [drawn, Text()]
+        return Group(*parts, *(Text(f"  {note}", style="dim") for note in self.all_notes()))
+
+    def text(self, width: int = 120) -> str:
+        """As plain text of some width."""
+        from rich.console import Console
+
+        console = Console(file=io.StringIO(), width=width, color_system=None, force_terminal=False)
+        with console.capture() as captured:
+            console.print(self.rich(width))
+        return "\n".join(line.rstrip() for line in captured.get().splitlines())
+
+    def _width(self, i: int) -> int:
+        return max((len(row[i].written()) for row in self.rows), default=1)
+
+    def _blocks(self, width: int) -> Iterator[list[int]]:
+        names = list(range(self.names))
+        sizes = [self._width(i) for i in range(len(self.columns))]
+        sizes = [
+            2 + max(size, *map(len, heading_lines(c.full or c.heading, size)))
+            for size, c in zip(sizes, self.columns, strict=True)
+        ]
+        room, block = width - sum(sizes[i] for i in names), list[int]()
+        for i in range(self.names, len(self.columns)):
+            if block and sum(sizes[j] for j in block) + sizes[i] > room + 2:
+                yield names + block
+                block = []
+            block.append(i)
+        yield names + block
+
+    def _left(self, i: int) -> bool:
+        """Names, and scores followed by a deviation, so that the scores stand below each other."""
+        return i < self.names or bool(self.columns[i].deviation)
+
+    def _groups(self) -> list[tuple[str, int]]:
+        return [(text, len(list(same))) for text, same in groupby(c.group for c in self.columns)]
+
+    def with_names(self, names: Mapping[str, str]) -> Table:
+        """The same with other names for people, whole words alone; the CSV form keeps the plain ones."""
+        if not names:
+            return self
+        pattern = re.compile(
+            r"(?<![\w.+-])(" + "|".join(map(re.escape, sorted(names, key=len, reverse=True))) + r")(?![\w+-])"
+        )
+
+        def said(text: str) -> str:
+            return pattern.sub(lambda found: names[found[1]], text)
+
+        rows = [
+            [
+                c._replace(text=names.get(c.text, c.text), key=c.key or c.text) if c.value is None else c
+                for c in row
+            ]
+            for row in self.rows
+        ]
+        columns = [
+            c._replace(heading=said(c.heading), group=said(c.group), full=said(c.full)) for c in self.columns
+        ]
+        of_rows = [[said(note) for note in notes] for notes in self.of_rows]
+        return replace(
+            self,
+            caption=said(self.caption),
+            columns=columns,
+            rows=rows,
+            notes=[said(n) for n in self.notes],
+            of_rows=of_rows,
+        )
+
+
+def _plain(value: Any) -> str:
+    """Shortest text that reads back as the same number; whole ones without a point; NaN is empty."""
+    if isinstance(value, float) and math.isnan(value):
+        return ""
+    return str(int(value)) if math.isfinite(value) and value == int(value) else repr(float(value))
+
+
+def _marked(cell: Cell, text: str, bold: str) -> str:
+    return bold.format(text) if cell.bold else text
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _MOST_NAMES} others" if len(names) > _MOST_NAMES else ""
+    return ", ".join(names[:_MOST_NAMES]) + more
+
+
+def heading_lines(heading: str, width: int) -> list[str]:
+    """A heading broken after blanks, hyphens, underscores and slashes, so that it fits above narrow numbers."""
+    lines = [""]
+    for part in re.findall(r"[^-_/ ]*[-_/ ]*", heading):
+        if lines[-1] and len((lines[-1] + part).rstrip()) > max(width, 8):
+            lines.append("")
+        lines[-1] += part
+    return [line.strip() for line in lines if line.strip()] or [""]
+
+
+# An underscore between letters or digits cannot begin emphasis, so `clip_prob` stays readable in the source.
+_MARKDOWN = re.compile(r"[\\`*\[\]~$|]|(?<![0-9A-Za-z])_|_(?![0-9A-Za-z])")
+_LATEX = {c: f"\\{c}" for c in "{}$&#%_"}
+_LATEX |= {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
+_LATEX |= {
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    "|": r"\textbar{}",
+}  # other letters in the default encoding
+_LATEX |= {"[": "{[}", "]": "{]}", "*": "{*}"}  # after the end of a row these would be read as its arguments
+_LATEX |= {"\N{MINUS SIGN}": "$-$", "↑": r"$\uparrow$", "↓": r"$\downarrow$"}
+
+
+def escape_markdown(text: str) -> str:
+    """Text that means itself inside a Markdown table, HTML included."""
+    return _MARKDOWN.sub(lambda found: "\\" + found[0], html.escape(" ".join(text.split("\n")), quote=False))
+
+
+def escape_latex(text: str) -> str:
+    """Text that means itself in LaTeX; two hyphens in a row would be joined."""
+    escaped = re.sub("|".join(map(re.escape, _LATEX)), lambda found: _LATEX[found[0]], text)
+    return re.sub("-(?=-)", "-{}", escaped)
+
+
+def _latex_cell(cell: Cell) -> str:
+    text = cell.written(escape_latex, r"$\uparrow$", r"$\downarrow$")
+    if cell.value is not None:
+        text = "--" if text == DASH else re.sub(r"(?<![0-9.])-(?=[0-9])", "$-$", text)
+    return _marked(cell, text, "\\textbf{{{}}}")
+
+
+# ---------------------------------------------------------------- declared tables
+
+Columns = Sequence[Col] | Callable[[Results, Attribute], Sequence[Col]]
+_NAMES = {
+    "detector": [Col("detector", "Detector")],
+    "rater": [Col("detector", "Detector")],
+    "t2i_model": [Col("t2i_model", "T2I model")],
+    "prompt": [Col("category", "Category"), Col("word", "Word")],
+}
+_NO_CONTEST = "so it does not compete for the best value"
+_DENOMINATORS = {
+    "detector": "the images that the detector keeps",
+    "human": "the images that people call clear",
+    "images": "all images of the prompt, and so is the actual one",
+}
+
+
+@dataclass(frozen=True)
+class Declared:
+    """A table of metrics; called with results and an attribute's name it makes the table."""
+
+    name: str
+    """File name without its ending: letters, digits and underscores."""
+    caption: str
+    """`{attribute}`, `{n_clear}` and `{denominator}` stand for words of the study."""
+    columns: Columns
+    """One for each metric, or a function of results and attribute."""
+    rows: str
+    """detector, rater (the labels, too), t2i_model, prompt; several with blanks between, the outermost first."""
+    across: str = ""
+    """t2i_model or category: the columns are repeated for each."""
+    total: bool = False
+    """A last row, or last columns, for all together where there are several."""
+    best: bool = False
+    """The best of a column is bold, ties at 12 digits included, among detectors that ran on all of it."""
+    needs_labels: bool = True
+    """Left out where no image has a label."""
+    when: Callable[[Results, Attribute], bool] | None = None
+    """Does a study have this table?"""
+    finish: Callable[[Table, Results, Attribute], Table] | None = None
+    """Changes the finished table."""
+    variant: str = ""
+    """Variant of the metric table's rows."""
+
+    def __call__(self, results: Results, attribute: str, **choice: str) -> Table | None:
+        """Make the table of one attribute; None: it has none."""
+        own = results.attributes[attribute]
+        if self.needs_labels and not len(results.cells(attribute).labelled().n):
+            return None
+        if self.when is not None and not self.when(results, own):
+            return None
+        table = _Building(self, results, own, choice).table()
+        return table if self.finish is None else self.finish(table, results, own)
+
+
+def declare(name: str, caption: str, columns: Columns, rows: str, **facts: Any) -> None:
+    """Add a table of metrics to every study's; the arguments are the fields of `Declared`.
+
+    Raises:
+        ConfigError: a name that is taken, or words that are none.
+    """
+    own = Declared(name, caption, columns, rows, **facts)
+    wrong = next((word for word in rows.split() if word not in _NAMES), None)
+    if wrong or own.across not in ("", "t2i_model", "category") or not re.fullmatch(r"[A-Za-z0-9_-]+", name):
+        accepted = f"rows {', '.join(_NAMES)}; across t2i_model, category; a name of letters, digits, _"
+        raise ConfigError(f"table {name!r}: {wrong or own.across or name!r}; accepted: {accepted}")
+    register("table", name, own, about=caption.partition(". ")[0].removesuffix("."))
+
+
+class _Shown(NamedTuple):
+    """A finished column, and where its numbers are found."""
+
+    col: Col
+    declared: Col
+    metric: str
+    fact: Metric
+    place: dict[str, str]
+    where: str
+
+
+class _Building:
+    """A declared table on its way."""
+
+    def __init__(
+        self, declared: Declared, results: Results, attribute: Attribute, choice: Mapping[str, str]
+    ) -> None:
+        self.d, self.results, self.attribute = declared, results, attribute
+        cells = results.cells(attribute.name)
+        self.pairs = cells.pairs
+        chosen = {key: [value] for key, value in choice.items() if value}
+        self.detectors = [x for x in cells.raters[: cells.detectors] if x in chosen.get("detector", [x])]
+        self.every = list(dict.fromkeys(self.pairs["t2i_model"].astype("str")))
+        self.models = [x for x in self.every if x in chosen.get("t2i_model", [x])]
+        there = set(self.pairs["category"].astype("str"))
+        self.categories = [x for x in self.pairs["category"].astype("category").cat.categories if x in there]
+        failed = could_not_run(cells, float(results.settings.get("max_error_share", 0.1)))
+        self.failed = dict(zip(cells.raters, failed, strict=True))
+
+    def table(self) -> Table:
+        """The table before `finish`."""
+        d, places = self.d, list(self._places())
+        shown = list(self._columns())
+        found = [[self._number(s, place) for s in shown] for place in places]
+        best = [self._best(i, s, places, found) if d.best else set() for i, s in enumerate(shown)]
+        rows = []
+        for r, (place, xs) in enumerate(zip(places, found, strict=True)):
+            numbers = [
+                self._cell(s, place, x)._replace(bold=r in b) for s, x, b in zip(shown, xs, best, strict=True)
+            ]
+            rows.append([*self._name_cells(place), *numbers])
+        n_clear = str(self.results.settings.get("n_clear", "detector"))
+        caption = d.caption.format(
+            attribute=self.attribute.words, n_clear=n_clear, denominator=_DENOMINATORS[n_clear]
+        )
+        if any(s.declared.interval for s in shown):
+            caption += f" In brackets: {100 * self.results.settings.get('level', 0.95):g} % intervals."
+        names = [c for word in d.rows.split() for c in _NAMES[word]]
+        notes = [*(self._labelled() if d.needs_labels else []), care(self.attribute)]
+        of_rows = [list(self._notes(place, shown, xs)) for place, xs in zip(places, found, strict=True)]
+        columns = [*names, *(s.col for s in shown)]
+        return Table(
+            caption, columns, rows, notes, table_name(self.results, d.name, self.attribute), len(names), of_rows
+        )
+
+    def _places(self) -> Iterator[dict[str, str]]:
+        """Words of each row."""
+        levels: list[list[dict[str, str]]] = []
+        words = self.d.rows.split()
+        for word in words:
+            if word == "prompt":
+                own = self.pairs.drop_duplicates("prompt_id")
+                order = {name: i for i, name in enumerate(self.categories)}
+                own = own.assign(at=own["category"].astype("str").map(order)).sort_values("at", kind="stable")
+                rows = own[["category", "prompt_id", "word"]].astype("str").to_dict("records")
+                levels.append([{str(k): v for k, v in row.items()} for row in rows])
+            elif word == "t2i_model":
+                total = self.d.total and not self.d.across and word == words[-1] and len(self.models) > 1
+                levels.append([{"t2i_model": m} for m in [*self.models, *([ALL] if total else [])]])
+            else:
+                labels = [GROUND_TRUTH] if word == "rater" else []
+                levels.append([{"detector": x} for x in [*labels, *self.detectors]])
+        for parts in product(*levels):
+            yield {key: value for part in parts for key, value in part.items()}
+
+    def _columns(self) -> Iterator[_Shown]:
+        declared = self.d.columns(self.results, self.attribute) if callable(self.d.columns) else self.d.columns
+        classes = list(self.attribute.class_names)
+        labels = [*classes, LOW_QUALITY, *([] if self.d.variant == DETECTOR_ONLY else [OTHERS])]
+        parts = [
+            (c, word)
+            for c in declared
+            for word in (classes if "<class>" in c.metric else labels if "<label>" in c.metric else [""])
+        ]
+        values = {"": [""], "t2i_model": self.models, "category": self.categories}[self.d.across]
+        for value in [*values, *([ALL] if self.d.across and self.d.total and len(values) > 1 else [])]:
+            for c, word in parts:
+                yield self._column(c, word, value, alone=len(parts) == 1)
+
+    def _column(self, declared: Col, word: str, value: str, *, alone: bool) -> _Shown:
+        own = known_fact(declared.metric)
+        metric = re.sub("<(class|label)>", word, declared.metric)
+        stem = in_words(re.sub("_<(class|label)>", "", declared.metric), own)
+        said = label_words(self.attribute, word)
+        unit = " (%)" if own.kind == "fraction" else ""
+        if own.kind == "measurement" and self.attribute.unit is not None:
+            unit = f" ({self.attribute.unit.name})"
+        heading = declared.heading or said or (stem if declared.group else stem + unit)
+        full = declared.full or heading
+        if "<class>" in declared.metric and not declared.full:
+            full = f"{stem} {lower(said)}"
+        col = declared._replace(metric=metric, heading=heading, full=full)
+        where = "All" if value == ALL else value
+        if value and alone:
+            col = col._replace(metric=value, heading=where, full=where)
+        elif value:
+            col = col._replace(metric=f"{value}_{metric}", group=where, full=f"{where}, {lower(full)}")
+        return _Shown(col, declared, metric, own, {self.d.across: value} if value else {}, where)
+
+    def _number(self, shown: _Shown, place: Mapping[str, str], metric: str = "") -> dict[str, Any] | None:
+        """Row of the metric table; {}: withheld; None: there is none."""
+        at = {k: v for k, v in {**place, **shown.place}.items() if k != "word"}
+        if withheld(shown.fact, self._failed(at)):
+            return {}
+        return self.results.row(
+            metric or shown.metric, attribute=self.attribute.name, variant=self.d.variant, **at
+        )
+
+    def _failed(self, at: Mapping[str, str]) -> Any:
+        """On which of the T2I models that a place covers its detector could not run."""
+        failed = self.failed.get(at.get("detector", GROUND_TRUTH), np.zeros(len(self.every), np.bool_))
+        model = at.get("t2i_model", ALL)
+        return failed if model == ALL else failed[[self.every.index(model)]]
+
+    def _cell(self, shown: _Shown, place: Mapping[str, str], row: dict[str, Any] | None) -> Cell:
+        value = float(row["value"]) if row else math.nan
+        limits = None
+        if shown.declared.interval:
+            low, high = (float(row[x]) if row else math.nan for x in ("ci_low", "ci_high"))
+            limits = (max(low, shown.fact.lowest), min(high, shown.fact.highest))
+        cell = number_cell(value, shown.fact.kind, shown.declared.decimals, limits)
+        if shown.declared.deviation and place.get("detector") != GROUND_TRUTH:
+            away = self._number(shown, place, shown.declared.deviation)
+            cell = cell._replace(deviation=float(away["value"]) if away else math.nan)
+        return cell
+
+    def _best(
+        self,
+        i: int,
+        shown: _Shown,
+        places: Sequence[dict[str, str]],
+        found: Sequence[Sequence[dict[str, Any] | None]],
+    ) -> set[int]:
+        """Rows with the best number of a column, among detectors of one block that ran on all of it."""
+        better = "zero" if shown.declared.deviation else shown.fact.better
+        blocks: dict[str, dict[int, float]] = {}
+        for r, place in enumerate(places):
+            x = found[r][i]
+            if place.get("detector", GROUND_TRUTH) == GROUND_TRUTH or not x or better == "none":
+                continue
+            if shown.declared.deviation:
+                x = self._number(shown, place, shown.declared.deviation)
+            if x and not math.isnan(x["value"]) and not self._failed({**place, **shown.place}).any():
+                loss = {"higher": -x["value"], "zero": abs(x["value"])}.get(better, x["value"])
+                blocks.setdefault(place.get("t2i_model", ""), {})[r] = float(f"{loss:.12g}")
+        several = [own for own in blocks.values() if len(own) > 1]
+        return {r for own in several for r, loss in own.items() if loss == min(own.values())}
+
+    def _name_cells(self, place: Mapping[str, str]) -> list[Cell]:
+        found = []
+        for word in self.d.rows.split():
+            if word == "prompt":
+                found += [Cell(place["category"]), Cell(place["word"] or place["prompt_id"])]
+                continue
+            key = place["t2i_model" if word == "t2i_model" else "detector"]
+            found.append(Cell({ALL: "Total", GROUND_TRUTH: "Ground truth"}.get(key, key), key=key))
+        return found
+
+    def _labelled(self) -> list[str]:
+        """Over how many images a comparison with people is, where not all have a label."""
+
+        def of(model: str) -> tuple[int, int]:
+            rows = (
+                self.results.row(m, attribute=self.attribute.name, t2i_model=model)
+                for m in ("images", "images_unlabelled")
+            )
+            labelled, unlabelled = (int(row["value"]) if row else 0 for row in rows)
+            return labelled, labelled + unlabelled
+
+        labelled, every = of(ALL)
+        if labelled == every:
+            return []
+        own = [f"{m} {of(m)[0]:,} of {of(m)[1]:,}" for m in self.every] if 1 < len(self.every) <= 6 else []
+        by = f" ({', '.join(own)})" if own else ""
+        return [f"Over the {labelled:,} of {every:,} images that have a label of {self.attribute.words}{by}."]
+
+    def _notes(
+        self, place: Mapping[str, str], shown: Sequence[_Shown], row: Sequence[dict[str, Any] | None]
+    ) -> Iterator[str]:
+        """Why a number is missing, and what the others leave out."""
+        detector, model = place.get("detector", GROUND_TRUTH), place.get("t2i_model", ALL)
+        about = self.every if model == ALL else [model]
+        failed = {m for m in about if self._failed({"detector": detector, "t2i_model": m}).any()}
+        if detector != GROUND_TRUTH:
+            yield from self._unanswered(detector, about, failed)
+        if failed and model == ALL and self.d.across != "t2i_model" and any(row):
+            yield f"ran on fewer images of {', '.join(sorted(failed))}, {_NO_CONTEST}"
+        left: dict[str, list[str]] = {}
+        for s, x in zip(shown, row, strict=True):
+            where = f" ({s.where})" if s.where else ""
+            if x is None:
+                left.setdefault("no image", []).append(s.where or s.col.full)
+            elif x and math.isnan(x["value"]):
+                why = s.fact.left_out if s.fact.over == "prompts" else ""
+                left.setdefault(why or "nothing to count", []).append(f"all ({s.where or lower(s.col.full)})")
+            elif x and s.fact.over in ("prompts", "values") and x["n_left_out"]:
+                many = f"{int(x['n_left_out']):,} of {int(x['n'] + x['n_left_out']):,}{where}"
+                told = left.setdefault(s.fact.left_out, [])
+                if many not in told:
+                    told.append(many)
+            elif x and s.declared.deviation and detector != GROUND_TRUTH:
+                away = self._number(s, place, s.declared.deviation)
+                if not away or math.isnan(away["value"]):
+                    left.setdefault("no deviation from a ground truth of 0 or without a score", []).append(s.where)
+        yield from (f"{why}: {', '.join(parts)}" for why, parts in left.items())
+
+    def _unanswered(self, detector: str, models: Sequence[str], failed: set[str]) -> Iterator[str]:
+        kinds: dict[str, list[str]] = {"error": [], "not_run": []}
+        for model in models:
+            at = {
+                "attribute": self.attribute.name,
+                "detector": detector,
+                "t2i_model": model,
+                "variant": self.d.variant,
+            }
+            rows = {kind: self.results.row(f"images_{kind}", **at) for kind in kinds}
+            parts = {
+                kind: f"{int(x['value']):,} of {int(x['n']):,}" for kind, x in rows.items() if x and x["value"]
+            }
+            if model in failed:
+                words = {"error": "an error on", "not_run": "never run on"}
+                told = ", ".join(f"{words[kind]} {part} images" for kind, part in parts.items())
+                yield f"no number on {model}: {told}"
+                continue
+            for kind, part in parts.items():
+                kinds[kind].append(f"{part} ({model})" if len(models) > 1 else part)
+        for kind, found in kinds.items():
+            if found:
+                yield f"images left out, {'error' if kind == 'error' else 'never run'}: {', '.join(found)}"
+
+
+def care(attribute: Attribute) -> str:
+    """What the numbers are not; every table and caption ends with it."""
+    return f"Perceived {attribute.words}, as seen in synthetic images; not an identity. {attribute.care}".strip()
+
+
+def table_name(results: Results, name: str, attribute: Attribute) -> str:
+    """Name of an attribute's table: of the study's first one plain, of the others with `_ATTRIBUTE`."""
+    return name if attribute.name == next(iter(results.attributes)) else f"{name}_{attribute.name}"
+
+
+def known_fact(metric: str) -> Metric:
+    """A metric's facts; of one that only its paper knows, those of a score without a direction."""
+    try:
+        return fact(metric)
+    except ConfigError:
+        return Metric(
+            metric, lambda: None, "images", kind="fraction" if metric.endswith("_deviation") else "score"
+        )
+
+
+def in_words(name: str, own: Metric | None = None) -> str:
+    """A name for people: `filter_rate` becomes Filter rate."""
+    if own is not None and own.column and "<" not in own.name:
+        return own.column
+    words = "low-quality" if name == LOW_QUALITY else name.replace("_", " ").replace("t2i", "T2I")
+    return words[:1].upper() + words[1:]
+
+
+def lower(words: str) -> str:
+    """Words inside a sentence; names of groups of people keep their capitals."""
+    return (
+        words
+        if any(part[:1].isupper() for part in words.split()[1:]) or words == "F1"
+        else words[:1].lower() + words[1:]
+    )
+
+
+def label_words(attribute: Attribute, label: str) -> str:
+    """A label, answer or reason for people; a class by its attribute's text."""
+    texts = {c.name: c.text for c in (*attribute.classes, *attribute.reasons)} | {NO_ANSWER: "No answer"}
+    return texts.get(label) or in_words(label)
+
+
+# ---------------------------------------------------------------- Lyu 2025's tables, and what stands beside them
+
+
+def _filter_and_class(_: Results, attribute: Attribute) -> list[Col]:
+    own = [m for m in METRICS.values() if m.column and not m.function.__module__.startswith("detector_bench")]
+    balanced = [Col("balanced_accuracy", "Balanced", "Accuracy (%)", full="Balanced accuracy")]
+    return [
+        *(Col(name, group="Filtering (%)") for name in ("precision", "recall", "f1", "filter_rate")),
+        Col("recall_<class>", group="Recall (%)"),
+        Col("accuracy_<class>", group="Accuracy (%)"),
+        Col("accuracy", "Overall", "Accuracy (%)", full="Accuracy"),
+        *(balanced if len(attribute.classes) > 2 else []),
+        *(Col(m.name) for m in own),
+    ]
+
+
+def _with_chance(table: Table, results: Results, attribute: Attribute) -> Table:
+    return replace(table, notes=[*below_chance(results.metrics, attribute).values(), *table.notes])
+
+
+def _with_average(table: Table, _: Results, attribute: Attribute) -> Table:
+    """Table 7's last column and its order: within a category by falling average, then by word without case."""
+    if len(attribute.classes) != 2:
+        notes = ["Only attributes of two classes have a signed score.", *table.notes]
+        return replace(table, rows=[], of_rows=[], notes=notes)
+    several, rows = len(table.columns) > 3, []
+    order = {name: i for i, name in enumerate(dict.fromkeys(row[0].text for row in table.rows))}
+    for at, (row, notes) in enumerate(zip(table.rows, table.of_rows, strict=True)):
+        some = [c.value for c in row[2:] if c.value is not None and not math.isnan(c.value)]
+        average = math.fsum(some) / len(some) if some else math.nan
+        place = (order[row[0].text], not some, -average if some else 0.0, row[1].text.casefold(), at)
+        rows.append((place, [*row, number_cell(average, "score", 2)] if several else row, notes))
+    rows.sort(key=lambda row: row[0])
+    first, second = (lower(label_words(attribute, c)) for c in attribute.class_names)
+    caption = (
+        f"{table.caption.removesuffix('.')}: 1, all clear images are {first}; \N{MINUS SIGN}1, all are {second}."
+    )
+    columns = [*table.columns, *([Col("average", "Average", full="Average")] if several else [])]
+    return replace(
+        table, caption=caption, columns=columns, rows=[r[1] for r in rows], of_rows=[r[2] for r in rows]
+    )
+
+
+def _of_labels(results: Results, attribute: Attribute) -> list[Col]:
+    row, share = (
+        results.row("images_unlabelled", attribute=attribute.name),
+        Col("label_share_<label>", group="Share (%)"),
+    )
+    if not row or not row["value"]:
+        return [share, Col("images")]
+    return [share, Col("images", "Labelled", "Images"), Col("images_unlabelled", "Unlabelled", "Images")]
+
+
+def _of_values(_: Results, attribute: Attribute) -> list[Col]:
+    unit = attribute.unit.name if attribute.unit else ""
+    errors = (("mean_absolute_error", "Mean absolute"), ("mean_error", "Mean"))
+    found = [Col(m, said, f"Error ({unit})", full=f"{said} error ({unit})") for m, said in errors]
+    return [*found, *([Col("cumulative_score_5", f"Within 5 {unit} (%)")] if unit == "years" else [])]
+
+
+def _of_bias(_: Results, attribute: Attribute) -> list[Col]:
+    shift = [Col("prompt_bias_score_shift", "Shift", interval=True)] if len(attribute.classes) == 2 else []
+    return [*shift, Col("model_bias_score_difference", "Model bias score", interval=True)]
+
+
+def _of_papers(results: Results, _: Attribute) -> list[Col]:
+    """Deviations of other papers' scores, a column of each that these results have."""
+    there = set(results.metrics["metric"].astype("str"))
+    infos = [i for name in registry.names("score") for i in registry.find("score", name).facts.get("scores", ())]
+    return [Col(f"{i.metric}_deviation", i.short, full=i.name) for i in infos if f"{i.metric}_deviation" in there]
+
+
+def _has(column: str, word: str) -> Callable[[Results, Attribute], bool]:
+    def has(results: Results, attribute: Attribute) -> bool:
+        own = results.metrics
+        return bool(((own[column] == word) & (own["attribute"] == attribute.name)).any())
+
+    return has
+
+
+def _several(column: str) -> Callable[[Results, Attribute], bool]:
+    return lambda results, attribute: len(set(results.cells(attribute.name).pairs[column])) > 1
+
+
+_SCORE = Col("model_bias_score", deviation="model_bias_score_deviation")
+_DEVIATION = (
+    "In parentheses: deviation from the ground truth; ↑ the detector overestimates the bias, ↓ it underestimates "
+    "it. Bold: smallest deviation."
+)
+_FILTERING = "Filtering of low-quality images, and accuracy of perceived {attribute} on clear images, in per cent"
+_OWN = "Recall for each class is an addition to the paper. Bold: best value."
+_PUBLISHED = (
+    "As published: of these images. If fair: what a T2I model without bias would show on average with as many "
+    "clear images."
+)
+_EVERY = "over all images, whether they have a label or not"
+_ALONE: dict[str, Any] = {"needs_labels": False, "when": _has("variant", DETECTOR_ONLY), "variant": DETECTOR_ONLY}
+_THREE = [Col("model_bias_score", "As published", interval=True), Col("model_bias_score_if_fair", "If fair")]
+
+declare("model_bias_scores", f"Model bias scores of perceived {{attribute}}. {_DEVIATION}", [_SCORE], "rater",
+        across="t2i_model", best=True)  # fmt: skip
+declare("prompt_bias_score_difference",
+        "Prompt bias score difference of perceived {attribute}: mean distance between a detector's and the actual "
+        "prompt bias score. A detector's score is divided by {denominator} (n_clear: {n_clear}). Bold: smallest "
+        "difference.", [Col("prompt_bias_score_difference")], "detector", across="t2i_model",
+        best=True)  # fmt: skip
+declare("filtering_and_accuracy", f"{_FILTERING}. {_OWN}", _filter_and_class, "detector", best=True,
+        finish=_with_chance)  # fmt: skip
+declare("filtering_and_accuracy_by_t2i_model", f"{_FILTERING}, for each T2I model. {_OWN}", _filter_and_class,
+        "t2i_model detector", best=True, when=_several("t2i_model"))  # fmt: skip
+declare("label_shares", "Human labels of perceived {attribute}, in per cent of the labelled images.", _of_labels,
+        "t2i_model", total=True)  # fmt: skip
+declare("model_bias_scores_by_category",
+        f"Model bias scores of perceived {{attribute}} by category of prompt. {_DEVIATION}", [_SCORE],
+        "t2i_model rater", across="category", total=True, best=True, when=_several("category"))  # fmt: skip
+declare("prompt_bias_scores", "Prompt bias scores of perceived {attribute} by the human labels.",
+        [Col("prompt_bias_score", decimals=2)], "prompt", across="t2i_model", finish=_with_average)  # fmt: skip
+declare("bias_errors",
+        "Errors of detectors' bias scores of perceived {attribute}. Shift: mean of reported minus actual prompt "
+        "bias score, above 0 towards the first class. Model bias score: mean of reported minus actual score, "
+        "above 0 the detector overestimates the bias.", _of_bias, "detector", across="t2i_model")  # fmt: skip
+declare("model_bias_estimates", f"Model bias scores of perceived {{attribute}}. {_PUBLISHED}", _THREE, "rater",
+        across="t2i_model")  # fmt: skip
+declare("measured_values",
+        "Measured {attribute} against people's, over images with both values. Positive mean errors: the "
+        "detector's values are too high. Bold: best value.", _of_values, "detector", best=True,
+        when=_has("metric", "mean_absolute_error"))  # fmt: skip
+declare("accuracy_by_category",
+        "Accuracy of perceived {attribute} by category of prompt, over images that people and detector call "
+        "clear, in per cent. Bold: best value.", [Col("accuracy")], "detector", across="category", total=True,
+        best=True,
+        when=_several("category"))  # fmt: skip
+declare("detected_shares",
+        f"Predictions of perceived {{attribute}}, {_EVERY}, in per cent of the images with an answer. "
+        "Low-quality: what the detector filters.", [Col("label_share_<label>", group="Share (%)"), Col("images")],
+        "t2i_model detector", **_ALONE)  # fmt: skip
+declare("detected_bias_scores",
+        f"Model bias scores of perceived {{attribute}} as each detector reports them, {_EVERY}; how right the "
+        f"detectors are is not asked here. {_PUBLISHED}", [c._replace(interval=False) for c in _THREE], "detector",
+        across="t2i_model", **_ALONE)  # fmt: skip
+declare("score_deviations", "Deviation of other papers' scores, as detectors report them, from the labels' own.",
+        _of_papers, "t2i_model detector", needs_labels=False,
+        when=lambda results, attribute: bool(_of_papers(results, attribute)))  # fmt: skip
+_ALIGNMENT = Declared(
+    "alignment_accuracy",
+    "Alignment accuracy in per cent: right classes among the images that people call clear; filtered images count "
+    "as wrong, images without an answer are left out. Bold: best value.",
+    [Col("alignment_accuracy")],
+    "detector",
+    best=True,
+)
+
+
+def alignment_accuracy(results: Results, attribute: str, **choice: str) -> Table | None:
+    """BIGbench's Table 2: one column for each attribute, and their mean where a detector has all."""
+    made = {n: own for n in results.attributes if (own := _ALIGNMENT(results, n, **choice)) is not None}
+    if attribute != next(iter(results.attributes)) or not made:
+        return None
+    rows, of_rows = [], []
+    for detector in dict.fromkeys(row[0].text for table in made.values() for row in table.rows):
+        cells, notes = [Cell(detector)], []
+        for name, table in made.items():
+            at = next((i for i, row in enumerate(table.rows) if row[0].text == detector), None)
+            cells.append(number_cell(math.nan, "fraction") if at is None else table.rows[at][1])
+            told = ["not predicted"] if at is None else table.of_rows[at]
+            notes += [f"{results.attributes[name].words}: {note}" for note in told]
+        values = [c.value or 0.0 for c in cells[1:]]
+        rows.append([*cells, number_cell(math.fsum(values) / len(values), "fraction")])
+        of_rows.append(notes)
+    means = [
+        math.nan if any(_NO_CONTEST in n for n in of_rows[i]) else row[-1].value for i, row in enumerate(rows)
+    ]
+    best = max((x for x in means if x is not None and not math.isnan(x)), default=math.inf)
+    for row, x in zip(rows, means, strict=True):
+        row[-1] = row[-1]._replace(bold=x is not None and math.isclose(x, best, rel_tol=1e-12))
+    words = {name: in_words(results.attributes[name].words) for name in made}
+    columns = [
+        *_NAMES["detector"],
+        *(Col(n, said, full=said) for n, said in words.items()),
+        Col("mean", "Mean", full="Mean"),
+    ]
+    notes = [note for table in made.values() for note in table.notes]
+    return Table(_ALIGNMENT.caption, columns, rows, notes, "alignment_accuracy", 1, of_rows)
+
+
+# ---------------------------------------------------------------- of long tables
+
+Frame = tuple[pd.DataFrame, list[str]]
+
+
+def _confusion(_: Results, __: Attribute, frame: pd.DataFrame) -> Frame:
+    shown = frame[(frame["category"] == ALL) & (frame["t2i_model"] == ALL)]
+    return _wide(shown, ["detector", "human_label"], "predicted", "images"), []
+
+
+def _label_doubt(results: Results, attribute: Attribute, frame: pd.DataFrame) -> Frame:
+    """Headline numbers by the consensus, by each annotator, where all agree; and their range."""
+    own = results.metrics
+    own = own[(own["category"] == ALL) & (own["prompt_id"] == ALL) & (own["attribute"] == attribute.name)]
+    frame = pd.concat([own.assign(labelled_by="consensus"), frame])
+    frame = frame[frame["metric"].isin(HEADLINES) & (frame["variant"] == "") & (frame["detector"] != GROUND_TRUTH)]
+    alone = frame["metric"].map(lambda m: known_fact(m).over == "images") == (frame["t2i_model"] == ALL)
+    wide = _wide(frame[alone], ["metric", "detector", "t2i_model"], "labelled_by", "value")
+    wide = wide.assign(lowest=wide.iloc[:, 3:].min(axis=1), highest=wide.iloc[:, 3:].max(axis=1))
+    wide = wide.sort_values("metric", key=lambda m: m.map(HEADLINES.index), kind="stable")
+    return wide, ["Nobody's labels are the truth; images on which all agree are the easy ones."]
+
+
+def _filter_errors(_: Results, attribute: Attribute, frame: pd.DataFrame) -> Frame:
+    lost = frame["human_label"].isin(attribute.class_names) & (frame["status"] == FILTERED)
+    kept = (frame["human_label"] == LOW_QUALITY) & (frame["status"] == "clear")
+    frame = frame.assign(mistake=np.where(lost, "clear image filtered", "low-quality image kept"))
+    frame = frame.assign(reason=frame["detector_reason"].where(lost, frame["human_reason"]))[lost | kept]
+    summed = (
+        frame.groupby(["detector", "mistake", "reason"], sort=False, observed=True)["images"].sum().reset_index()
+    )
+    return summed, ["The reason is the detector's where it filtered, and people's where it kept."]
+
+
+def _sweeps(results: Results, attribute: Attribute, frame: pd.DataFrame) -> Frame:
+    steps = np.round(np.linspace(0, 1, 21), 9)
+    shown = frame[np.isin(frame["threshold"].round(9), steps) & (frame["t2i_model"] == ALL)]
+    wide = _wide(shown, ["detector", "threshold"], "metric", "value").drop(columns="images_clear")
+    notes = ["The best threshold of these images is no better on other images: `search` judges that."]
+    if not shown["known"].all():
+        notes.append("Thresholds below the run's own keep too few images: it stored no class of what it filtered.")
+    scores = results.counted[attribute.name].scores
+    scores = scores[(scores["status"] == "clear") & (scores["reached"] <= len(GRID))]
+    for detector, own in scores.groupby("rater", sort=False):
+        ends, every = own.loc[own["reached"].isin([1, len(GRID)]), "n"].sum(), own["n"].sum()
+        if 2 * ends > every:
+            notes.append(
+                f"{detector}: {ends:,} of {every:,} scores are 0 or 1: is its input scaled as in training?"
+            )
+    return wide, notes
+
+
+class _Long(NamedTuple):
+    """A table of a long table: caption, columns, the column of which only `all` is shown, or how rows are made."""
+
+    caption: str
+    columns: str = ""
+    only: str = ""
+    made: Callable[[Results, Attribute, pd.DataFrame], Frame] | None = None
+    of: str = ""
+
+
+_LONG = {
+    "confusion": _Long("Images by human label and a detector's answer on perceived {}. No answer: an error, or "
+                       "never run.", made=_confusion),
+    "label_doubt": _Long("Doubt in the labels of perceived {}: what the numbers would be, had other labels been "
+                         "the truth.", made=_label_doubt),
+    "filter_errors": _Long("Mistakes of the filters on perceived {}, by reason.", made=_filter_errors,
+                           of="filter_outcomes"),
+    "sweeps": _Long("Detectors of perceived {} at other thresholds.", made=_sweeps),
+    "causes": _Long("Errors of bias scores of perceived {}: part of the filter, part of the classes. An "
+                    "accounting, not a test.", "detector t2i_model error_metric error filtering classification with_both",
+                    "category"),
+    "agreement": _Long("Agreement on perceived {}: annotators, and detectors with people.",
+                       "raters first second t2i_model category statistic value ci_low ci_high n", "label"),
+    "comparisons": _Long("Pairs of detectors on perceived {}; the pairs of one metric are one family of tests.",
+                         "t2i_model metric first second difference ci_low ci_high p_value told_apart"),
+    "ranks": _Long("Ranks of detectors on perceived {}; detectors that share a letter are not told apart.",
+                   "t2i_model metric detector rank rank_low rank_high score groups"),
+    "t2i_models": _Long("Bias of T2I models in perceived {}.",
+                        "t2i_model estimand quantity value ci_low ci_high by_chance p_value labels images"),
+    "t2i_model_comparisons": _Long("Pairs of T2I models in perceived {}.",
+                                   "quantity first second difference ci_low ci_high p_value prompts"),
+    "verdicts": _Long("Errors of detectors' model bias scores of perceived {}, against the tolerance.",
+                      "detector t2i_model error ci_low ci_high shift shift_low shift_high tolerance word why"),
+    "errors": _Long("Images that a detector gets wrong on perceived {}.",
+                    "detector image_id t2i_model prompt_id truth predicted reason"),
+    "predictions": _Long("Predictions of perceived {}.", "detector image_id status reason label score value"),
+}  # fmt: skip
+_BOTH = "Intervals are about other images of these prompts, p-values about other prompts: they may disagree."
+
+
+def _long(name: str) -> Callable[..., Table | None]:
+    said = _LONG[name]
+
+    def table(results: Results, attribute: str, **choice: str) -> Table | None:
+        own, notes, frame = (
+            results.attributes[attribute],
+            list[str](),
+            _rows(results, said.of or name, attribute, choice),
+        )
+        if not len(frame):
+            return None
+        frame = frame[frame[said.only] == ALL] if said.only else frame
+        if said.made is not None:
+            frame, notes = said.made(results, own, frame)
+        else:
+            frame = frame[[c for c in said.columns.split() if c in frame]]
+        if {"ci_low", "p_value"} <= {*frame.columns}:
+            notes.append(_BOTH)
+        return _of_frame(results, own, name, frame, said.caption.format(own.words), notes) if len(frame) else None
+
+    table.__qualname__ = f"long_{name}"
+    return table
+
+
+register("table", "alignment_accuracy", alignment_accuracy, about="Right classes among clear images, by attribute")
+for _name, _said in _LONG.items():
+    register(
+        "table", _name, _long(_name), about=_said.caption.format("attributes").partition(". ")[0].removesuffix(".")
+    )
+
+
+def _wide(frame: pd.DataFrame, keys: list[str], columns: str, value: str) -> pd.DataFrame:
+    """One column for each word of a column; rows and columns in the order of their first appearance."""
+    order = list(dict.fromkeys(frame[columns]))
+    made = frame.set_index([*keys, columns])[value].unstack()[order].reset_index()  # noqa: PD010 - no aggregation
+    made.columns.name = None
+    whole: pd.DataFrame = frame[keys].drop_duplicates().merge(made, on=keys, how="left")
+    return whole
+
+
+def _rows(results: Results, name: str, attribute: str, choice: Mapping[str, str]) -> pd.DataFrame:
+    """Rows of a long table about an attribute, narrowed by the words chosen; none where there is no such table."""
+    if name not in results.tables():
+        return pd.DataFrame()
+    frame = results.table(name)
+    for column, word in {"attribute": attribute, **choice}.items():
+        own = {"image": "image_id"}.get(column, column)
+        if word and own in frame:
+            frame = frame[frame[own] == word]
+    return frame.reset_index(drop=True)
+
+
+_LABELLED, _METRICS_IN = ("truth", "predicted", "human_label", "label"), ("metric", "error_metric")
+_LAST = ("word", "why", "groups", "told_apart", "reason", "truth", "predicted")
+_ENDS = {"value": "ci", "error": "ci", "difference": "ci", "shift": "shift"}
+
+
+def _of_frame(  # noqa: PLR0917 - what a table is made of
+    results: Results, attribute: Attribute, name: str, frame: pd.DataFrame, caption: str, notes: Sequence[str]
+) -> Table:
+    """A long table as it stands: names, then numbers with their interval, then words about them."""
+    ends = [c for c in frame if str(c).endswith(("_low", "_high")) and not str(c).startswith("rank")]
+    words = [str(c) for c in frame if not pd.api.types.is_numeric_dtype(frame[c]) or frame[c].dtype == bool]
+    names, last = [c for c in words if c not in _LAST], [c for c in words if c in _LAST]
+    values = [str(c) for c in frame if c not in {*words, *ends}]
+    limited = [c for c in values if f"{_ENDS.get(c)}_low" in ends]
+
+    def said(column: str, row: Mapping[Any, Any]) -> Cell:
+        word = "" if row[column] is None else str(row[column])
+        if column in _METRICS_IN:
+            own = known_fact(word)
+            return Cell(in_words(word, own) + (" (%)" if own.kind == "fraction" else ""), key=word)
+        return Cell(label_words(attribute, word) if column in _LABELLED and word else word, key=word)
+
+    def number(column: str, row: Mapping[Any, Any]) -> Cell:
+        metric = next((str(row[c]) for c in _METRICS_IN if c in row), column)
+        known = known_fact(metric)
+        kind = "count" if pd.api.types.is_integer_dtype(frame[column]) else known.kind
+        kind = (
+            "score"
+            if column in ("p_value", "rank", "threshold") or (kind == "count" and column == "value")
+            else kind
+        )
+        side = _ENDS.get(column, "")
+        limits = (float(row[f"{side}_low"]), float(row[f"{side}_high"])) if column in limited else None
+        return number_cell(float(row[column]), kind, limits=limits)
+
+    rows = [
+        [*(said(c, row) for c in names), *(number(c, row) for c in values), *(said(c, row) for c in last)]
+        for row in frame.to_dict("records")
+    ]
+    columns = [Col(c, label_words(attribute, c), interval=c in limited) for c in (*names, *values, *last)]
+    whole = [*notes, care(attribute)]
+    return Table(caption, columns, rows, whole, table_name(results, name, attribute), len(names))
+
+
+# ---------------------------------------------------------------- all tables by name
+
+
+def names(what: Results | ImageSet) -> dict[str, str]:
+    """Names of the tables of results or of an image set, with what each shows."""
+    kind = "image_set" if isinstance(what, ImageSet) else "results"
+    found = [registry.find("table", name) for name in registry.names("table")]
+    return {e.name: str(e.facts.get("about", "")) for e in found if e.facts.get("of", "results") == kind}
+
+
+def of(what: Results | ImageSet, name: str, **choice: str) -> list[Table]:
+    """Tables of a name, one for each attribute that has it.
+
+    Args:
+        what: results, or an image set.
+        name: one of `names`.
+        choice: attribute, t2i_model, detector, image: what the rows are narrowed to.
+
+    Raises:
+        ConfigError: no such table or attribute, or nothing to show.
+    """
+    if name not in (known := names(what)):
+        raise ConfigError(f"no table {name!r}: {nearest_hint(name, known)}")
+    attribute = choice.pop("attribute", "")
+    if attribute and attribute not in what.attributes:
+        raise ConfigError(f"no attribute {attribute!r} here: {nearest_hint(attribute, what.attributes)}")
+    make = registry.find("table", name).thing
+    found = [make(what, a, **choice) for a in ([attribute] if attribute else what.attributes)]
+    display = what.manifest.get("study", {}).get("display_names", {}) if isinstance(what, Results) else {}
+    tables = [table.with_names(display) for table in found if table is not None]
+    if not tables:
+        raise ConfigError(f"nothing to show in the table {name!r}: no labels, no scores, or no such rows")
+    return tables
+
+
+def texts(results: Results) -> dict[str, str]:
+    """Files below `tables/`: the declared tables as CSV, Markdown and LaTeX, content by name."""
+    found: dict[str, str] = {}
+    for name in names(results):
+        if isinstance(registry.find("table", name).thing, Declared) or name in ("alignment_accuracy", "confusion"):
+            with suppress(ConfigError):
+                for table in of(results, name):
+                    found |= {f"{table.name}.{end}": getattr(table, end)() for end in ("csv", "md", "tex")}
+    return found
