@@ -35,7 +35,7 @@ from detector_bench_next.intervals import (
     prompts_of,
     verdict,
 )
-from detector_bench_next.metrics import METRICS, could_not_run, declared, fact, measure, scopes
+from detector_bench_next.metrics import METRICS, below_chance, could_not_run, declared, fact, measure, scopes
 
 COMPARED = ("f1", "filter_rate", "accuracy", "prompt_bias_score_difference", "model_bias_score_difference")
 """Metrics by which detectors are compared and ranked, beside the study's primary one."""
@@ -198,7 +198,7 @@ def _contest(study: _Study, scope: int, metric: str, limits: Any, level: float) 
     loss = {"lower": own, "zero": np.abs(own)}.get(fact(metric, study.cells.classes).better, -own)
     none = np.full((len(study.model), 2), np.nan)
     top = np.array([limits.get((name, "accuracy"), none)[scope, 1] for name in valued])
-    swapped = top < 1 / len(study.cells.classes)
+    swapped = below_chance(top, len(study.cells.classes))
     rank = pd.Series(np.where(swapped, loss + 2 * np.ptp(loss) + 1, loss)).rank().to_numpy()
     sets = np.where(swapped[:, None], np.maximum(c.ranks, (~swapped).sum() + 1), c.ranks)
     apart = {(int(a), int(b)) for a, b in np.argwhere(np.triu(np.ones((len(valued),) * 2), 1))[told]}

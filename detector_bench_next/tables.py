@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import groupby, product
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,10 +29,11 @@ from detector_bench_next.attributes import ALL, GROUND_TRUTH, LOW_QUALITY, OTHER
 from detector_bench_next.cells import GRID
 from detector_bench_next.dataset import ImageSet
 from detector_bench_next.errors import ConfigError, nearest_hint
-from detector_bench_next.evaluate import DETECTOR_ONLY, FILTERED, HEADLINES, NO_ANSWER, below_chance
+from detector_bench_next.evaluate import DETECTOR_ONLY, FILTERED, HEADLINES, NO_ANSWER, told_below_chance
+from detector_bench_next.files import write_text
 from detector_bench_next.metrics import METRICS, Metric, could_not_run, fact, withheld
 from detector_bench_next.registry import register
-from detector_bench_next.results import Results
+from detector_bench_next.results import Results, csv_text
 
 DASH = "-"
 _DECIMALS = {"fraction": 2, "score": 3, "count": 0, "measurement": 2}
@@ -245,32 +247,33 @@ class Table:
             needs = ["\\usepackage{booktabs}"]
         return f"% Needs {' and '.join(needs)}.\n" + "\n".join(lines) + "\n"
 
-    def rich(self, width: int = 120) -> Any:
-        """For a Rich console: as many blocks of columns below each other as the width asks for."""
-        from rich.console import Group
+    def rich(self) -> Table:
+        """For a Rich console: as many blocks of columns below each other as its width asks for."""
+        return self
+
+    def __rich_console__(self, _: Any, options: Any) -> Iterator[Any]:
         from rich.table import Table as Drawn
         from rich.text import Text
 
-        parts: list[Any] = [Text(self.caption, style="bold"), Text()]
-        for block in self._blocks(width):
+        yield Text(self.caption + "\n", style="bold")
+        for block in self._blocks(options.max_width):
             drawn = Drawn(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
             for i in block:
                 heading = "\n".join(heading_lines(self.columns[i].full or self.columns[i].heading, self._width(i)))
                 drawn.add_column(Text(heading), justify="left" if self._left(i) else "right", overflow="fold")
-            for cells in self.rows:
-                drawn.add_row(
-                    *(Text(cells[i].written(), style="bold green" if cells[i].bold else "") for i in block)
-                )
-            parts += [drawn, Text()]
-        return Group(*parts, *(Text(f"  {note}", style="dim") for note in self.all_notes()))
+            for row in self.rows:
+                drawn.add_row(*(Text(row[i].written(), style="bold green" if row[i].bold else "") for i in block))
+            yield drawn
+            yield Text()
+        yield from (Text(f"  {note}", style="dim") for note in self.all_notes())
 
-    def text(self, width: int = 120) -> str:
+    def plain(self, width: int = 120) -> str:
         """As plain text of some width."""
         from rich.console import Console
 
         console = Console(file=io.StringIO(), width=width, color_system=None, force_terminal=False)
         with console.capture() as captured:
-            console.print(self.rich(width))
+            console.print(self)
         return "\n".join(line.rstrip() for line in captured.get().splitlines())
 
     def _width(self, i: int) -> int:
@@ -757,7 +760,7 @@ def _filter_and_class(_: Results, attribute: Attribute) -> list[Col]:
 
 
 def _with_chance(table: Table, results: Results, attribute: Attribute) -> Table:
-    return replace(table, notes=[*below_chance(results.metrics, attribute).values(), *table.notes])
+    return replace(table, notes=[*told_below_chance(results.metrics, attribute).values(), *table.notes])
 
 
 def _with_average(table: Table, _: Results, attribute: Attribute) -> Table:
@@ -996,8 +999,8 @@ _LONG = {
                            of="filter_outcomes"),
     "sweeps": _Long("Detectors of perceived {} at other thresholds.", made=_sweeps),
     "causes": _Long("Errors of bias scores of perceived {}: part of the filter, part of the classes. An "
-                    "accounting, not a test.", "detector t2i_model error_metric error filtering classification with_both",
-                    "category"),
+                    "accounting, not a test.",
+                    "detector t2i_model error_metric error filtering classification with_both", "category"),
     "agreement": _Long("Agreement on perceived {}: annotators, and detectors with people.",
                        "raters first second t2i_model category statistic value ci_low ci_high n", "label"),
     "comparisons": _Long("Pairs of detectors on perceived {}; the pairs of one metric are one family of tests.",
@@ -1157,3 +1160,53 @@ def texts(results: Results) -> dict[str, str]:
                 for table in of(results, name):
                     found |= {f"{table.name}.{end}": getattr(table, end)() for end in ("csv", "md", "tex")}
     return found
+
+
+def show(
+    what: Results | ImageSet,
+    name: str = "",
+    *,
+    form: str = "terminal",
+    out: Path | None = None,
+    every: bool = False,
+    **choice: str,
+) -> Any:
+    """What `show` prints or writes: names of all tables, one table, or every one.
+
+    Args:
+        what: results, or an image set.
+        name: of a table; empty: the names of all.
+        form: terminal (a list of tables), csv, md, tex, html (their text). A long table is whole in CSV.
+        out: file to write; with `every` a folder.
+        every: all tables; those with nothing to show are left out.
+        choice: as in `of`.
+
+    Raises:
+        ConfigError: as `of`, or an unknown form.
+    """
+    if form not in (forms := ("terminal", "csv", "md", "tex", "html")):
+        raise ConfigError(f"--format {form!r}; accepted: {', '.join(forms)}")
+    if not name and not every:
+        return pd.DataFrame(list(names(what).items()), columns=["table", "shows"])
+    shown: list[Table] = []
+    texts: dict[str, str] = {}
+    for own in list(names(what)) if every else [name]:
+        if form == "csv" and isinstance(what, Results) and own in (*what.tables(), "metrics"):
+            texts[own] = csv_text(_rows(what, own, choice.get("attribute", ""), choice))
+            continue
+        try:
+            tables = of(what, own, **choice)
+        except ConfigError:
+            if not every:
+                raise
+            continue
+        shown += tables
+        texts |= {t.name: t.plain() if form == "terminal" else getattr(t, form)() for t in tables}
+    if every and out is not None:
+        for own, text in texts.items():
+            write_text(out / f"{own}.{'txt' if form == 'terminal' else form}", text)
+        return f"{len(texts)} tables are in {out}"
+    if out is not None:
+        write_text(out, "\n".join(texts.values()))
+        return f"{name} is in {out}"
+    return shown if form == "terminal" else "\n".join(texts.values()).removesuffix("\n")
