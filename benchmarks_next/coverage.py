@@ -548,8 +548,7 @@ def main() -> None:
     parser.add_argument("--studies", type=int, default=200)
     asked = parser.parse_args()
     log, start = Log(), time.process_time()
-    warnings.simplefilter("ignore", RuntimeWarning)
-    with threadpool_limits(1, "blas"):
+    with threadpool_limits(1, "blas"), warnings.catch_warnings(action="ignore", category=RuntimeWarning):
         for name in EXPERIMENTS if "all" in asked.experiment else asked.experiment:
             print(f"## {name}, {asked.studies} studies", flush=True)
             EXPERIMENTS[name](log, asked.studies)
