@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import http.server
 import logging
+import sys
 import threading
 import time
 from collections import Counter
@@ -17,7 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from detector_bench_next.errors import ImageError
+from detector_bench_next.errors import ImageError, MissingExtraError
 from detector_bench_next.images import ImageStore
 from tests_next.test_ground_images import picture, reason
 
@@ -71,7 +72,7 @@ def web(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
         server.shutdown()
 
 
-def test_files_on_a_web_server(web: Any, tmp_path: Path) -> None:
+def test_files_on_a_web_server(web: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = ImageStore(tmp_path)
     web.files["/empty.png"] = b""
     for name in ("a", "moved", "nohead", "busy", "untold", "cut_once"):
@@ -89,6 +90,9 @@ def test_files_on_a_web_server(web: Any, tmp_path: Path) -> None:
     assert store.fault(f"{web.at}/a.png") is None
     assert (store.fault(f"{web.at}/status/404") or "").startswith("missing_file")
     assert reason(store.find, f"{web.at}/", [".png"]) == "unreadable"
+    monkeypatch.setitem(sys.modules, "s3fs", None)
+    with pytest.raises(MissingExtraError, match=r"detector-bench\[remote\]"):
+        store.read("s3://bucket/a.png")
 
 
 def test_stamps_follow_the_content_and_copies_are_kept_by_them(

@@ -234,8 +234,9 @@ def test_a_plugin_that_fails_is_told_in_one_line_with_its_place(write: Write, te
     assert str(raised.value).startswith(f"--plugin {path}")
     assert told in str(raised.value)
     assert "\n" not in str(raised.value)
-    with pytest.raises(ConfigError, match="is no Python file"):
-        registry.load_plugin(write("bad.txt", text))
+    for other in (write("bad.txt", text), path.parent, path / "x.py", Path("\0.py"), Path("x" * 5000 + ".py")):
+        with pytest.raises(ConfigError, match="is no Python file"):
+            registry.load_plugin(other)
 
 
 def test_a_things_own_text_counts_where_it_has_no_file(lazy: Lazy) -> None:
