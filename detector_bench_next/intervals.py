@@ -383,21 +383,22 @@ def compare(
 
 def _family(drawn: Array, z: Array, i: Array, j: Array, known: Array) -> Array:
     """Probability that the largest normal score of all pairs, correlated as the draws [rater, draw], reaches z."""
-    drawn = drawn[:, np.isfinite(drawn).all(0)].astype(float)
-    left, root, _ = np.linalg.svd(drawn - drawn.mean(1, keepdims=True), full_matrices=False)
-    normal = _normals(len(drawn)) @ (
-        left * root @ left.T
-    )  # the symmetric root: no sign or order is the machine's choice
-    gaps = np.abs(normal[:, i] - normal[:, j])
-    sd = np.sqrt(np.mean(gaps**2, 0))
-    counts = known & (sd > 1e-6 * sd.max(initial=0))  # raters that answer alike are no further pair
-    largest = np.sort(np.max(gaps / np.where(counts, sd, np.inf), 1, initial=0))
-    return 1 - np.searchsorted(largest, z) / largest.size
+    some = np.isfinite(drawn)
+    mean = np.where(some, drawn, 0.0).sum(1, keepdims=True) / np.maximum(some.sum(1, keepdims=True), 1)
+    left, root, _ = np.linalg.svd(np.where(some, drawn - mean, 0), full_matrices=False)
+    symmetric = left * root @ left.T  # no sign or order of this root is the machine's choice
+    normal, largest = symmetric @ _normals(len(drawn)), np.zeros(20_000)
+    for a, b in zip(i[known], j[known], strict=True):
+        gap = np.abs(normal[a] - normal[b])
+        sd = math.sqrt(gap @ gap / gap.size)
+        if sd > 1e-6 * np.abs(symmetric).max():  # raters that answer alike are no further pair
+            np.maximum(largest, gap / sd, out=largest)
+    return 1 - np.searchsorted(np.sort(largest), z) / largest.size
 
 
 @lru_cache(maxsize=8)
-def _normals(columns: int) -> Array:
-    return np.random.default_rng(0).standard_normal((20_000, columns))
+def _normals(rows: int) -> Array:
+    return np.ascontiguousarray(np.random.default_rng(0).standard_normal((20_000, rows)).T)
 
 
 # ---------------------------------------------------------------- the verdict on a detector's model bias score
