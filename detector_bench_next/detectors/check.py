@@ -15,7 +15,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from functools import partial
 from hashlib import sha256
@@ -33,25 +33,12 @@ import yaml
 from PIL import Image, ImageDraw
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from detector_bench_next import detector as contract
 from detector_bench_next import registry
 from detector_bench_next.attributes import Status, built_in
 from detector_bench_next.cache import StageCache
 from detector_bench_next.dataset import ImageSet
-from detector_bench_next.detector import (
-    Detector,
-    Failure,
-    Frame,
-    Pixels,
-    Prediction,
-    Settings,
-    Stage,
-    Stages,
-    ask,
-    build,
-    compute,
-    fingerprint,
-    with_inputs,
-)
+from detector_bench_next.detector import Detector, Failure, Frame, Pixels, Prediction, Settings, Stage, Stages
 from detector_bench_next.detectors.boxes import Crop
 from detector_bench_next.errors import ConfigError, DetectorBenchError, ImageError, config_error
 from detector_bench_next.files import read_yaml, write_text
@@ -80,7 +67,9 @@ def list_detectors(detectors: Sequence[Detector] | None = None, where: Where | N
             entry = registry.find("detector", kind)
             needed = [name for name, field in entry.thing.model_fields.items() if field.is_required()]
             facts = {"kind": kind, "lacks": f"fields: {', '.join(needed)}", **entry.facts.get("card", {})}
-            rows.append({"name": kind, **(facts if needed else _facts(build("detector", kind), where or Where()))})
+            rows.append(
+                {"name": kind, **(facts if needed else _facts(contract.build("detector", kind), where or Where()))}
+            )
         except DetectorBenchError as error:  # a plugin that cannot be imported
             rows.append({"name": kind, "lacks": str(error)})
     return pd.DataFrame(rows, columns=["name", "kind", "attributes", "licence", "weights", "lacks"]).fillna("")
@@ -110,7 +99,7 @@ def _facts(detector: Detector, where: Where) -> dict[str, str]:
 
 
 def _stages(detector: Detector) -> list[Stage]:
-    return with_inputs(detector.stages())
+    return contract.with_inputs(detector.stages())
 
 
 def _weights(detector: Detector) -> list[Any]:
@@ -144,12 +133,7 @@ def entry_of(detector: Settings, *, whole: bool = False) -> dict[str, Any]:
 
 
 def new(name: str, *, stage: bool = False, out: Path | None = None) -> list[Path]:
-    """Write a plugin that runs as it is, and its test beside it; nothing is written over.
-
-    Args:
-        name: of the detector.
-        stage: with a stage of its own, called NAME_outputs.
-        out: the plugin's file; by default NAME.py in the working folder.
+    """Write a plugin that runs as it is to `out` (by default NAME.py), and its test beside it, over nothing.
 
     Raises:
         ConfigError: the name cannot be one or is taken, or a file is there already or would hide a module.
@@ -201,13 +185,9 @@ class Trial:
 def try_detector(
     detector: Detector, images: Sequence[Path], out: Path | None = None, *, where: Where | None = None
 ) -> Trial:
-    """Run a detector on images and show every step: boxes, numbers, filters, predictions, milliseconds.
+    """Run a detector on image files and show every step: boxes, numbers, filters, predictions, milliseconds.
 
-    Args:
-        detector: built.
-        images: files; one that cannot be read has an error row.
-        out: folder for a drawing of each image with its boxes and what the networks saw.
-        where: places of weights.
+    In the folder `out` it draws each image with its boxes and what the networks saw.
     """
     stages, files = _stages(detector), []
     rows: list[tuple[str, str, float, str]] = []
@@ -226,12 +206,12 @@ def try_detector(
 
 def _steps(detector: Detector, frame: Frame, stages: Any, functions: Any) -> Iterator[tuple[str, str]]:
     for stage in stages if frame.error is None else ():
-        compute([frame], [stage], functions)
+        contract.compute([frame], [stage], functions)
         yield stage.kind, _in_short(frame.results[stage], _seen(stage, frame))
     for own in getattr(detector, "filters", ()):
         if all(isinstance(frame.results.get(stage), dict) for stage in own.stages()):
             yield f"filter {own.kind}", own.reason(frame) or "keeps it"
-    for row in ask(detector, [frame]):
+    for row in contract.ask(detector, [frame]):
         yield row.attribute, said(row)
 
 
@@ -311,13 +291,15 @@ class Check:
 
 
 class ExpectedImage(BaseModel):
-    """An image by its content, and what is expected of it by attribute; what is left out is not compared."""
+    """An image by its content, and by attribute what is expected; what is left out is not compared.
+
+    Keys: status (default clear), label, reason, score, value; numbers, those in `raw`, by keys with dots between.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
     file: str
     sha256: str = Field(pattern="^[0-9a-f]{64}$")
-    expected: dict[str, dict[str, str | float | dict[str, float]]] = Field(min_length=1)
-    """status (default clear), label, reason, score, value; numbers: those in `raw`, by keys with dots between."""
+    expected: dict[str, dict[str, str | float | dict[str, float]]]
 
 
 class Expectation(BaseModel):
@@ -345,8 +327,7 @@ def check_detector(
 
     Args:
         detector: built.
-        images: such as it is meant for, some of them clear to it. Twelve go all ways; accuracy is counted on at
-            most 200 labelled ones.
+        images: such as it is meant for. Twelve go all ways; accuracy is counted on at most 200 labelled ones.
         expect: file of expected outputs; their images are found among `images` by content.
         write: file for the predictions on all images, at most 100, as expected outputs.
         where: places of weights.
@@ -429,20 +410,21 @@ class _Asked:
 
 def _said(row: Prediction) -> dict[str, Any]:
     """All that a prediction says: texts, numbers, and those in a `raw` that is JSON, by keys with dots between."""
-    names = ("status", "label", "reason", "score", "value")
-    facts = {name: getattr(row, name) for name in names if getattr(row, name) is not None}
-    try:
-        return facts | {"status": row.status.value, "numbers": dict(_leaves(json.loads(row.raw or "{}")))}
-    except ValueError:
-        return facts | {"status": row.status.value, "numbers": {"raw": row.raw}}
+    names = ("label", "reason", "score", "value")
+    facts = {
+        "status": row.status.value,
+        **{name: own for name in names if (own := getattr(row, name)) is not None},
+    }
+    with suppress(ValueError):
+        facts |= {"numbers": numbers} if (numbers := dict(_leaves(json.loads(row.raw or "{}")))) else {}
+    return facts
 
 
-def _leaves(raw: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    if isinstance(raw, dict):
-        for name, value in raw.items():
-            yield from _leaves(value, f"{path}.{name}" if path else name)
-    else:
-        yield path, raw
+def _leaves(raw: Any, path: str = "") -> Iterator[tuple[str, float]]:
+    for name, value in raw.items() if isinstance(raw, dict) else ():
+        yield from _leaves(value, f"{path}{name}.")
+    if isinstance(raw, float | int):
+        yield path.removesuffix("."), float(raw)
 
 
 def _differences(wanted: Any, given: Any, tolerance: float = _TOLERANCE) -> list[str]:
@@ -505,8 +487,6 @@ def _ways(asked: _Asked, frames: list[Frame], folder: Path) -> Iterator[Row]:
 def _elsewhere(detector: Detector, frames: list[Frame], folder: Path, where: Where) -> Found:
     """Predictions by the detector built anew in another process, where texts have other hashes."""
     modules = sorted({type(own).__module__ for own in (detector, *_stages(detector))})
-    if "__main__" in modules:
-        raise ConfigError("what a notebook or a script defines cannot be loaded there: put it into a module")
     plugins = [plugin.path for plugin in registry.plugins()]
     known = {name: detector.attribute_of(name) for name in detector.attributes}
     images = [(frame.image_id, frame.pixels) for frame in frames]
@@ -519,9 +499,10 @@ def _elsewhere(detector: Detector, frames: list[Frame], folder: Path, where: Whe
     line = [sys.executable, "-P", "-c", program, str(folder)]
     done = subprocess.run(line, capture_output=True, text=True, env={**os.environ, **seed}, check=False)  # noqa: S603
     if done.returncode:
-        raise DetectorBenchError((done.stderr.strip().splitlines() or [f"exit status {done.returncode}"])[-1])
+        last = (done.stderr.strip().splitlines() or [f"exit status {done.returncode}"])[-1]
+        raise DetectorBenchError(last.removeprefix("detector_bench_next.errors."))
     content, found = pickle.loads((folder / "answer").read_bytes())  # noqa: S301 - written by `_answer`
-    if content != fingerprint(detector, where):
+    if content != contract.fingerprint(detector, where):
         raise DetectorBenchError("it has another fingerprint there: is a field made of a set?")
     return dict(found)
 
@@ -532,11 +513,11 @@ def _answer(folder: str, file: Any) -> None:
     for plugin in plugins:
         registry.load_plugin(plugin)
     for module in modules:
-        if not module.startswith("detector_bench_plugin_"):
+        with suppress(ImportError):  # a plugin, or a notebook
             import_module(module)
-    detector = build("detector", entry, known)
+    detector = contract.build("detector", entry, known)
     found = _Asked(detector, where)([Frame(image_id, pixels=pixels) for image_id, pixels in images])
-    (Path(folder) / "answer").write_bytes(pickle.dumps((fingerprint(detector, where), found)))
+    (Path(folder) / "answer").write_bytes(pickle.dumps((contract.fingerprint(detector, where), found)))
 
 
 def _speed(asked: _Asked, frames: list[Frame]) -> Row:
@@ -606,7 +587,7 @@ def _expected(detector: Detector, sources: list[Source], path: Path, where: Wher
     if wanted.detector != detector.kind:
         raise ConfigError(f"{path}: detector is {wanted.detector!r}, and {detector.kind!r} is checked")
     known = {**built_in(), **{name: detector.attribute_of(name) for name in detector.attributes}}
-    asked = _Asked(build("detector", {**entry_of(detector), **wanted.parameters}, known), where)
+    asked = _Asked(contract.build("detector", {**entry_of(detector), **wanted.parameters}, known), where)
     by_content, problems = {sha256(source[1]()).hexdigest(): source for source in sources}, []
     for image in wanted.images:
         if image.sha256 not in by_content:
@@ -629,14 +610,7 @@ def _written(asked: _Asked, sources: list[Source]) -> dict[str, Any]:
         rows = asked.one(frame.pixels)
         if wrong := next((row for row in rows.values() if row.status is Status.ERROR), None):
             raise ConfigError(f"--write: {frame.image_id}: {wrong.reason}; no output can be expected")
-        expected = {name: _rounded(_said(row)) for name, row in rows.items()}
+        expected = {name: _said(row) for name, row in rows.items()}
         images.append({"file": frame.image_id, "sha256": frame.sha256, "expected": expected})
     told = {"detector": asked.detector.kind, "source": "an earlier run", "tolerance": _TOLERANCE}
     return {**told, "images": images}
-
-
-def _rounded(facts: Mapping[str, Any]) -> dict[str, Any]:
-    numbers = {name: value for name, value in facts["numbers"].items() if isinstance(value, float)}
-    told = {**facts, "numbers": {name: float(f"{value:.7g}") for name, value in numbers.items()}}
-    told |= {name: float(f"{facts[name]:.7g}") for name in ("score", "value") if name in facts}
-    return told if numbers else {name: fact for name, fact in told.items() if name != "numbers"}

@@ -23,14 +23,8 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from detector_bench_next.detector import Arrays, Frame, Pixels, Place, Stage, WeightsField
+from detector_bench_next.detectors import networks
 from detector_bench_next.detectors.boxes import boxes
-from detector_bench_next.detectors.networks import (
-    Device,
-    chosen_device,
-    exact_convolutions,
-    onnx_place,
-    torch_place,
-)
 from detector_bench_next.errors import WeightsError, require
 from detector_bench_next.registry import register
 from detector_bench_next.weights import Weights, Where
@@ -58,35 +52,38 @@ class DlibCnnFaces(Stage):
     longest_side: LongestSide = None
     network: WeightsField = Weights(path="mmod_human_face_detector.dat")
     runtime: Literal["auto", "onnx", "torch"] = "auto"
-    device: Device = "auto"
+    device: networks.Device = "auto"
 
     @property
-    def _through_torch(self) -> bool:
+    def through_torch(self) -> bool:
+        """The runtime that is taken here is PyTorch."""
         if self.runtime != "auto" or self.device in ("cuda", "mps") or find_spec("onnxruntime") is None:
             return self.runtime != "onnx"
         # A GPU that onnxruntime cannot use. PyTorch takes seconds to be imported: not where there is none.
-        idle = self.device == "auto" and onnx_place() == "cpu" and shutil.which("nvidia-smi") is not None
-        return idle and torch_place("auto") == "gpu"
+        idle = self.device == "auto" and networks.onnx_place() == "cpu" and shutil.which("nvidia-smi") is not None
+        return idle and networks.torch_place("auto") == "gpu"
 
     @property
     def extra(self) -> str:  # type: ignore[override]
         """The extra that brings the runtime."""
-        return "torch" if self._through_torch else "onnx"
+        return "torch" if self.through_torch else "onnx"
 
     @property
     def place(self) -> Place:  # type: ignore[override]
         """Where the runtime computes."""
-        return torch_place(self.device) if self._through_torch else "cpu" if self.device == "cpu" else onnx_place()
+        if self.through_torch:
+            return networks.torch_place(self.device)
+        return "cpu" if self.device == "cpu" else networks.onnx_place()
 
     @property
     def modules(self) -> tuple[str, ...]:  # type: ignore[override]
         """Packages of the runtime."""
-        return ("torch",) if self._through_torch else ("onnx", "onnxruntime")
+        return ("torch",) if self.through_torch else ("onnx", "onnxruntime")
 
     def load(self, where: Where) -> Callable[[Sequence[Frame]], list[Arrays]]:
         """Read the network; see `Stage.load`."""
         layers = _layers(where.locate(self.network))
-        network = _Torch(layers, self.device) if self._through_torch else _Onnx(layers, where.threads, self.place)
+        network = _Torch(layers, self.device) if self.through_torch else _Onnx(layers, where.threads, self.place)
 
         def detect(frames: Sequence[Frame]) -> list[Arrays]:
             images = [resize_to_longest(frame.pixels, self.longest_side) for frame in frames]
@@ -182,8 +179,7 @@ def plan(width: int, height: int) -> Pyramid:
     """Layout of the pyramid of an image.
 
     Levels go down one column at the left until the next one fits beside the last and at least half of the
-    remaining height is used; the rest goes up again at the right, from the same last row, as long as it stays
-    below the image.
+    remaining height is used; the rest goes up again at the right, as long as it stays below the image.
     """
     sizes = [(width, height)]
     while (w := math.floor(5 / 6 * sizes[-1][0])) > 0 and (h := math.floor(5 / 6 * sizes[-1][1])) >= _LOWEST:
@@ -233,12 +229,9 @@ _REACH = 39.5  # from the centre of the window to the middle of its last pixel
 
 
 def find_boxes(scores: Floats, pyramid: Pyramid, upsample: int) -> tuple[Floats, Floats]:
-    """Corners [box, 4] and scores [box], highest first, in pixels of the image before doubling.
+    """Corners [box, 4] and scores [box], highest first, in pixels of the image before it was doubled.
 
-    Args:
-        scores: of the network, [row, column]; above 0 is a face.
-        pyramid: the layout that the network saw.
-        upsample: number of times that the image was doubled.
+    `scores` [row, column] are the network's; above 0 is a face. `pyramid` is the layout that it saw.
     """
     rows, columns = np.nonzero(scores > 0)
     kept: list[tuple[list[int], float]] = []
@@ -380,9 +373,9 @@ def _resizing_graph(onnx: Any) -> bytes:
 class _Torch:
     """Through PyTorch, on a GPU or a CPU."""
 
-    def __init__(self, layers: Sequence[Layer], device: Device) -> None:
+    def __init__(self, layers: Sequence[Layer], device: networks.Device) -> None:
         self._torch = torch = require("torch", "torch")
-        self._device = chosen_device(torch, device)
+        self._device = networks.chosen_device(torch, device)
         modules: list[Any] = []
         for filters, biases, stride, padding in layers:
             layer = torch.nn.Conv2d(*filters.shape[1::-1], filters.shape[-1], stride, padding)
@@ -394,7 +387,7 @@ class _Torch:
 
     @contextlib.contextmanager
     def alone(self) -> Iterator[None]:
-        with self._torch.inference_mode(), exact_convolutions(self._torch):
+        with self._torch.inference_mode(), networks.exact_convolutions(self._torch):
             yield
 
     def begun(self, images: Pixels, pyramid: Pyramid) -> tuple[Any, Any]:

@@ -63,7 +63,7 @@ class YoloBoxes(_Yolo):
 
     @property
     def extra(self) -> str:  # type: ignore[override]
-        """The extra that the file's format needs."""
+        """Extra that brings the packages."""
         return "yolo" if self._pickled else "onnx"
 
     @property

