@@ -67,7 +67,7 @@ class Block(NamedTuple):
     """Some draws of one rater."""
 
     rater: str
-    draws: slice  # Which of all draws
+    draws: slice  # which of all draws
     tables: NDArray[np.float32]  # [truth, answer, pair, draw]; about prompts the points, one draw
     weights: Array | None  # [draw, pair], about prompts: how often each pair was drawn
 
@@ -119,11 +119,9 @@ def _other_images(
         taken = np.empty(len(to_pair), np.int64)  # the cells of borrowed images
         for m, pool in enumerate(pools):
             mine, until = model[to_pair] == m, np.cumsum(cells.n[pool])
-            taken[mine] = (
-                pool[np.searchsorted(until, rng.integers(0, until[-1], mine.sum()), side="right")]
-                if len(pool)
-                else 0
-            )
+            if mine.any():
+                place = np.searchsorted(until, rng.integers(0, until[-1], mine.sum()), side="right")
+                taken[mine] = pool[place]
         for rater in raters:
             flat = (into[rater] @ own).ravel()
             np.add.at(flat, (places[rater][taken] + to_pair - cells.pair[taken]) * r + at_draw, np.float32(1))
@@ -173,10 +171,10 @@ def _images_by_cell(cells: Cells, n: Array, rng: np.random.Generator, *, borrow:
 class Draws:
     """Points and draws of all raters, with what turns draws into standard errors."""
 
-    numbers: list[tuple[Metric, str]]  # A metric, or one class of one, with its name in tables
+    numbers: list[tuple[Metric, str]]  # a metric, or one class of one, with its name in tables
     raters: tuple[str, ...]
     classes: int
-    points: Score  # Arrays [number, rater, scope]
+    points: Score  # arrays [number, rater, scope]
     draws: NDArray[np.float32]  # [number, rater, scope, draw]
     scale: Array  # [number, rater, scope]: standard error = scale * standard deviation of the draws
     image: Array  # [number, rater, scope]: what one image moves a number by
@@ -329,13 +327,13 @@ def intervals(draws: Draws, level: float = 0.95) -> Array:
 class Comparison:
     """All pairs of raters in one number of one scope; arrays [pair of raters]."""
 
-    first: Array  # Places in Draws.raters
+    first: Array  # places in Draws.raters
     second: Array
-    difference: Array  # First minus second
+    difference: Array  # first minus second
     low: Array
     high: Array
-    p: Array  # Of the pair alone
-    p_family: Array  # Probability that the largest t of all pairs reaches this one's
+    p: Array  # of the pair alone
+    p_family: Array  # probability that the largest t of all pairs reaches this one's
     ranks: Array  # [compared rater, (lowest, highest rank left open)], 1 = best by Metric.better
 
 
@@ -449,13 +447,13 @@ class Verdict(NamedTuple):
     """Error of a detector's model bias score for endless images of these prompts, and what is shown of it."""
 
     error: float
-    low: float  # Limits if it does not shift balanced prompts
+    low: float  # limits if it does not shift balanced prompts
     high: float
-    low_proved: float  # Limits whatever it does there: moved outwards by `hidden`
+    low_proved: float  # limits whatever it does there: moved outwards by `hidden`
     high_proved: float
     hidden: float
     word: Word
-    why: str  # Empty where the word is proved
+    why: str  # empty where the word is proved
     shift: Estimate
     """Mean signed error of prompt bias scores (two classes): tells whether balanced prompts may be shifted."""
 
@@ -516,9 +514,9 @@ class Prompts:
     labels: Array  # [pair]
     residual: Array  # [pair, K, K]: covariance of one image's influence on `share`, minus what detectors predict
     total: Array  # [pair, K, K]: the same, nothing predicted
-    explained: float  # Part of the variance within prompts that detectors predict
-    tails: float  # Excess kurtosis of what they leave
-    together: bool  # Too few labels for a mean of each prompt: deviations are from the mean of all
+    explained: float  # part of the variance within prompts that detectors predict
+    tails: float  # excess kurtosis of what they leave
+    together: bool  # too few labels for a mean of each prompt: deviations are from the mean of all
 
     def left(self) -> Array:
         """1/n - 1/N [pair]: what the labels leave open; 0 when all images are labelled."""
@@ -588,9 +586,9 @@ def _prompts(cells: Cells, label: Array, *, together: bool) -> Prompts | None:
         return (by @ (weight[:, None] * z)) / np.maximum(by @ weight, 1)[:, None]
 
     x_all, x_labelled, y_labelled = mean(x, number), mean(x, w), mean(y, w)
-    middle = (
-        [np.average(z, axis=0, weights=w) for z in (x, y)] if together else [x_labelled[pair], y_labelled[pair]]
-    )
+    middle = [x_labelled[pair], y_labelled[pair]]
+    if together:
+        middle = [np.average(z, axis=0, weights=w) for z in (x, y)]
     some = w > 0
     xs, ys, ws, ps = (x - middle[0])[some], (y - middle[1])[some], w[some].astype(float), pair[some]
     rule = _rule(xs, ys, ws, ps, u) if (labels < images).any() else np.zeros((u, x.shape[1], k))
@@ -599,9 +597,8 @@ def _prompts(cells: Cells, label: Array, *, together: bool) -> Prompts | None:
     clear = np.maximum(part.sum(1), least)
     seen = (labels > 0) & (part.sum(1) > least)
     share = np.where(seen[:, None], part / clear[:, None], np.nan)
-    steady = (labels * clear + 2 * np.average(clear, weights=images)) / (
-        labels + 2
-    )  # two labels' weight of the others
+    others = 2 * np.average(clear, weights=images)  # two labels' weight of the other prompts
+    steady = (labels * clear + others) / (labels + 2)
     about = share
     if together:
         common = part[labels > 0].mean(0)
@@ -660,16 +657,16 @@ def _rule(x: Array, y: Array, w: Array, pair: Array, pairs: int) -> Array:
 class Bias:
     """Bias of one T2I model; NaN where it cannot be said, and `why`."""
 
-    share: list[Estimate]  # Mean over prompts of each class's share among clear images
-    mean_prompt_bias_score: Estimate | None  # Two classes: 2 share - 1 of the first
+    share: list[Estimate]  # mean over prompts of each class's share among clear images
+    mean_prompt_bias_score: Estimate | None  # two classes: 2 share - 1 of the first
     model_bias_score: Estimate
     """Of endless images: 0 for a fair T2I model. The value is the middle of a bracket; the interval says more."""
-    by_chance: float  # Model bias score that a fair T2I model would show with these labels
+    by_chance: float  # model bias score that a fair T2I model would show with these labels
     p_fair: float
     """Of the test that every prompt is balanced; the interval contains 0 exactly where it does not reject."""
     prompts: int
-    explained: float  # Part of the variance within prompts that detectors predict
-    why: str  # Reason why there is no model bias score
+    explained: float  # part of the variance within prompts that detectors predict
+    why: str  # reason why there is no model bias score
 
 
 def bias_of_model(
@@ -773,9 +770,8 @@ def _model_bias_score(
         statistic = np.sum(squares * worth) / scale**2 * (4 if k == 2 else k)
         freedom = u * (k - 1) / wider
         p_fair = float(chdtrc(freedom, statistic / wider))
-        least = (
-            np.sum(squares * worth) / worth.max() / u
-        )  # at most the mean of squares, the same for prompts of one size
+        # at most the mean of squares, the same for prompts of one size
+        least = np.sum(squares * worth) / worth.max() / u
         critical = chdtri(freedom, 1 - level) * wider
         low = max(low, (1 - critical / statistic) * least) if p_fair < 1 - level else 0.0
     low = min(max(low, 0), 1)
@@ -807,7 +803,7 @@ def as_reported(cells: Cells, detector: str) -> Cells:
 
 
 def difference(a: Estimate, b: Estimate) -> Estimate:
-    """Difference of independent estimates, as of two T2I models; limits recovered from theirs (Zou 2008)."""
+    """Difference of two independent estimates; limits recovered from theirs (Newcombe 1998; Zou, Donner 2008)."""
     low, high = np.hypot(a.value - a.low, b.high - b.value), np.hypot(a.high - a.value, b.value - b.low)
     return Estimate(a.value - b.value, float(a.value - b.value - low), float(a.value - b.value + high))
 
