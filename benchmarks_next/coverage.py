@@ -233,10 +233,9 @@ def equal_detectors(log: Log, name: str, world: World, about: Any, studies: int)
             family[metric].append(bool((c.p_family <= 0.05).any()))
             ranks.append(((c.ranks[:, 0] == 1) & (c.ranks[:, 1] == len(c.ranks))).all())
     for metric, rates in one.items():
-        # few errors, or noisy distances: silent more often, as first found
-        low = (
-            0 if "12x5" in name else 1.5 if "FairFace" in name or "skew" in name else 2 if about == "images" else 3
-        )
+        # errors are compared by size, a stricter test; few errors, or noisy distances: silent as first found
+        low = 0 if metric == ERROR or "12x5" in name else 1.5 if "FairFace" in name or "skew" in name else 2
+        low = 3 if low == 2 and about == "prompts" else low
         error = 100 * float(np.std(rates) / np.sqrt(studies))
         log.say(name, f"equal, one pair told apart: {metric}", 100 * float(np.mean(rates)), low, 6, error)
         log.rate(name, f"equal, any of the family: {metric}", family[metric], 0, 7)
