@@ -28,18 +28,8 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from detector_bench_next.attributes import (
-    ADJUDICATOR,
-    ALL,
-    LOW_QUALITY,
-    PARTLY,
-    RESERVED_ANNOTATORS,
-    Attribute,
-    pair_attributes,
-    read_attributes,
-    reasons,
-    write_attributes,
-)
+from detector_bench_next import attributes as words
+from detector_bench_next.attributes import Attribute, pair_attributes, read_attributes, write_attributes
 from detector_bench_next.errors import ConfigError, DataError, Problem, Problems, nearest_hint
 from detector_bench_next.files import replacing
 from detector_bench_next.images import SOUND_PATH, ImageStore, path_problem, shown
@@ -62,7 +52,8 @@ _DISTINCT = {"image_id", "path", "seed_image_id", "value", "prompt"}  # every ot
 _NUMBERS = {"value", "weight", "probability", "cell_probability"}  # Parquet may hold floating-point numbers there
 _MAY_BE_EMPTY = {"path", "prompt", *(name for names in OPTIONAL.values() for name in names)}
 _ANY_TEXT = {"prompt", "reason", "attribute", "label"}  # free, or one of a list that is checked as a whole
-_RESERVED = {"t2i_model": (ALL,), "category": (ALL,), "prompt_id": (ALL,), "annotator": RESERVED_ANNOTATORS}
+_ALL = (words.ALL,)
+_RESERVED = {"t2i_model": _ALL, "category": _ALL, "prompt_id": _ALL, "annotator": words.RESERVED_ANNOTATORS}
 _LATER = ["region", "value", "weight", "scene", "side", "language"]  # at the end of a fingerprint, where filled
 _CODED, _TEXT = pa.dictionary(pa.int32(), pa.large_string()), pa.large_string()
 _BLOCK = 1 << 20
@@ -140,15 +131,21 @@ class Table:
     file: str
     frame: pd.DataFrame
     row: NDArray[np.int32]  # [record] as a spreadsheet shows it: the first is 2
-    part: NDArray[np.int16]  # [record] place in `parts` of its file
+    part: NDArray[np.int32]  # [record] place in `parts` of its file
     parts: tuple[str, ...]
-    others: tuple[str, ...]
-    """Names in the header that nobody asked for."""
+    others: tuple[str, ...]  # names in the header that nobody asked for
     problems: Problems
 
-    def tell(self, column: str, wrong: _Mask, message: str, accepted: _Accepted) -> None:
-        """Report the cells of a column in the records of a mask [record]."""
-        self.problems.rows(self, column, wrong, message, accepted)
+    def tell(
+        self, column: str, wrong: _Mask, message: str, accepted: _Accepted, known: Collection[str] = ()
+    ) -> None:
+        """Report cells in the records of a mask [record]; of `known` names, the nearest one is what is accepted."""
+
+        def nearest(record: int) -> str:
+            near = nearest_hint(str(self.frame[column].iloc[record]).strip(), known)
+            return near if near.startswith("did you mean") else str(accepted)
+
+        self.problems.rows(self, column, wrong, message, nearest if len(known) else accepted)
 
     def problem(self, record: int, column: str, message: str, accepted: str) -> Problem:
         """A mistake in one cell; of an address neither login nor query is shown."""
@@ -273,7 +270,7 @@ def _table(file: str, tables: Mapping[str, Any], asked: Sequence[str], problems:
     """One table of all files; a column that a file lacks is empty there, records without any text are left out."""
     sizes = [len(table) for table, _ in tables.values()]
     row = np.concatenate([np.arange(2, size + 2, dtype=np.int32) for size in sizes])
-    part = np.repeat(np.arange(len(sizes), dtype=np.int16), sizes)
+    part = np.repeat(np.arange(len(sizes), dtype=np.int32), sizes)
     others = tuple(dict.fromkeys(n for _, names in tables.values() for n in names if n not in asked))
     whole = pa.concat_tables([table for table, _ in tables.values()], promote_options="default")
     blank = np.ones(len(whole), np.bool_)
@@ -336,13 +333,20 @@ def _read_csv(data: bytes, file: str, required: Sequence[str], optional: Sequenc
     except pa.ArrowInvalid as error:
         if not ragged:
             raise _unreadable(file, data, str(error)) from None
-    problems = [] if bad_byte is None else _bad_texts(file, table, bad_byte)
-    problems += _ragged_rows(file, ragged, f"{len(names)} cells; one with a comma or line break stands in quotes")
+    problems = _bad_texts(file, table, bad_byte) if bad_byte is not None else Problems()
+    accepted = f"{len(names)} cells; one with a comma or a line break stands in quotation marks"
+    is_open = [row.text.count('"') % 2 == 1 for row in ragged]
+    for row, opened in sorted(zip(ragged, is_open, strict=True), key=lambda own: not own[1])[:20]:
+        n, text = row.actual_columns, _cut(row.text.rstrip() if opened else row.text)
+        message = _OPEN_QUOTE if opened else f"row has {n} cell{'s' * (n != 1)}"
+        problems.append(Problem(file, message, row.number, None, text, _QUOTES if opened else accepted))
+    if len(ragged) > 20:
+        rest = "; the rest of the file was not checked" if len(ragged) >= _MOST_RAGGED else ""
+        problems.append(Problem(file, f"... and {len(ragged) - 20:,} more such rows{rest}"))
     last = "" if ragged or not len(table) else table.column(len(names) - 1)[-1].as_py()
     if "\n" in last and data.count(b'"') % 2:
         problems.append(Problem(file, _OPEN_QUOTE, len(table) + 1, names[-1], _cut(last.rstrip()), _QUOTES))
-    if problems:
-        raise DataError(problems)
+    problems.raise_if_any()
     return table
 
 
@@ -351,25 +355,24 @@ def _parsed(data: bytes, kinds: Mapping[str, Any], ragged: list[Any]) -> Any:
     if b"\n" not in data[:_BLOCK] and b"\r" not in data[:_BLOCK]:
         data += b"\n"  # to Arrow, a header without a line end is no file at all
 
-    def parsed(*, threads: bool, most: int) -> Any:
-        def skip(row: Any) -> str:
-            ragged.append(row)
-            return "skip" if len(ragged) < most else "error"
+    def skip(row: Any) -> str:
+        ragged.append(row)
+        return "skip" if len(ragged) < _MOST_RAGGED else "error"
 
+    def parsed(*, threads: bool) -> Any:
         return pa.csv.read_csv(
             pa.BufferReader(data),
             pa.csv.ReadOptions(use_threads=threads, block_size=_BLOCK),
-            pa.csv.ParseOptions(newlines_in_values=True, ignore_empty_lines=False, invalid_row_handler=skip),
+            pa.csv.ParseOptions(
+                newlines_in_values=True, ignore_empty_lines=False, invalid_row_handler=None if threads else skip
+            ),
             pa.csv.ConvertOptions(column_types=kinds, strings_can_be_null=False),
         )
 
     try:
-        table = parsed(threads=True, most=1)
+        table = parsed(threads=True)
     except pa.ArrowInvalid:
-        if not ragged:
-            raise
-        ragged.clear()
-        table = parsed(threads=False, most=_MOST_RAGGED)  # one thread alone knows the rows' numbers
+        table = parsed(threads=False)  # one thread alone knows the rows' numbers
     if table.column_names != list(kinds):
         raise pa.ArrowInvalid("quotation marks inside of names in the header row")
     return table.cast(pa.schema(list(kinds.items())))  # without a record, columns are null
@@ -386,58 +389,37 @@ def _unreadable(file: str, data: bytes, error: str) -> DataError:
     return _broken(file, _OPEN_QUOTE, _QUOTES, row)
 
 
-def _ragged_rows(file: str, ragged: list[Any], accepted: str) -> list[Problem]:
-    problems, open_first = [], sorted(ragged, key=lambda row: row.text.count('"') % 2 == 0)
-    for row in open_first[:20]:
-        n, is_open = row.actual_columns, row.text.count('"') % 2
-        message = _OPEN_QUOTE if is_open else f"row has {n} cell{'s' * (n != 1)}"
-        text = _cut(row.text.rstrip() if is_open else row.text)
-        problems.append(Problem(file, message, row.number, None, text, _QUOTES if is_open else accepted))
-    if len(ragged) > 20:
-        rest = "; the rest of the file was not checked" if len(ragged) >= _MOST_RAGGED else ""
-        problems.append(Problem(file, f"... and {len(ragged) - 20:,} more such rows{rest}"))
-    return problems
-
-
-def _bad_texts(file: str, table: Any, bad_byte: int) -> list[Problem]:
-    message = f"wrong encoding: text is not UTF-8 (first at byte {bad_byte:,} of the file)"
-    names = table.column_names
+def _bad_texts(file: str, table: Any, bad_byte: int) -> Problems:
+    message, names = f"text is not UTF-8 (first at byte {bad_byte:,} of the file)", table.column_names
     problems = Problems(Problem(file, message, 1, n, n, _UTF8) for n in names if "\ufffd" in n)
     shown_in = _table(file, {file: (table, names)}, names, problems)
     for name in names:
         shown_in.tell(name, shown_in.where(name, "\ufffd"), message, _UTF8)
-    return problems or [Problem(file, message, accepted=_UTF8)]
+    return problems or Problems([Problem(file, message, accepted=_UTF8)])
 
 
 # The image set
 @dataclass(frozen=True, eq=False, repr=False)
 class ImageSet:
-    """A checked image set. Every cell is text; "" is an empty one."""
+    """A checked image set. Every cell is text, "" where it is empty.
+
+    `image_id, path, seed_image_id, prompt, value` are `str` columns, all others `category`. Of the optional ones
+    of images and prompts there are those that the files have.
+    """
 
     root: Path
-    images: pd.DataFrame
-    """In file order. `image_id`, `path`, `seed_image_id` are `str` columns, all others `category`; of the optional
-    columns those that the file has. A photo that was only edited has no `t2i_model` and no `prompt_id`."""
+    images: pd.DataFrame  # in file order; a photo that was only edited has no t2i_model and no prompt_id
     prompts: pd.DataFrame
-    """`prompt` is a `str` column, all others are `category`."""
-    labels: pd.DataFrame
-    """`image_id` and `value` are `str` columns, all others `category`; `reason` and `value` are always there."""
-    attributes: dict[str, Attribute]
-    """Built-in ones and the set's own; of `pair_attributes` those that have labels."""
-    labelled: tuple[str, ...]
-    """Those that have a label."""
+    labels: pd.DataFrame  # always with `reason` and `value`
+    attributes: dict[str, Attribute]  # built-in ones, the set's own, and `pair_attributes` that have labels
+    labelled: tuple[str, ...]  # those that have a label
     store: ImageStore
-    prompt_weights: dict[str, float] | None
-    """By prompt_id, from its base prompt where a prompt has none; None: no prompt has one."""
-    image_of_label: NDArray[np.int64]
-    """Index of each label's image [label]."""
+    prompt_weights: dict[str, float] | None  # by prompt_id, its own or its base prompt's; None: no prompt has one
+    image_of_label: NDArray[np.int64]  # [label] index of its image
 
     @classmethod
     def load(cls, folder: Path | str, *, require_labels: bool = False) -> ImageSet:
-        """Read and check a folder; mistakes raise `DataError`, all at once.
-
-        `require_labels`: every image needs a label; by default the file of labels may be missing.
-        """
+        """Read and check a folder; all mistakes are one `DataError`. Labels may be missing, if not required."""
         problems = Problems()
         image_set, _ = read_image_set(Path(folder), problems, require_labels=require_labels)
         if image_set is None:
@@ -470,10 +452,7 @@ class ImageSet:
         return f"<image set {self.root.name}: {sizes} of {', '.join(self.labelled) or 'nothing'}>"
 
     def truth(self, attribute: str) -> pd.DataFrame:
-        """Consensus of the annotators (see `consensus`): image_id, label, reason, in the order of the images.
-
-        The label is "" where nobody labelled the attribute.
-        """
+        """Consensus on each image (see `consensus`): image_id, label ("" where nobody labelled it), reason."""
         known = self._attribute(attribute)
         codes, why = self._consensus(known)
         label = pd.Categorical.from_codes(codes, pd.Index([*known.labels, ""], dtype="str")).astype("str")
@@ -492,7 +471,7 @@ class ImageSet:
         rows = np.flatnonzero((self.labels["attribute"] == attribute) & (self.labels["value"] != ""))
         labels, image = self.labels.iloc[rows], self.image_of_label[rows]
         agreed = _label_codes(labels, known) == self.truth_codes(known)[image]
-        final = agreed & (labels["annotator"] == ADJUDICATOR).to_numpy()
+        final = agreed & (labels["annotator"] == words.ADJUDICATOR).to_numpy()
         used = np.flatnonzero(final | (agreed & (np.bincount(image[final], minlength=n) == 0)[image]))
         values = _as_numbers(as_texts(labels["value"]))
         used = used[np.argsort(values[used], kind="stable")]  # row order must not change the last digit
@@ -501,7 +480,7 @@ class ImageSet:
         return mean
 
     def stated(self, attribute: str) -> pd.Series[Any] | None:
-        """Word of `Attribute.statements` that each prompt states, by prompt_id in their order; "": left open.
+        """Word of `Attribute.statements` that each prompt states, by prompt_id in their order ("": left open).
 
         None: the prompts have no such column, so nothing is known.
         """
@@ -540,8 +519,10 @@ class ImageSet:
         labels = self.labels if (self.labels["value"] != "").any() else self.labels.drop(columns="value")
         for name, frame in (("prompts", self.prompts), ("labels", labels), ("images", self.images)):
             if name != "labels" or len(frame):
+                # A lone carriage return ends a row unless it stands in quotation marks.
+                odd = any(_bits(pc.match_substring(as_texts(frame[column]), "\r")).any() for column in frame)
                 with replacing(folder / f"{name}.csv") as path:
-                    frame.to_csv(path, index=False, lineterminator="\n", encoding="utf-8")
+                    frame.to_csv(path, index=False, lineterminator="\n", quoting=csv.QUOTE_ALL if odd else 0)
 
     def _attribute(self, name: str) -> Attribute:
         if name not in self.attributes:
@@ -569,7 +550,9 @@ def _add_cells(digest: Any, frame: pd.DataFrame, column: str) -> None:
 
 
 def _label_codes(labels: pd.DataFrame, attribute: Attribute) -> NDArray[np.int16]:
-    return pd.Categorical(labels["label"], categories=list(attribute.labels)).codes.astype(np.int16)
+    own = labels["label"].astype("category").cat.set_categories(list(attribute.labels))
+    codes: NDArray[np.int16] = own.cat.codes.to_numpy().astype(np.int16)
+    return codes
 
 
 def _labelled(labels: pd.DataFrame, attributes: Iterable[str]) -> tuple[str, ...]:
@@ -591,7 +574,7 @@ def consensus(
     agreed = np.full(images, -1, np.int16)
     agreed[image] = label  # of several assignments the last stays: any one label,
     agreed[image[label != agreed[image]]] = -2  # and -2 where another row differs from it
-    final = (labels["annotator"] == ADJUDICATOR).to_numpy()
+    final = (labels["annotator"] == words.ADJUDICATOR).to_numpy()
     agreed[image[final]] = label[final]
     said = np.flatnonzero((labels["reason"] != "").to_numpy() & (label == agreed[image]))
     who = labels["annotator"].iloc[said].astype("str").to_numpy()
@@ -609,8 +592,9 @@ def read_image_set(
     """An image set, None if `problems` took a mistake; and its tables, None where one has no sound structure."""
     root, tables = folder.resolve(), _Tables()
     if not root.is_dir():
-        message = "it is not a folder" if root.exists() else "no such folder"
-        problems.append(Problem(str(folder), message, accepted="a folder with images.csv and prompts.csv"))
+        problems.append(
+            Problem(str(folder), "no such folder", accepted="a folder with images.csv and prompts.csv")
+        )
         return None, tables
     try:
         attributes = read_attributes(root)
@@ -738,23 +722,13 @@ def _check_repeats(table: Table, column: str) -> Any:
     return ids
 
 
-def _nearest(table: Table, column: str, known: Iterable[str], listed: str) -> Callable[[int], str]:
-    """What is accepted in a record's cell: the nearest of the known names, else `listed`."""
-
-    def accepted(record: int) -> str:
-        near = nearest_hint(str(table.frame[column].iloc[record]).strip(), known)
-        return near if near.startswith("did you mean") else listed
-
-    return accepted
-
-
-def _check_parents(table: Table, column: str, ids: Any, known: Iterable[str], thing: str) -> NDArray[np.int64]:
+def _check_parents(table: Table, column: str, ids: Any, known: Collection[str], thing: str) -> NDArray[np.int64]:
     """Report cells that name no record or lead back to their own; gives the named record [record], -1: none."""
     wanted = _trimmed(table.texts(column))
     empty = _bits(pc.equal(wanted, ""))
     parent: NDArray[np.int64] = np.where(empty, -1, positions(ids, wanted))
-    hint = _nearest(table, column, known, f"the id of another row of {table.file}, or an empty cell")
-    table.tell(column, ~empty & (parent < 0), f"{thing} that has no row", hint)
+    accepted = f"the id of another row of {table.file}, or an empty cell"
+    table.tell(column, ~empty & (parent < 0), f"{thing} that has no row", accepted, known)
     own = parent == np.arange(len(parent))
     table.tell(column, own, f"{thing} of itself", f"another {thing}, or an empty cell")
     ancestors = np.where(own, -1, parent)
@@ -781,8 +755,7 @@ def _check_images(images: Table, prompts: Table | None) -> None:
         known = {text.strip() for text in prompts.frame["prompt_id"].cat.categories}
         listed = ", ".join(sorted(known)) if len(known) <= 12 else f"one of the {len(known):,} listed there"
         named = images.where("prompt_id", lambda texts: pc.is_in(_trimmed(texts), pa.array([*known, ""], _TEXT)))
-        hint = _nearest(images, "prompt_id", known, listed)
-        images.tell("prompt_id", ~named, f"prompt_id that {prompts.file} does not list", hint)
+        images.tell("prompt_id", ~named, f"prompt_id that {prompts.file} does not list", listed, known)
     if "seed_image_id" in images.frame:
         _check_seeds(images, ids)
 
@@ -812,8 +785,19 @@ def _check_prompts(prompts: Table, attributes: _Attributes) -> dict[str, float] 
         if name.startswith(_STATED):  # ignored, it would change results
             prompts.problems.append(Problem(prompts.file, "unknown column", 1, name, name, accepted))
     for attribute in attributes.values():
-        if _STATED + attribute.name in frame:
-            _check_stated(prompts, attribute)
+        column, known = _STATED + attribute.name, attribute.statements
+        texts: list[str] = list(frame[column].cat.categories) if column in frame else []
+        parts = {t: {part.strip() for part in re.split(r"[;,|/+&]|\band\b|\bor\b", t)} for t in texts}
+        two = {text for text, own in parts.items() if text not in known and own <= {*known}}
+        accepted = f"one of them; {words.PARTLY!r} where one person may be of either; a row each for two people"
+        tell(column, prompts.where(column, two), f"a prompt that states two classes of {attribute.name}", accepted)
+        accepted = f"{', '.join(known)}, or an empty cell where the prompt leaves {attribute.name} open"
+        tell(
+            column,
+            prompts.where(column, {*parts} - {"", *known, *two}),
+            f"unknown {attribute.name} class",
+            accepted,
+        )
     accepted = "a scene and a side for each of its two people, or neither"
     for name, other in (("scene", "side"), ("side", "scene")):
         tell(name, prompts.where(name, r"\S") & ~prompts.where(other, r"\S"), f"{name} alone", accepted)
@@ -840,25 +824,13 @@ def _check_prompts(prompts: Table, attributes: _Attributes) -> dict[str, float] 
     return dict(zip(ids.to_pylist(), weights.tolist(), strict=True))
 
 
-def _check_stated(prompts: Table, attribute: Attribute) -> None:
-    column, name, known = _STATED + attribute.name, attribute.name, attribute.statements
-    two = set()
-    for text in prompts.frame[column].cat.categories:
-        parts = {part.strip() for part in re.split(r"[;,|/+&]|\band\b|\bor\b", text)}
-        two |= {text} if text not in known and parts <= {*known} else set()
-    accepted = f"one of them; {PARTLY!r} where one person may be of either; a row each for two people"
-    prompts.tell(column, prompts.where(column, two), f"a prompt that states two classes of {name}", accepted)
-    accepted = f"{', '.join(known)}, or an empty cell where the prompt leaves {name} open"
-    prompts.tell(column, ~prompts.where(column, {"", *known, *two}), f"unknown {name} class", accepted)
-
-
 def _check_labels(labels: Table, attributes: _Attributes) -> None:
     frame, tell, blank = labels.frame, labels.tell, labels.where("label", _is_blank)
     unknown = ~labels.where("attribute", attributes) & ~labels.where("attribute", _is_blank)
     tell("attribute", unknown, "unknown attribute", ", ".join(attributes))
-    known = reasons(attributes.values())
-    wrong = (frame["label"] == LOW_QUALITY).to_numpy() & ~labels.where("reason", {"", *known})
-    tell("reason", wrong, f"unknown reason for {LOW_QUALITY}", ", ".join(known) + ", or nothing")
+    known = words.reasons(attributes.values())
+    wrong = (frame["label"] == words.LOW_QUALITY).to_numpy() & ~labels.where("reason", {"", *known})
+    tell("reason", wrong, f"unknown reason for {words.LOW_QUALITY}", ", ".join(known) + ", or nothing")
     given = labels.where("value", r"\S")
     numbers = _as_numbers(labels.texts("value")) if given.any() else np.full(len(frame), np.nan)
     measured = ", ".join(a.name for a in attributes.values() if a.unit is not None)
@@ -935,20 +907,19 @@ def read_prompts(path: Path) -> pd.DataFrame:
     Of a `.txt` with a sentence in each line the column `prompt` alone. Mistakes raise `DataError`, all at once.
     """
     problems, frame = Problems(), pd.DataFrame()
-    if path.suffix.lower() != ".txt":
+    if path.suffix.lower() == ".txt" and path.is_file():
+        lines = path.read_bytes().removeprefix(b"\xef\xbb\xbf").split(b"\n")
+        texts = [line.decode(errors="replace").strip() for line in lines]
+        bad = [(row, text) for row, text in enumerate(texts, 1) if "\ufffd" in text]
+        problems += [Problem(path.name, "text is not UTF-8", row, None, _cut(text), _UTF8) for row, text in bad]
+        frame = _frame({"prompt": pa.chunked_array([list(filter(None, texts))], _TEXT)})
+    elif path.suffix.lower() != ".txt":
         attributes, (required, *others) = read_attributes(path.parent), COLUMNS["prompts"]
         table = read_table(path, [required], [*others, *_optional("prompts", attributes)], problems)
         if table is not None:
             frame = table.frame
             _check_cells(table, attributes)
             _check_prompts(table, attributes)
-    elif path.is_file():
-        lines = path.read_bytes().removeprefix(b"\xef\xbb\xbf").split(b"\n")
-        texts = [line.decode(errors="replace").strip() for line in lines]
-        for row, text in enumerate(texts, 1):
-            if "\ufffd" in text:
-                problems.append(Problem(path.name, "text is not UTF-8", row, None, _cut(text), _UTF8))
-        frame = _frame({"prompt": pa.chunked_array([list(filter(None, texts))], _TEXT)})
     if not problems and frame.empty:
         problems.append(Problem(path.name, "no file, or no sentences", accepted="a sentence in each line"))
     problems.raise_if_any()

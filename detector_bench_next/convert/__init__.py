@@ -1,0 +1,1 @@
+"""Image sets in and out: checking, importing, exporting."""
