@@ -139,7 +139,7 @@ class Table:
     def tell(
         self, column: str, wrong: _Mask, message: str, accepted: _Accepted, known: Collection[str] = ()
     ) -> None:
-        """Report cells in the records of a mask [record]; of `known` names, the nearest one is what is accepted."""
+        """Report cells in the records of a mask [record]; of `known` names, the nearest one is accepted."""
 
         def nearest(record: int) -> str:
             near = nearest_hint(str(self.frame[column].iloc[record]).strip(), known)

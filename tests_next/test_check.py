@@ -100,7 +100,7 @@ def test_tables_and_files_are_told_together_and_each_file_once(tmp_path: Path) -
         file.write(rows + "k,,sd,p0\n" + "".join(f"l{n},images/none{n}.png,sd,p0\n" for n in range(30)))
     (folder / "images" / "sd_p0_1.png").write_bytes(b"")
     calls: list[tuple[int, int]] = []
-    found = check(folder, progress=lambda done, total: calls.append((done, total)))
+    found = check(folder, progress=lambda done, total, _: calls.append((done, total)))
     messages = [p.message for p in found.problems]
     assert [p.row for p in found.problems if "leaves the folder" in p.message] == [2]
     assert [p.row for p in found.problems if "empty_file" in p.message] == [3]

@@ -10,7 +10,7 @@ import os
 import signal
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import BrokenExecutor, ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -25,11 +25,11 @@ from detector_bench_next.images import ImageStore, decode, path_problem
 
 if TYPE_CHECKING:
     from detector_bench_next.dataset import ImageSet, Table
+    from detector_bench_next.runner import Progress
 
 FEWEST_FOR_PROCESSES = 500  # fewer files are decoded before processes have started
 _GROUP, _READERS_OF_ADDRESSES = 64, 16
 _Fault = tuple[str, str] | None  # reason and detail of an image that gives no pixels
-_Progress = Callable[[int, int], None] | None
 
 
 @dataclass(frozen=True)
@@ -77,11 +77,11 @@ class Check:
         return "\n".join([*lines, str(DataError(self.problems)) if self.problems else "No mistakes."])
 
 
-def check(folder: Path, *, tables: bool = False, progress: _Progress = None) -> Check:
+def check(folder: Path, *, tables: bool = False, progress: Progress | None = None) -> Check:
     """Check an image set: its tables, and (unless `tables`) that every image file can be decoded.
 
-    Many files are decoded in processes; a script that calls this needs `if __name__ == "__main__"`. `progress` is
-    called with how many files are read and how many there are. A killed process raises `DetectorBenchError`.
+    Many files are decoded in processes: a script that calls this needs `if __name__ == "__main__"`, and one that is
+    killed raises `DetectorBenchError`.
     """
     from detector_bench_next.dataset import read_image_set  # pandas, which processes do not need
 
@@ -127,7 +127,7 @@ def _labels(image_set: ImageSet, attribute: str) -> dict[str, Any]:
     }
 
 
-def _check_files(images: Table, store: ImageStore, problems: Problems, progress: _Progress) -> int:
+def _check_files(images: Table, store: ImageStore, problems: Problems, progress: Progress | None) -> int:
     """Report files that give no pixels, 20 of each reason; gives how many were read."""
     records: dict[str, int] = {}
     for record, path in enumerate(images.frame["path"]):
@@ -141,7 +141,7 @@ def _check_files(images: Table, store: ImageStore, problems: Problems, progress:
             problem = images.problem(records[path], "path", f"image file: {reason} ({detail})", what)
             kinds.setdefault(reason, []).append(problem)
         if progress is not None:
-            progress(done, len(records))
+            progress(done, len(records), 0)
     for reason, own in kinds.items():
         problems += own[:20]
         if len(own) > 20:
