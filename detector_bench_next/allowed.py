@@ -20,15 +20,12 @@ from platformdirs import user_config_path
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from detector_bench_next.errors import ConfigError
-from detector_bench_next.files import read_yaml
+from detector_bench_next.files import read_yaml, sha256_file
 
 VARIABLE = "DETECTOR_BENCH_ALLOWED"
-_FACEPP = frozenset(["https://api-us.faceplusplus.com", "https://api-cn.faceplusplus.com"])
-_BUILT_IN = {
-    "OPENAI_API_KEY": frozenset(["https://api.openai.com"]),
-    "FACEPP_API_KEY": _FACEPP,
-    "FACEPP_API_SECRET": _FACEPP,
-}
+_FACEPP = ("https://api-us.faceplusplus.com", "https://api-cn.faceplusplus.com")
+_BUILT_IN = [(name, host) for name in ("FACEPP_API_KEY", "FACEPP_API_SECRET") for host in _FACEPP]
+_BUILT_IN += [("OPENAI_API_KEY", "https://api.openai.com")]
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 _PORTS = {"https": 443, "http": 80}
 
@@ -85,33 +82,15 @@ class Allowed:
 
     def __init__(self, texts: Sequence[str] = ()) -> None:
         self.texts = tuple(texts)
-        self._keys = {name: set(hosts) for name, hosts in _BUILT_IN.items()}
-        self._hosts: set[str] = set()
-        self._code: set[str] = set()
-        self._read(_file())
-        for text in texts:
-            variable, equals, host = text.partition("=")
-            if Path(text).is_file():
-                self._code.add(hashlib.sha256(Path(text).read_bytes()).hexdigest())
-            elif equals:
-                self._keys.setdefault(_variable(variable), set()).add(_whole_host(host))
-            else:
-                self._hosts.add(_whole_host(text))
-
-    def _read(self, path: Path) -> None:
-        if not path.is_file():
-            return
-        if path.stat().st_mode & stat.S_IWOTH:
-            raise ConfigError(f"{path}: everybody here may write to it and so allow what they like: chmod o-w")
-        try:
-            own = _File.model_validate(read_yaml(path) or {})
-        except ValidationError:
-            accepted = "keys: {VARIABLE: [https://host]}, hosts: [https://host], code: [sha256]"
-            raise ConfigError(f"{path}: accepted: {accepted}") from None
-        for name, hosts in own.keys.items():
-            self._keys.setdefault(_variable(name), set()).update(map(_whole_host, hosts))
-        self._hosts.update(map(_whole_host, own.hosts))
-        self._code.update(own.code)
+        files = [text for text in texts if Path(text).is_file()]
+        rest = [text.partition("=") for text in texts if text not in files]
+        own = _read(_file())
+        pairs = [(name, host) for name, hosts in own.keys.items() for host in hosts]
+        pairs += [(name, host) for name, equals, host in rest if equals]
+        hosts = [*own.hosts, *(text for text, equals, _ in rest if not equals)]
+        self._keys = {*_BUILT_IN, *((_variable(name), _whole_host(host)) for name, host in pairs)}
+        self._hosts = {*(host for _, host in self._keys), *map(_whole_host, hosts)}
+        self._code = {*own.code, *(sha256_file(Path(file)) for file in files)}
 
     def key(self, variable: str, url: str) -> str | None:
         """Value of an environment variable for a host that it may be sent to; None: it is not set.
@@ -120,7 +99,7 @@ class Allowed:
             ConfigError: it may not be sent there; the value is not shown.
         """
         value, to = os.environ.get(variable, "").strip(), origin(url)
-        if value and to not in self._keys.get(variable, ()):
+        if value and (variable, to) not in self._keys:
             raise ConfigError(
                 f"the key {variable} is not sent to {to} without your leave: --allow {variable}={to}, "
                 f"or `keys: {{{variable}: [{to}]}}` in {_file()}"
@@ -134,7 +113,7 @@ class Allowed:
             ConfigError: nobody allowed it.
         """
         to = origin(url)
-        if not (is_loopback(to) or to in self._hosts or any(to in hosts for hosts in self._keys.values())):
+        if not (is_loopback(to) or to in self._hosts):
             raise ConfigError(
                 f"images are not sent to {to} without your leave: --allow {to}, or `hosts: [{to}]` in {_file()}"
             )
@@ -161,6 +140,18 @@ class Allowed:
 def _file() -> Path:
     named = os.environ.get(VARIABLE)
     return Path(named).expanduser() if named else user_config_path("detector_bench") / "allowed.yaml"
+
+
+def _read(path: Path) -> _File:
+    if not path.is_file():
+        return _File()
+    if path.stat().st_mode & stat.S_IWOTH:
+        raise ConfigError(f"{path}: everybody here may write to it and so allow what they like: chmod o-w")
+    try:
+        return _File.model_validate(read_yaml(path) or {})
+    except ValidationError:
+        accepted = "keys: {VARIABLE: [https://host]}, hosts: [https://host], code: [sha256]"
+        raise ConfigError(f"{path}: accepted: {accepted}") from None
 
 
 def _variable(name: str) -> str:
