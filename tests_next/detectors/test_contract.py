@@ -37,6 +37,7 @@ from detector_bench_next.detector import (
 )
 from detector_bench_next.errors import ConfigError
 from detector_bench_next.registry import load_plugin
+from detector_bench_next.study import Study, named_studies
 from detector_bench_next.weights import Where
 from tests_next.detectors.conftest import framed
 from tests_next.studies import PLUGIN
@@ -129,6 +130,16 @@ def test_every_detector_keeps_the_contract(
     unread = Frame("gone")
     unread.error = "missing_file: x.png"
     assert {(r.status, r.reason) for r in stages.predict([unread])} == {(Status.ERROR, "missing_file: x.png")}
+
+
+@pytest.mark.parametrize("name", sorted(named_studies()))
+def test_every_shipped_study_builds(name: str) -> None:
+    study = Study.open(name)
+    if later := {entry["kind"] for entry in study.detectors} - set(registry.names("detector")):
+        pytest.skip(f"kinds that are not here yet: {', '.join(sorted(later))}")
+    detectors = study.build_detectors()
+    assert [detector.name for detector in detectors] == [entry["name"] for entry in study.detectors]
+    assert len({detector.key for detector in detectors}) == len(detectors)
 
 
 # A stage and detectors for what follows
