@@ -134,9 +134,12 @@ def test_every_detector_keeps_the_contract(
 
 @pytest.mark.parametrize("name", sorted(named_studies()))
 def test_every_shipped_study_builds(name: str) -> None:
-    study = Study.open(name)
-    if later := {entry["kind"] for entry in study.detectors} - set(registry.names("detector")):
-        pytest.skip(f"kinds that are not here yet: {', '.join(sorted(later))}")
+    try:
+        study = Study.open(name)
+    except ConfigError as error:
+        if "unknown detector" not in str(error):
+            raise
+        pytest.skip(str(error).splitlines()[0])
     detectors = study.build_detectors()
     assert [detector.name for detector in detectors] == [entry["name"] for entry in study.detectors]
     assert len({detector.key for detector in detectors}) == len(detectors)
