@@ -217,7 +217,7 @@ def test_options_of_evaluate_reach_the_numbers(done: Path, folder: Path) -> None
     status, output, _ = call(*words, "--only", "shade", "--json")
     assert status == 0
     content = json.loads(output)
-    assert {row["detector"] for row in content["rows"]} == {"ground_truth", "shade"}
+    assert {row["detector"] for row in content["rows"]} == {"shade"}
     written = yaml.safe_load((folder / "again" / "study.yaml").read_text())
     assert (written["n_clear"], written["image_set"], len(written["detectors"])) == ("human", "others", 1)
     assert call(*words, "--without", "shade", "--study", folder / "study.yaml")[0] == 0
@@ -392,7 +392,7 @@ def test_what_a_run_prints(folder: Path) -> None:
     assert call(*words[:-2], "--quiet")[1:] == (found.stdout, "")
     rows = json.loads(call(*words[:-2], "--json")[1])
     assert (rows["verb"], rows["version"], rows["notes"][0]) == ("run", db.__version__, "nothing to predict")
-    assert {row["detector"] for row in rows["rows"]} == {"ground_truth", "shade", "dim"}
+    assert {row["detector"] for row in rows["rows"]} == {"shade", "dim"}
 
 
 def test_a_detector_left_out_makes_the_exit_status_1(folder: Path) -> None:
