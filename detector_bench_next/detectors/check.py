@@ -64,38 +64,55 @@ def list_detectors(detectors: Sequence[Detector] | None = None, where: Where | N
     rows = [{"name": own.name, **_facts(own, where or Where())} for own in detectors or ()]
     for kind in registry.names("detector") if detectors is None else ():
         try:
-            entry = registry.find("detector", kind)
-            needed = [name for name, field in entry.thing.model_fields.items() if field.is_required()]
-            facts = {"kind": kind, "lacks": f"fields: {', '.join(needed)}", **entry.facts.get("card", {})}
-            rows.append(
-                {"name": kind, **(facts if needed else _facts(contract.build("detector", kind), where or Where()))}
-            )
+            rows.append({"name": kind, **_facts(_of_kind(kind), where or Where())})
         except DetectorBenchError as error:  # a plugin that cannot be imported
             rows.append({"name": kind, "lacks": str(error)})
     return pd.DataFrame(rows, columns=["name", "kind", "attributes", "licence", "weights", "lacks"]).fillna("")
 
 
-def show_detector(detector: Detector, where: Where | None = None) -> pd.DataFrame:
-    """Facts about a detector, a row each: summary, card, classes, stages, weights, fields, what a run lacks."""
-    where = where or Where()
-    facts = {"name": detector.name, "summary": (type(detector).__doc__ or "").strip().split("\n")[0]}
-    facts |= {**_facts(detector, where), "stages": ", ".join(stage.kind for stage in _stages(detector))}
-    for name in detector.attributes:
-        facts[f"classes of {name}"] = ", ".join(detector.attribute_of(name).class_names)
-    for own in _weights(detector):
-        told = {**own.model_dump(exclude_defaults=True), "found": where.find(own) or "no"}
-        facts |= {f"{own.name}, {name}": str(fact) for name, fact in told.items()}
-    facts |= {f"field {name}": _as_yaml(value) for name, value in entry_of(detector, whole=True).items()}
+def show_detector(detector: Detector | str, where: Where | None = None) -> pd.DataFrame:
+    """Facts about a detector or a kind, a row each: summary, card, classes, stages, weights, fields, lacks."""
+    where, own = where or Where(), _of_kind(detector) if isinstance(detector, str) else detector
+    thing = own if isinstance(own, type) else type(own)
+    facts = {"summary": (thing.__doc__ or "").strip().split("\n")[0], **_facts(own, where)}
+    if isinstance(own, Detector):
+        facts = {"name": own.name, **facts, "stages": ", ".join(stage.kind for stage in _stages(own))}
+        for name in own.attributes:
+            facts[f"classes of {name}"] = ", ".join(own.attribute_of(name).class_names)
+        for weights in _weights(own):
+            told = {**weights.model_dump(exclude_defaults=True), "found": where.find(weights) or "no"}
+            facts |= {f"{weights.name}, {name}": str(fact) for name, fact in told.items()}
+        facts |= {f"field {name}": _as_yaml(value) for name, value in entry_of(own, whole=True).items()}
+    else:
+        for name, field in own.model_fields.items():
+            default = field.get_default(call_default_factory=True, validated_data={})
+            facts[f"field {name}"] = (
+                "must be given" if field.is_required() else _as_yaml(_plain(default, whole=True))
+            )
     return pd.DataFrame(facts.items(), columns=["fact", "value"])
 
 
-def _facts(detector: Detector, where: Where) -> dict[str, str]:
-    weights = _weights(detector)
-    licences = dict.fromkeys(own.licence for own in weights if getattr(own, "licence", ""))
-    facts = {"kind": detector.kind, "attributes": ", ".join(detector.attributes), "licence": ", ".join(licences)}
-    facts |= registry.find("detector", detector.kind).facts.get("card", {})
-    lacks = "; ".join(detector.lacks(where))
-    return facts | {"weights": ", ".join(own.name for own in weights), "lacks": lacks}
+def _of_kind(kind: str) -> Detector | type[Detector]:
+    """The detector of a kind; its class where some fields must be given."""
+    thing: type[Detector] = registry.find("detector", kind).thing
+    needed = any(field.is_required() for field in thing.model_fields.values())
+    return thing if needed else contract.build("detector", kind)
+
+
+def _facts(own: Detector | type[Detector], where: Where) -> dict[str, str]:
+    entry = registry.find("detector", own.kind)
+    facts = {"kind": own.kind, "attributes": ", ".join(entry.facts.get("attributes", ()))}
+    if isinstance(own, type):
+        needed = [name for name, field in own.model_fields.items() if field.is_required()]
+        return {**facts, **entry.facts.get("card", {}), "lacks": f"fields: {', '.join(needed)}"}
+    weights = _weights(own)
+    licences = dict.fromkeys(what.licence for what in weights if getattr(what, "licence", ""))
+    facts |= {
+        "attributes": ", ".join(own.attributes),
+        "licence": ", ".join(licences),
+        **entry.facts.get("card", {}),
+    }
+    return facts | {"weights": ", ".join(what.name for what in weights), "lacks": "; ".join(own.lacks(where))}
 
 
 def _stages(detector: Detector) -> list[Stage]:
@@ -114,19 +131,19 @@ def _as_yaml(value: Any) -> str:
 
 def entry_of(detector: Settings, *, whole: bool = False) -> dict[str, Any]:
     """The mapping of which `build` makes an equal detector or stage; `whole`: also fields with their defaults."""
+    return dict(_plain(detector, whole=whole))
 
-    def plain(value: Any) -> Any:
-        if isinstance(value, Settings):
-            kind = {"kind": value.kind} if isinstance(value, Stage | Detector) else {}
-            names = [n for n in type(value).model_fields if whole or n == "kind" or n in value.model_fields_set]
-            return {**kind, **{name: plain(getattr(value, name)) for name in names}}
-        if isinstance(value, BaseModel):  # weights
-            return value.model_dump(mode="json", exclude_defaults=True)
-        if isinstance(value, Mapping):
-            return {name: plain(own) for name, own in value.items()}
-        return [plain(own) for own in value] if isinstance(value, list | tuple) else value
 
-    return dict(plain(detector))
+def _plain(value: Any, *, whole: bool) -> Any:
+    if isinstance(value, Settings):
+        kind = {"kind": value.kind} if isinstance(value, Stage | Detector) else {}
+        names = [n for n in type(value).model_fields if whole or n == "kind" or n in value.model_fields_set]
+        return {**kind, **{name: _plain(getattr(value, name), whole=whole) for name in names}}
+    if isinstance(value, BaseModel):  # weights
+        return value.model_dump(mode="json", exclude_defaults=True)
+    if isinstance(value, Mapping):
+        return {name: _plain(own, whole=whole) for name, own in value.items()}
+    return [_plain(own, whole=whole) for own in value] if isinstance(value, list | tuple) else value
 
 
 # New files

