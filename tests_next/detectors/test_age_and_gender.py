@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from detector_bench_next.attributes import Status
 from detector_bench_next.detector import Frame, Stages, build
 from detector_bench_next.detectors.age_and_gender import AgeAndGender
 from detector_bench_next.detectors.boxes import boxes
@@ -54,11 +53,3 @@ def test_numbers_become_classes(gender: list[float], years: int, label: str, gro
     rows = {row.attribute: row for row in detector.predict([frame])}
     assert (rows["gender"].label, rows["gender"].score) == (label, pytest.approx(max(gender)))
     assert (rows["age"].label, rows["age"].value) == (group, years)
-
-
-def test_a_filter_leaves_an_image_out() -> None:
-    filters = [{"kind": "single_subject", "boxes": "dlib_hog_faces"}]
-    detector, frame = build("detector", {"kind": "age_and_gender", "filters": filters}), Frame("a")
-    frame.results[detector.faces] = boxes([[0, 0, 9, 9]] * 2, [1, 1])
-    rows = list(detector.predict([frame]))
-    assert [(row.status, row.reason) for row in rows] == [(Status.FILTERED, "several_people")] * 2

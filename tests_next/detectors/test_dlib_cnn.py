@@ -139,14 +139,8 @@ def test_faces_are_dlibs(small: list[Pixels], runtime: str, upsample: int) -> No
     assert total >= 2
 
 
-@pytest.mark.parametrize("runtime", RUNTIMES)
-def test_other_images_in_the_batch_do_not_matter(small: list[Pixels], runtime: str) -> None:
-    mixed = [small[0], small[3], small[0][::-1].copy(), small[0], noise(1, 1), noise(31, 200), noise(33, 400)]
-    together, alone = results(stage(runtime), mixed), results(stage(runtime), mixed, batch=1)
-    for one, other in zip(together, alone, strict=True):
-        np.testing.assert_array_equal(one["corners"], other["corners"])
-        np.testing.assert_allclose(one["scores"], other["scores"], atol=1e-5)
-    assert [len(one["scores"]) for one in together[4:]] == [0, 0, 0]  # below 32 pixels a side dlib itself breaks
+def test_an_image_below_32_pixels_has_no_face() -> None:  # there dlib itself damages the process's memory
+    assert [len(one["scores"]) for one in results(stage(), [noise(1, 1), noise(31, 200)])] == [0, 0]
 
 
 # Fields

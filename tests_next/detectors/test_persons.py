@@ -125,13 +125,9 @@ def test_networks_of_another_sort_are_refused(tmp_path: Path, settings: dict[str
 def test_a_network_without_names_and_with_free_sizes_is_one_of_coco(tmp_path: Path) -> None:
     path = network(tmp_path / "net.onnx", ONE, None, shape=["N", 3, "height", "width"])
     assert len(persons(path)["scores"]) == 1
+    assert [own.modules for own in YoloPersons(network=path).stages()] == [("onnxruntime", "cv2")]
     with pytest.raises(ConfigError, match=r"^net\.onnx knows no class 'face', which yolo_faces needs"):
         persons(path, kind=YoloFaces)
-
-
-def test_packages_that_a_file_needs() -> None:
-    assert [own.modules for own in YoloPersons(network="n.onnx").stages()] == [("onnxruntime", "cv2")]
-    assert [(own.extra, own.threadsafe) for own in YoloPersons().stages()] == [("yolo", False)]
 
 
 # ultralytics
