@@ -138,7 +138,7 @@ def one_coverage(log: Log, name: str, world: World, studies: int) -> None:
         said = [verdict(d, rater) for rater in cells.raters] if words else []
         told.append([v.word for v in said])
         proved += [v.low_proved - 1e-9 <= e <= v.high_proved + 1e-9 for v, e in zip(said, errors, strict=False)]
-    share, ratio = np.mean(held, 0), np.nanmean(width, 0) / (3.92 * np.maximum(spread, 1e-9))
+    share, ratio = np.mean(held, 0), np.nanmean(width, 0) / np.where(spread > 1e-6, 3.92 * spread, np.nan)
     found = FOUND.get(name, (95, 98.7, 97, 97, 97, 97, 98.7))
     for g, (group, names) in enumerate(GROUPS.items()):
         at, raters = [d.at(n) for n in names if n in wanted], slice(None, None if group == "score" else -1)
@@ -147,7 +147,7 @@ def one_coverage(log: Log, name: str, world: World, studies: int) -> None:
             aim = (min(93, found[g]), max(97, found[g]))
             log.say(name, f"coverage: {group}", 100 * float(np.mean(share[at, raters])), *aim, error)
             log.say(name, f"least of a detector: {group}", 100 * float(share[at, raters].min()), 86, 100)
-            log.say(name, f"width / 3.92 sd: {group}", float(np.mean(ratio[at, raters])), 0.9, 1.55)
+            log.say(name, f"width / 3.92 sd: {group}", float(np.nanmean(ratio[at, raters])), 0.9, 1.55)
     pairs = np.array(apart, float)
     for group, part, g in (("ratios", slice(0, 2), 5), ("PBS difference, error", slice(2, 4), 6)):
         error = 100 * float(np.std(pairs[:, part].mean((1, 2))) / np.sqrt(studies))
