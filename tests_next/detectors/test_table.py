@@ -19,13 +19,16 @@ from detector_bench_next.weights import Where
 from tests_next.lyu import write_image_set
 
 ROWS = [
-    {"who": "a", "gender": "Woman", "p": "0.93", "why": "", "age": "31.5", "run": "1"},
-    {"who": "b", "gender": "male", "p": "0.5", "why": "", "age": "8", "run": "1"},
-    {"who": "images/c.png", "gender": "", "p": "", "why": "no face", "age": "", "run": "1"},
-    {"who": "d", "gender": "no_face", "p": "0.2", "why": "", "age": "", "run": "1"},
-    {"who": "e", "gender": "cat", "p": "", "why": "", "age": "", "run": "1"},
-    {"who": "f", "gender": "male", "p": "high", "why": "", "age": "", "run": "1"},
-    {"who": "a", "gender": "male", "p": "0.6", "why": "", "age": "", "run": "2"},
+    dict(zip(("who", "gender", "p", "why", "age", "run"), row, strict=True))
+    for row in (
+        ("a", "Woman", "0.93", "", "31.5", "1"),
+        ("b", "Male", "0.5", "", "8", "1"),
+        ("images/c.png", "", "", "no face", "", "1"),
+        ("d", "no_face", "0.2", "", "", "1"),
+        ("e", "cat", "", "", "", "1"),
+        ("f", "male", "high", "", "", "1"),
+        ("a", "male", "0.6", "", "", "2"),
+    )
 ]
 ENTRY: dict[str, Any] = {
     "kind": "table",
@@ -47,19 +50,11 @@ def as_parquet(path: Path) -> None:
 
 
 def as_lines(path: Path) -> None:
-    rows = [
-        {**row, "run": row["run"], "p": float(row["p"]) if row["p"].startswith("0") else row["p"] or None}
-        for row in ROWS
-    ]
+    rows = [{**row, "p": float(row["p"]) if row["p"][:1] == "0" else row["p"] or None} for row in ROWS]
     path.write_bytes(gzip.compress("\n".join(map(json.dumps, rows)).encode()))
 
 
-WRITERS: list[tuple[str, Callable[[Path], None]]] = [
-    ("p.csv", as_csv),
-    ("p.csv.gz", as_csv),
-    ("p.parquet", as_parquet),
-    ("p.jsonl.gz", as_lines),
-]
+WRITERS = [("p.csv", as_csv), ("p.csv.gz", as_csv), ("p.parquet", as_parquet), ("p.jsonl.gz", as_lines)]
 
 
 def told(detector: Detector, *names: str) -> list[tuple[Any, ...]]:
@@ -84,6 +79,24 @@ def test_each_row_becomes_a_prediction(tmp_path: Path, name: str, write: Callabl
     ]
     lenient = build("detector", {**ENTRY, "file": str(tmp_path / name), "without_row": "no_person"})
     assert told(lenient, "g") == [("filtered", None, None, None, "no_person")]
+
+
+def test_predictions_of_another_program(shared: Path) -> None:
+    fields = {"columns": {"image": "path", "gender": "gender", "score": "score", "reason": "reason"}}
+    values, file = {"Woman": "female", "Man": "male"}, shared / "cases/predictions.csv"
+    detector = build(
+        "detector", {"kind": "table", "file": str(file), **fields, "values": values, "min_score": 0.6}
+    )
+    frames = [
+        Frame(str(n), f"sd/{name}.jpg")
+        for n, name in enumerate(("ceo/a_01", "ceo/a_02", "nurse/b_01", "nurse/b_02"))
+    ]
+    assert [(row.label, row.score, row.reason) for row in ask(detector, frames)] == [
+        ("female", 0.93, None),
+        ("male", 0.88, None),
+        (None, None, "no_face"),
+        ("female", 0.51, "uncertain"),
+    ]
 
 
 def test_the_file_counts_by_content(tmp_path: Path) -> None:
