@@ -76,7 +76,7 @@ def test_places_are_searched_in_order(nowhere: Where, tmp_path: Path, monkeypatc
         here = Where([tmp_path / "folder"], beside=tmp_path / "study", cache=tmp_path / "cache")
         assert here.locate(what) == place
     assert here.locate(what.model_copy(update={"path": str(named / "a.onnx")})) == named / "a.onnx"
-    with pytest.raises(WeightsError, match=r"--weights-dir: there is no folder"):
+    with pytest.raises(WeightsError, match=r"--weights-dir or DETECTOR_BENCH_WEIGHTS: there is no folder"):
         Where([tmp_path / "none"])
 
 
