@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+from scipy.special import bdtr
 from threadpoolctl import threadpool_limits
 
 from detector_bench_next.attributes import ALL, GROUND_TRUTH
@@ -222,6 +223,34 @@ def _letters(apart: set[tuple[int, int]], order: Sequence[int]) -> dict[int, str
     groups.sort(key=lambda g: sorted(order.index(one) for one in g))
     words = [ascii_lowercase[i % 26] * (1 + i // 26) for i in range(len(groups))]
     return {one: "".join(w for w, g in zip(words, groups, strict=True) if one in g) for one in order}
+
+
+def rightly_by_one(cells: Cells, first: str, second: str) -> pd.DataFrame:
+    """Images that only one of two detectors treats rightly, with McNemar's exact test (McNemar 1947).
+
+    The filter is right about a clear image that it keeps and a low-quality one that it filters; classes are
+    compared on images clear to people and to both. Images without an answer of either, and others, are left out.
+
+    Returns:
+        Rows filtering and classes: images, both, only_first, only_second, neither, p_value.
+    """
+    k, answers = len(cells.classes), [cells.answer(name) for name in (first, second)]
+    answered = (answers[0] <= k) & (answers[1] <= k) & (cells.truth <= k)
+    clear = answered & (cells.truth < k) & (answers[0] < k) & (answers[1] < k)
+    rows = []
+    for question, used, right in (
+        ("filtering", answered, [(a == k) == (cells.truth == k) for a in answers]),
+        ("classes", clear, [a == cells.truth for a in answers]),
+    ):
+        both, one, other, none = (
+            int(cells.n[used & (right[0] == a) & (right[1] == b)].sum())
+            for a, b in ((True, True), (True, False), (False, True), (False, False))
+        )
+        p = min(1.0, 2 * float(bdtr(min(one, other), one + other, 0.5))) if one + other else 1.0
+        counts = {"both": both, "only_first": one, "only_second": other, "neither": none}
+        names = {"question": question, "first": first, "second": second}
+        rows.append({**names, "images": sum(counts.values()), **counts, "p_value": p})
+    return pd.DataFrame(rows)
 
 
 # ---------------------------------------------------------------- T2I models

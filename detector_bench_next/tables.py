@@ -19,7 +19,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import groupby, product
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -29,9 +29,10 @@ from detector_bench_next.attributes import ALL, GROUND_TRUTH, LOW_QUALITY, OTHER
 from detector_bench_next.cells import GRID
 from detector_bench_next.dataset import ImageSet
 from detector_bench_next.errors import ConfigError, nearest_hint
-from detector_bench_next.evaluate import DETECTOR_ONLY, FILTERED, HEADLINES, NO_ANSWER, told_below_chance
+from detector_bench_next.evaluate import DETECTOR_ONLY, FILTERED, HEADLINES, NO_ANSWER, Settings, told_below_chance
 from detector_bench_next.files import write_text
-from detector_bench_next.metrics import METRICS, Metric, could_not_run, fact, withheld
+from detector_bench_next.inference import inference
+from detector_bench_next.metrics import METRICS, Metric, could_not_run, declared, fact, withheld
 from detector_bench_next.registry import register
 from detector_bench_next.results import Results, csv_text
 
@@ -99,6 +100,12 @@ def number_cell(
     if limits is not None and not np.isnan([value, *limits]).any():
         text += f" [{', '.join(fixed(factor * x, digits) for x in limits)}]"
     return Cell(text, value, limits)
+
+
+def renamed(text: str, names: Mapping[str, str]) -> str:
+    """A text with other names for people; whole words alone, so that `clip` leaves `clip_prob` as it is."""
+    longest = "|".join(map(re.escape, sorted(names, key=len, reverse=True)))
+    return re.sub(rf"(?<![\w.+-])({longest})(?![\w+-])", lambda found: names[found[1]], text)
 
 
 @dataclass(frozen=True)
@@ -305,12 +312,9 @@ class Table:
         """The same with other names for people, whole words alone; the CSV form keeps the plain ones."""
         if not names:
             return self
-        pattern = re.compile(
-            r"(?<![\w.+-])(" + "|".join(map(re.escape, sorted(names, key=len, reverse=True))) + r")(?![\w+-])"
-        )
 
         def said(text: str) -> str:
-            return pattern.sub(lambda found: names[found[1]], text)
+            return renamed(text, names)
 
         rows = [
             [
@@ -1149,6 +1153,48 @@ def of(what: Results | ImageSet, name: str, **choice: str) -> list[Table]:
     if not tables:
         raise ConfigError(f"nothing to show in the table {name!r}: no labels, no scores, or no such rows")
     return tables
+
+
+def contest(
+    results: Results,
+    name: Literal["ranks", "comparisons"],
+    *,
+    metrics: Sequence[str] = (),
+    attribute: str = "",
+    detectors: Sequence[str] = (),
+) -> list[Table]:
+    """Ranks, or comparisons of pairs, by any metrics; those that are not stored are drawn with the study's seed.
+
+    Args:
+        results: a study's.
+        name: which of both tables.
+        metrics: none: those that are stored.
+        attribute: one alone.
+        detectors: of comparisons: one whose pairs are shown, or both of one pair.
+
+    Raises:
+        ConfigError: an unknown metric, attribute or detector.
+    """
+    for detector in detectors:
+        if detector not in results.detectors:
+            raise ConfigError(f"no detector {detector!r} here: {nearest_hint(detector, results.detectors)}")
+    frame = results.table(name)
+    for metric in metrics:
+        if not (frame["metric"] == metric).any():
+            settings = Settings(**{key: results.settings[key] for key in Settings._fields})
+            drawn = [
+                inference(own, **settings._replace(primary=metric)._asdict()) for own in results.counted.values()
+            ]
+            rows = pd.concat([own.tables[name] for own in drawn], ignore_index=True)
+            if not (rows["metric"] == metric).any():
+                known = [m.name for m in declared() if m.better != "none"]
+                raise ConfigError(f"detectors cannot be compared by {metric!r}: {nearest_hint(metric, known)}")
+            frame = pd.concat([frame, rows[rows["metric"] == metric]], ignore_index=True)
+    if metrics:
+        frame = frame[frame["metric"].isin(metrics)]
+    if detectors:
+        frame = frame[np.logical_and.reduce([(frame[["first", "second"]] == d).any(axis=1) for d in detectors])]
+    return of(results.with_table(name, frame.reset_index(drop=True)), name, attribute=attribute)
 
 
 def texts(results: Results) -> dict[str, str]:
