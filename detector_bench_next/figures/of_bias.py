@@ -97,7 +97,7 @@ def shares(results: Results, attribute: Attribute, width: Width) -> Drawn:
         if len(classes) > 1:
             title(axes, text[name], width, len(classes))
     name_axes(
-        figure,
+        page,
         grid,
         f"Share perceived as {text[classes[0]]} (%)" if len(classes) == 1 else "Share of the class (%)",
     )

@@ -144,9 +144,9 @@ def filter_plane(results: Results, attribute: Attribute, width: Width) -> Drawn:
             axes.plot([x.low, x.high], [y.value] * 2, color=BLUE, lw=0.6, alpha=0.5)
             axes.plot([x.value] * 2, [y.low, y.high], color=BLUE, lw=0.6, alpha=0.5)
             axes.plot(x.value, y.value, "o", color=BLUE, ms=3.6, mec="white", mew=0.4, clip_on=False, zorder=3)
-    for place, own in spots.items():  # detectors that filter alike share one mark
+    for spot, own in spots.items():  # detectors that filter alike share one mark
         beside = {"xytext": (3.5, 3.5), "textcoords": "offset points", "annotation_clip": False}
-        axes.annotate(", ".join(own), place, size=SMALL, zorder=4, **beside)
+        axes.annotate(", ".join(own), spot, size=SMALL, zorder=4, **beside)
     if not there:
         say_instead(axes, "no detector has both\na recall and a filter rate")
     percent(axes, "x")
