@@ -1,4 +1,4 @@
-"""What the user of this machine allows: which key goes to which host, which hosts get images, which files may run.
+"""Permissions of this machine's user: which key goes to which host, which hosts get images, which files may run.
 
 Studies may come from strangers, so none of them can allow anything. Permissions stand in `--allow TEXT` of one
 call, in the user's own `allowed.yaml` (`keys: {VARIABLE: [https://host]}`, `hosts: []`, `code: [sha256]`), or are

@@ -69,9 +69,8 @@ class StageCache:
     def _connected(path: Path) -> sqlite3.Connection:
         connection = sqlite3.connect(path, timeout=_PATIENCE, check_same_thread=False, isolation_level=None)
         try:
-            connection.execute(
-                "PRAGMA journal_mode=TRUNCATE"
-            )  # write-ahead logging breaks on network file systems
+            # Write-ahead logging breaks on network file systems.
+            connection.execute("PRAGMA journal_mode=TRUNCATE")
             connection.execute("PRAGMA synchronous=NORMAL")
             connection.executescript(_SCHEMA)
         except BaseException:
