@@ -59,6 +59,7 @@ _CODED, _TEXT = pa.dictionary(pa.int32(), pa.large_string()), pa.large_string()
 _BLOCK = 1 << 20
 _MOST_RAGGED = 100_000  # with more, the whole file is of another make
 _OPEN_QUOTE = "a quotation mark is opened and never closed, so the rest of the file is one cell"
+_SOUND = rf"^$|{SOUND_PATH}|^[^/\\:#][^\\:#]*\.parquet#[0-9]+$"
 _QUOTES, _UTF8 = "quotation marks in pairs", "UTF-8 text"
 _Mask = NDArray[np.bool_]
 _Accepted = str | Callable[[int], str]
@@ -207,13 +208,10 @@ def _broken(file: str, message: str, accepted: str, row: int | None = None, valu
 def _read_file(path: Path, file: str, required: Sequence[str], optional: Sequence[str]) -> tuple[Any, list[str]]:
     """Columns of texts as an Arrow table, of CSV all of them; and all names of the header."""
     if not path.is_file():
-        message = "it is not a file" if path.exists() else "the file is missing"
-        raise _broken(file, message, "a CSV or Parquet file")
+        raise _broken(file, "it is no file" if path.exists() else "the file is missing", "a CSV or Parquet file")
     with path.open("rb") as opened:
-        head = opened.read(64)
-    if head.startswith(b"version https://git-lfs"):
-        message = "a Git LFS pointer, not the table: the repository was cloned without its large files"
-        raise _broken(file, message, "the table; `git lfs pull` in the repository fetches it")
+        if opened.read(64).startswith(b"version https://git-lfs"):
+            raise _broken(file, "a Git LFS pointer stands here", "the table: `git lfs pull` fetches it")
     if path.suffix.lower() != ".parquet":
         table = _read_csv(path.read_bytes(), file, required, optional)
         return table, table.column_names
@@ -235,15 +233,15 @@ def _wanted(file: str, names: Sequence[str], required: Sequence[str], optional: 
     twice = dict.fromkeys(name for name in names if names.count(name) > 1)
     problems = [Problem(file, "column name used twice", 1, name, name, "each name once") for name in twice]
     if not {*names} & {*required}:
-        hint = len(names) == 1 and re.search(r"[;\t|]", names[0]) and " (its names are not separated by commas)"
-        message = f"the header has none of the columns that this file needs{hint or ''}"
+        other = len(names) == 1 and re.search(r"[;\t|]", names[0])
+        message = "the header has none of the columns that this file needs"
+        message += " (its names are not separated by commas)" if other else ""
         raise _broken(file, message, accepted, 1, _cut(",".join(names)))
     for missing in (name for name in required if name not in names):
-        free = [name for name in names if name not in asked]
-        close = [n for n in free if nearest_hint(n.strip().lower(), [missing]).startswith("did you mean")]
-        meant = close[0] if close else None
-        hint = "" if meant is None else f"; did you mean {missing!r}? The header says"
-        problems.append(Problem(file, f"the column is missing{hint}", 1, missing, meant, accepted))
+        free = {name: nearest_hint(name.strip().lower(), [missing]) for name in names if name not in asked}
+        meant = next((name for name, hint in free.items() if hint.startswith("did you mean")), None)
+        message = "the column is missing" + ("; the header has" if meant is not None else "")
+        problems.append(Problem(file, message, 1, missing, meant, accepted))
     if problems:
         raise DataError(problems)
     return [name for name in dict.fromkeys(asked) if name in names]
@@ -254,11 +252,10 @@ def _typed(file: str, columns: Mapping[str, Any]) -> Any:
     found = {}
     for name, cells in columns.items():
         kind = cells.type.value_type if pa.types.is_dictionary(cells.type) else cells.type
-        is_text = pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
         if pa.types.is_floating(kind) and name in _NUMBERS:
             numbers = cells.cast(pa.float64())
             found[name] = pc.if_else(pc.is_nan(numbers), pa.scalar("", _TEXT), numbers.cast(_TEXT))
-        elif is_text or pa.types.is_integer(kind) or pa.types.is_null(kind):
+        elif pa.types.is_integer(kind) or str(kind) in ("string", "large_string", "string_view", "null"):
             found[name] = cells.cast(_TEXT)
         else:
             told = Problem(file, "wrong column type", None, name, str(cells.type), "text or whole numbers")
@@ -359,20 +356,14 @@ def _parsed(data: bytes, kinds: Mapping[str, Any], ragged: list[Any]) -> Any:
         ragged.append(row)
         return "skip" if len(ragged) < _MOST_RAGGED else "error"
 
-    def parsed(*, threads: bool) -> Any:
-        return pa.csv.read_csv(
-            pa.BufferReader(data),
-            pa.csv.ReadOptions(use_threads=threads, block_size=_BLOCK),
-            pa.csv.ParseOptions(
-                newlines_in_values=True, ignore_empty_lines=False, invalid_row_handler=None if threads else skip
-            ),
-            pa.csv.ConvertOptions(column_types=kinds, strings_can_be_null=False),
-        )
-
+    convert = pa.csv.ConvertOptions(column_types=kinds, strings_can_be_null=False)
+    options = pa.csv.ParseOptions(newlines_in_values=True, ignore_empty_lines=False)
     try:
-        table = parsed(threads=True)
+        table = pa.csv.read_csv(pa.BufferReader(data), None, options, convert)
     except pa.ArrowInvalid:
-        table = parsed(threads=False)  # one thread alone knows the rows' numbers
+        options.invalid_row_handler = skip
+        alone = pa.csv.ReadOptions(use_threads=False)  # one thread alone knows the rows' numbers
+        table = pa.csv.read_csv(pa.BufferReader(data), alone, options, convert)
     if table.column_names != list(kinds):
         raise pa.ArrowInvalid("quotation marks inside of names in the header row")
     return table.cast(pa.schema(list(kinds.items())))  # without a record, columns are null
@@ -541,12 +532,11 @@ def _add_cells(digest: Any, frame: pd.DataFrame, column: str) -> None:
     texts = as_texts(frame[column])
     if column in _NUMBERS:
         digest.update(_as_numbers(texts).astype("<f8").tobytes())
-        return
-    digest.update(pc.binary_length(texts).to_numpy(zero_copy_only=False).astype("<i8").tobytes())
-    _, offsets, content = texts.buffers()
-    if len(texts) and content is not None:
-        ends = np.frombuffer(offsets, np.int64)[texts.offset :]
-        digest.update(memoryview(content)[ends[0] : ends[len(texts)]])
+    elif len(texts):
+        _, offsets, content = texts.buffers()
+        ends = np.frombuffer(offsets, np.int64)[texts.offset : texts.offset + len(texts) + 1]
+        digest.update(np.diff(ends).astype("<i8").tobytes())
+        digest.update(memoryview(content or b"")[ends[0] : ends[-1]])
 
 
 def _label_codes(labels: pd.DataFrame, attribute: Attribute) -> NDArray[np.int16]:
@@ -565,10 +555,9 @@ def consensus(
     """Consensus of the annotators by the rule of Lyu 2025, section 3.3, step 3.
 
     The adjudicator's row decides. Else a label on which all agree is taken (one annotator alone agrees, two of
-    three do not). Else it is `low_quality`, reason `disagreement`. `others` is a label like any other. The reason
-    is the adjudicator's own, else that of the first annotator by name with the agreed label and a reason.
-    `labels` are rows of ONE attribute in any order, at most one of an image and annotator, `image` [row] the index
-    of each row's image. The result is codes [image] as in `attributes.py`, and reasons [image], "" for none.
+    three do not). Else it is `low_quality`, reason `disagreement`. The reason is the adjudicator's own, else that
+    of the first annotator by name with the agreed label and a reason. `labels` are rows of ONE attribute in any
+    order, `image` [row] the indices of their images. Gives codes [image] as in `attributes.py`, reasons [image].
     """
     label = _label_codes(labels, attribute)
     agreed = np.full(images, -1, np.int16)
@@ -592,9 +581,7 @@ def read_image_set(
     """An image set, None if `problems` took a mistake; and its tables, None where one has no sound structure."""
     root, tables = folder.resolve(), _Tables()
     if not root.is_dir():
-        problems.append(
-            Problem(str(folder), "no such folder", accepted="a folder with images.csv and prompts.csv")
-        )
+        problems += [Problem(str(folder), "no such folder", accepted="a folder with images.csv, prompts.csv")]
         return None, tables
     try:
         attributes = read_attributes(root)
@@ -628,7 +615,7 @@ def _of_frame(
     names, asked, columns = [str(column) for column in frame], (*COLUMNS[name], *_optional(name, attributes)), {}
     try:
         for column in _wanted(name, names, COLUMNS[name], asked):
-            columns[column] = pa.chunked_array([pa.array(frame[column].astype(object), from_pandas=True)])
+            columns[column] = pa.table({column: frame[column]}).column(0)
         return _table(name, {name: (_typed(name, columns), names)}, asked, problems)
     except DataError as error:
         problems.extend(error.problems)
@@ -669,12 +656,11 @@ def _check_cells(table: Table, attributes: _Attributes, *, may_have_no_record: b
         table.problems.append(Problem(table.file, "the file has no records", accepted="a row below the header"))
     may_be_empty = _MAY_BE_EMPTY | ({"t2i_model", "prompt_id"} if "seed_image_id" in table.frame else set())
 
-    def labels_of_row(record: int) -> str:
+    def labels(record: int) -> str:
         attribute = attributes.get(str(table.frame["attribute"].iloc[record]))
-        known = [attribute] if attribute else attributes.values()
-        return ", ".join(dict.fromkeys(label for own in known for label in own.labels))
+        return ", ".join(attribute.labels) if attribute else "a label of its attribute"
 
-    accepted: dict[str, _Accepted] = {"attribute": ", ".join(attributes), "label": labels_of_row}
+    accepted: dict[str, _Accepted] = {"attribute": ", ".join(attributes), "label": labels}
     for column in map(str, table.frame):
         is_stated, blank = column.startswith(_STATED), table.where(column, _is_blank)
         if column not in may_be_empty and not is_stated:
@@ -734,17 +720,15 @@ def _check_parents(table: Table, column: str, ids: Any, known: Collection[str], 
     ancestors = np.where(own, -1, parent)
     for _ in range(len(parent).bit_length()):  # each turn doubles the number of steps
         ancestors = np.where(ancestors < 0, -1, ancestors[ancestors])
-    circle = np.zeros(len(parent), np.bool_)
-    circle[ancestors[ancestors >= 0]] = True
+    circle = np.bincount(ancestors[ancestors >= 0], minlength=len(parent)) > 0
     table.tell(column, circle, f"{thing} of itself, by way of others", f"a {thing} that is not made from this row")
     return parent
 
 
 def _check_images(images: Table, prompts: Table | None) -> None:
     ids, paths = _check_repeats(images, "image_id"), images.texts("path")
-    climbs = pc.match_substring_regex(paths, r"(^|/)\.\.(/|$)")
-    sound = pc.or_(pc.equal(paths, ""), pc.and_not(pc.match_substring_regex(paths, SOUND_PATH), climbs))
-    doubtful = np.flatnonzero(~_bits(sound))
+    sound, climbs = (pc.match_substring_regex(paths, own) for own in (_SOUND, r"(^|/)\.\.(/|$)"))
+    doubtful = np.flatnonzero(~_bits(pc.and_not(sound, climbs)))
     faults = np.array([path_problem(path.strip()) or "" for path in paths.take(doubtful).to_pylist()], object)
     for fault in filter(None, dict.fromkeys(faults)):
         message, _, accepted = fault.partition("; accepted: ")
@@ -753,7 +737,8 @@ def _check_images(images: Table, prompts: Table | None) -> None:
         images.tell("path", wrong, f"path that {message}", accepted)
     if prompts is not None:
         known = {text.strip() for text in prompts.frame["prompt_id"].cat.categories}
-        listed = ", ".join(sorted(known)) if len(known) <= 12 else f"one of the {len(known):,} listed there"
+        listed = ", ".join(sorted(known)[:12]) or "none, it has no records"
+        listed += f" and {len(known) - 12:,} more" if len(known) > 12 else ""
         named = images.where("prompt_id", lambda texts: pc.is_in(_trimmed(texts), pa.array([*known, ""], _TEXT)))
         images.tell("prompt_id", ~named, f"prompt_id that {prompts.file} does not list", listed, known)
     if "seed_image_id" in images.frame:
@@ -792,12 +777,8 @@ def _check_prompts(prompts: Table, attributes: _Attributes) -> dict[str, float] 
         accepted = f"one of them; {words.PARTLY!r} where one person may be of either; a row each for two people"
         tell(column, prompts.where(column, two), f"a prompt that states two classes of {attribute.name}", accepted)
         accepted = f"{', '.join(known)}, or an empty cell where the prompt leaves {attribute.name} open"
-        tell(
-            column,
-            prompts.where(column, {*parts} - {"", *known, *two}),
-            f"unknown {attribute.name} class",
-            accepted,
-        )
+        wrong = prompts.where(column, {*parts} - {"", *known, *two})
+        tell(column, wrong, f"unknown {attribute.name} class", accepted)
     accepted = "a scene and a side for each of its two people, or neither"
     for name, other in (("scene", "side"), ("side", "scene")):
         tell(name, prompts.where(name, r"\S") & ~prompts.where(other, r"\S"), f"{name} alone", accepted)
@@ -860,9 +841,7 @@ def _check_values(labels: Table, attribute: Attribute, given: _Mask, numbers: ND
         labels.tell("value", inside & (label == code), f"value beside the label {names[code]!r}", accepted)
     fitting = np.searchsorted(starts, numbers, side="right") - 1
     for code, (start, end) in enumerate(zip(starts, [*starts[1:], high], strict=False)):
-        accepted = (
-            f"{start:g} to {'' if end == high else 'below '}{end:g} ({unit.name}), or the label of that value"
-        )
+        accepted = f"{start:g} to {'' if end == high else 'below '}{end:g} ({unit.name}), or another label"
         wrong = inside & (label == code) & (fitting != code)
         labels.tell("value", wrong, f"value that contradicts the label {names[code]!r}", accepted)
 
@@ -933,11 +912,12 @@ def read_sample(folder: Path) -> pd.DataFrame | None:
     of the images that it was drawn from). Mistakes raise `DataError`, all at once.
     """
     path, problems = folder / "sample.csv", Problems()
-    names = ("image_id", "probability", "cell_probability", "draw", "drawn_from")
-    table = read_table(path, names, (), problems) if path.exists() else None
-    if table is None:
-        problems.raise_if_any()
+    if not path.exists():
         return None
+    names = ("image_id", "probability", "cell_probability", "draw", "drawn_from")
+    table = read_table(path, names, (), problems)
+    if table is None:
+        raise DataError(problems)
     _check_cells(table, {})
     _check_repeats(table, "image_id")
     numbers = {name: _as_numbers(table.texts(name)) for name in names[1:4]}

@@ -80,8 +80,8 @@ class Check:
 def check(folder: Path, *, tables: bool = False, progress: Progress | None = None) -> Check:
     """Check an image set: its tables, and (unless `tables`) that every image file can be decoded.
 
-    Many files are decoded in processes: a script that calls this needs `if __name__ == "__main__"`, and one that is
-    killed raises `DetectorBenchError`.
+    Many files are decoded in processes: a script that calls this needs `if __name__ == "__main__"`, and a process
+    that is killed raises `DetectorBenchError`.
     """
     from detector_bench_next.dataset import read_image_set  # pandas, which processes do not need
 
