@@ -1,4 +1,4 @@
-"""dlib's CNN face detector without dlib: its own weights file, the same boxes, a twentieth of the time on a CPU.
+"""dlib's CNN face detector without dlib: its own weights file, the same boxes, a fifteenth of the time on a CPU.
 
 dlib shrinks an image again and again by 5/6, lays all sizes side by side into one large image, and slides a face
 window of 80 x 80 pixels over it in steps of 8. Where a size lies in that image decides the phase of the window,
