@@ -144,10 +144,10 @@ def pictures(shared: Path) -> list[Pixels]:
 @pytest.fixture(scope="module")
 def yolo(pictures: list[Pixels], tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a YOLOv8n of random weights as `.pt` and `.onnx`, tuned so that it finds something."""
-    pytest.importorskip("ultralytics")
     folder = tmp_path_factory.mktemp("yolo")
     settings = {"YOLO_CONFIG_DIR": str(folder), "YOLO_AUTOINSTALL": "false", "YOLO_OFFLINE": "true"}
-    os.environ |= {**settings, "YOLO_VERBOSE": "false", "ULTRALYTICS_SAFE_LOAD": "true"}
+    os.environ |= {**settings, "YOLO_VERBOSE": "false", "ULTRALYTICS_SAFE_LOAD": "true"}  # it reads them at import
+    pytest.importorskip("ultralytics")
     import torch
     from ultralytics import YOLO
     from ultralytics.nn.tasks import DetectionModel
@@ -199,7 +199,7 @@ def test_boxes_are_those_of_ultralytics(pictures: list[Pixels], yolo: Path, suff
         total += np.bincount(classes, minlength=2)
     assert (total > 10).all()
     for together, alone in zip(found, results(stage, pictures, batch=1), strict=True):
-        np.testing.assert_allclose(together["corners"], alone["corners"], atol=0.05)
+        np.testing.assert_allclose(np.sort(together["scores"]), np.sort(alone["scores"]), atol=1e-4)
 
 
 class Harmful(str):
