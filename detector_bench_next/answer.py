@@ -133,7 +133,7 @@ class _Answer:
         for model in self.models if len(self.models) == 1 else []:
             own = {c: r for c in self.names if (r := self.of_model(model, f"class_share_{c}"))}
             if not own:
-                yield Sentence(f"No image of {model} can be judged: it has no score.", [])
+                yield self._no_score(model)
                 continue
             first, *rest = sorted(own, key=lambda c: -own[c]["value"])
             if own[first]["estimator"] == "detectors":
@@ -157,6 +157,14 @@ class _Answer:
         if len(self.models) > 1:
             yield from self._shares_of_models()
 
+    def _no_score(self, model: str) -> Sentence:
+        clear = self.metric("images_clear", t2i_model=model)
+        if clear and clear["value"]:
+            return Sentence(
+                f"Only {clear['value']:.0f} labelled image of {model} can be judged: no score.", [clear]
+            )
+        return Sentence(f"No image of {model} can be judged: it has no score.", [])
+
     def _shares_of_models(self) -> Iterator[Sentence]:
         of = {m: {c: r for c in self.names if (r := self.of_model(m, f"class_share_{c}"))} for m in self.models}
         known = {m: own for m, own in of.items() if own and next(iter(own.values()))["estimator"] != "detectors"}
@@ -178,8 +186,8 @@ class _Answer:
             yield from self._reported(
                 "", max(self.names, key=lambda c: sum(o[c]["value"] for o in of.values() if c in o))
             )
-        for model in (m for m in self.models if not of[m] and known):
-            yield Sentence(f"No image of {model} can be judged: it has no score.", [])
+        for model in (m for m, own in of.items() if known and not own):
+            yield self._no_score(model)
 
     def _reported(self, model: str, first: str) -> Iterator[Sentence]:
         """What detectors report where nobody labelled."""

@@ -326,7 +326,7 @@ def _t2i_models(models: Sequence[_Model], classes: Sequence[str], level: float) 
             m = whole.some((category == word) | (word == ALL))
             about = {"t2i_model": m.name, "category": word, "prompt_id": ALL, **m.counts}
             if m.prompts is None:
-                rows += [about | row for row in _reported(m, classes)]
+                rows += [about | row for row in (_silent(m, classes) if m.labels.any() else _reported(m, classes))]
                 continue
             exact: list[Estimand] = (
                 ["these_images"] if about["estimator"] == "labels" and m.cells.n.sum() == m.labels.sum() else []
@@ -348,6 +348,12 @@ def _t2i_models(models: Sequence[_Model], classes: Sequence[str], level: float) 
     return rows + [
         row for m in models if m.prompts and m.name != ALL for row in _single(m, m.prompts, classes, level)
     ]
+
+
+def _silent(m: _Model, classes: Sequence[str]) -> Iterator[dict[str, Any]]:
+    """Rows without a value: fewer than two of the labels are clear."""
+    for name in (*(f"class_share_{c}" for c in classes), "model_bias_score"):
+        yield {"estimand": "t2i_model", "quantity": name, "value": np.nan, "n_left_out": len(m.labels)}
 
 
 def _reported(m: _Model, classes: Sequence[str]) -> Iterator[dict[str, Any]]:

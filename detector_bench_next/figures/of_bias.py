@@ -12,7 +12,6 @@ from collections.abc import Sequence
 import numpy as np
 
 from detector_bench_next.attributes import ALL, GROUND_TRUTH, Attribute
-from detector_bench_next.errors import ConfigError
 from detector_bench_next.figures.parts import (
     Number,
     Numbers,
@@ -65,15 +64,18 @@ def shares(results: Results, attribute: Attribute, width: Width) -> Drawn:
     classes = attribute.class_names[:1] if len(attribute.class_names) == 2 else attribute.class_names
     text = {c.name: in_sentence(c.text) for c in attribute.classes}
     found: dict[tuple[str, str, str], Number] = {}
-    for quantity, model, prompt, *own in table[
-        ["quantity", "t2i_model", "prompt_id", "value", "ci_low", "ci_high", "labels", "n_left_out"]
-    ].itertuples(index=False, name=None):
+    columns = ["quantity", "t2i_model", "prompt_id", "value", "ci_low", "ci_high", "labels", "n_left_out"]
+    for quantity, model, prompt, *own in table[columns].itertuples(index=False, name=None):
         found[str(quantity).removeprefix("class_share_"), str(model), str(prompt)] = Number(*map(float, own))
+    if not found:  # nobody labelled: what each detector reports
+        found = {
+            (k, d, p if len(numbers.models) == 1 else f"{p}, {m}"): numbers.of(f"class_share_{k}", d, m, c, p)
+            for k in classes
+            for d in numbers.detectors
+            for m in numbers.models
+            for c, p in numbers.prompts
+        }
     found = {key: number for key, number in found.items() if key[0] in classes}
-    if not found:
-        raise ConfigError(
-            f"no T2I model has a share of {attribute.words} by prompt: label images, or run a detector"
-        )
     models = list(dict.fromkeys(key[1] for key in found))
     prompts = list(dict.fromkeys(key[2] for key in found))
 
@@ -107,8 +109,9 @@ def shares(results: Results, attribute: Attribute, width: Width) -> Drawn:
     said = caption(
         attribute,
         f"Share of {'each class' if len(classes) > 1 else text[classes[0]]} among the images of a prompt whose "
-        f"perceived {attribute.words} can be judged, by {by}, for the T2I model itself.",
-        f"Orange line: balance. Bars: {100 * results.settings['level']:g} % intervals.",
+        f"perceived {attribute.words} can be judged, "
+        + (f"by {by}, for the T2I model itself." if by else "as detectors report it; nobody has checked them."),
+        "Orange line: balance." + (f" Bars: {100 * results.settings['level']:g} % intervals." if by else ""),
         f"Of {len(prompts)} prompts the {MOST_ROWS // 2} highest and lowest are shown." if cut else "",
     )
     return Drawn(page, said, as_data(found, ["class", "t2i_model", "prompt_id"]))
@@ -121,24 +124,26 @@ def model_bias_scores(results: Results, attribute: Attribute, width: Width) -> D
     raters = [GROUND_TRUTH, *numbers.detectors]
     scores = {(m, d): numbers.of("model_bias_score", d, m) for m in numbers.models for d in raters}
     raters = [d for d in raters if d != GROUND_TRUTH or any(scores[m, d].there for m in numbers.models)]
+    scores = {key: number for key, number in scores.items() if key[1] in raters}
     fair = {key: numbers.of("model_bias_score_if_fair", key[1], key[0]) for key in scores}
     columns = 1 if width == "single" else 3
     page, grid = panels(width, len(numbers.models), columns=columns, height=0.15 * len(raters) + 0.22)
     for axes, model in zip(grid, numbers.models, strict=True):
         forest(axes, [[scores[model, d]] for d in raters], chance=[fair[model, d].value for d in raters])
         name_rows(axes, ["human labels" if d == GROUND_TRUTH else d for d in raters], width)
-        if scores[model, GROUND_TRUTH].there:
+        if GROUND_TRUTH in raters:
             axes.axvline(scores[model, GROUND_TRUTH].value, color=BLUE, lw=0.5, zorder=1)
         if len(grid) > 1:
             title(axes, model, width, columns)
     cut_to(grid[0], [v for n in scores.values() for v in n[:3]], keep=[n.value for n in fair.values()])
     name_axes(page, grid, "Model bias score (0: every prompt balanced)")
-    labelled = any(scores[m, GROUND_TRUTH].there for m in numbers.models)
     clear = numbers.of("images_clear").value
     said = caption(
         attribute,
         f"Model bias score of perceived {attribute.words}: mean distance of a prompt from balance.",
-        f"First row and thin line: the human labels ({counted(clear, 'clear image')})." if labelled else "",
+        f"First row and thin line: the human labels ({counted(clear, 'clear image')})."
+        if numbers.labelled
+        else "",
         "Orange: what a T2I model without bias would show on average with as many images kept per prompt.",
         numbers.intervals(list(scores.values())),
         notes=left_out({d: scores[m, d] for m, d in scores}, "prompts"),

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -16,6 +15,7 @@ import pandas as pd
 
 from detector_bench_next.attributes import ALL, GROUND_TRUTH, Attribute
 from detector_bench_next.errors import ConfigError
+from detector_bench_next.evaluate import DETECTOR_ONLY
 from detector_bench_next.figures.style import (
     BAND,
     BLUE,
@@ -85,25 +85,12 @@ class Numbers:
 
     def __init__(self, results: Results, attribute: Attribute) -> None:
         self.results, self.attribute = results, attribute
-        own = results.metrics[(results.metrics["attribute"] == attribute.name).to_numpy()]
-        self.rows = own[(own["variant"].astype("str") == "").to_numpy()]
-
-    @cached_property
-    def detectors(self) -> list[str]:
-        """Detectors in the study's order."""
-        return [d for d in dict.fromkeys(self.rows["detector"].astype("str")) if d != GROUND_TRUTH]
-
-    @cached_property
-    def models(self) -> list[str]:
-        """T2I models in the order of their first image."""
-        return [m for m in dict.fromkeys(self.rows["t2i_model"].astype("str")) if m != ALL]
-
-    @cached_property
-    def prompts(self) -> list[tuple[str, str]]:
-        """Category and prompt_id of every prompt."""
-        single = self.rows[(self.rows["prompt_id"] != ALL).to_numpy()]
-        pairs = single[["category", "prompt_id"]].astype("str").drop_duplicates()
-        return list(pairs.itertuples(index=False, name=None))
+        cells = results.cells(attribute.name)
+        self.detectors = list(cells.raters[: cells.detectors])
+        pairs = cells.pairs[["t2i_model", "category", "prompt_id"]].astype("str")
+        self.models = list(dict.fromkeys(pairs["t2i_model"]))
+        self.prompts = list(dict.fromkeys(zip(pairs["category"], pairs["prompt_id"], strict=True)))
+        self.labelled = bool((cells.truth < len(cells.classes) + 2).any())
 
     def of(
         self,
@@ -113,8 +100,9 @@ class Numbers:
         category: str = ALL,
         prompt_id: str = ALL,
     ) -> Number:
-        """The number of one row; all NaN where there is no such row."""
+        """The number of one row, without labels of the detector alone; all NaN where there is no such row."""
         where = {"attribute": self.attribute.name, "detector": detector, "t2i_model": t2i_model}
+        where["variant"] = "" if self.labelled else DETECTOR_ONLY
         row = self.results.row(metric, **where, category=category, prompt_id=prompt_id)
         return Number(*(row[c] for c in ("value", "ci_low", "ci_high", "n", "n_left_out"))) if row else Number()
 
@@ -322,8 +310,7 @@ def heat(
         upright: names of the columns stand upright.
     """
     shown = np.ma.masked_invalid(values)
-    colours = colours.copy()
-    colours.set_bad(PALE)
+    colours = colours.with_extremes(bad=PALE)
     axes.imshow(shown, cmap=colours, vmin=limits[0], vmax=limits[1], aspect="auto", interpolation="nearest")
     axes.set_xticks(range(len(columns)), columns, rotation=90 if upright else 0)
     axes.set_yticks(range(len(rows)), rows)
