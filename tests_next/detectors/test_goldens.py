@@ -23,7 +23,7 @@ def differs(was: str, now: Any, tolerance: float) -> bool:
     [
         ("boxes", 2, 40, {"score": 1e-4, "": 0.01}),
         ("crops", 2, 16, {}),
-        ("portraits", 3, 64, {"": 1e-5}),
+        ("portraits", 3, 128, {"": 1e-5}),
         pytest.param("boxes", 2, 1, {"score": 1e-4, "": 0.01}, marks=pytest.mark.slow),
         pytest.param("crops", 2, 1, {}, marks=pytest.mark.slow),
         pytest.param("portraits", 3, 1, {"": 1e-5}, marks=pytest.mark.slow),
