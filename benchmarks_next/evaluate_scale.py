@@ -2,9 +2,9 @@
 
     python benchmarks_next/evaluate_scale.py [--images N ...] [--shards K] [--hand HAND_COUNTS.py] [--keep FOLDER]
 
-Makes an image set (Parquet; 300 pairs of T2I model and prompt, one annotator) and predictions that are right nine times in
-ten, then reads, counts and evaluates them in a process of its own. `--hand` runs a program by hand on the same files, with
-the folders of image set and results as arguments, and prints the ratio.
+Makes an image set (Parquet; 300 pairs of T2I model and prompt, one annotator) and predictions that are right nine
+times in ten, then reads, counts and evaluates them in a process of its own. `--hand` runs a program by hand on
+the same files, with the folders of image set and results as arguments, and prints the ratio.
 """
 
 from __future__ import annotations
@@ -57,7 +57,11 @@ def write_inputs(folder: Path, images: int, shards: int) -> None:
     model, of_prompt = number % MODELS, (number // MODELS) % PROMPTS
     empty = np.array([""])
     tables = {
-        "images": {"image_id": ids, "path": words(same, empty), "t2i_model": words(model, np.array(["a", "b", "c"]))},
+        "images": {
+            "image_id": ids,
+            "path": words(same, empty),
+            "t2i_model": words(model, np.array(["a", "b", "c"])),
+        },
         "labels": {"image_id": ids, "annotator": words(same, np.array(["a"])), "label": words(truth, WORDS)},
         "prompts": {"prompt_id": prompt, "word": prompt, "prompt": prompt, "category": np.arange(PROMPTS) % 5},
     }
@@ -67,23 +71,26 @@ def write_inputs(folder: Path, images: int, shards: int) -> None:
     (folder / "image_set").mkdir(parents=True)
     for name, columns in tables.items():
         pq.write_table(pa.table(columns), folder / "image_set" / f"{name}.parquet")
-    hashes = pc.binary_join_element_wise("0" * 55, digits, "")
     for detector in range(DETECTORS):
         answer = np.where(random.random(images) < 0.9, truth, random.choice(4, images)).astype(np.int8)
-        name = f"detector_{detector}"
-        clear, columns = answer < 2, dict.fromkeys(("reason", "value", "raw"))
-        rows = pa.table({
-            "image_id": ids, "detector": words(same, np.array([name])), "attribute": words(same, np.array(["gender"])),
-            "status": words(np.minimum(np.maximum(answer - 1, 0), 2), np.array(["clear", "filtered", "error"])),
-            "label": pa.array(WORDS[answer], mask=~clear), "image_sha256": hashes,
-            "score": pa.array(np.round(random.random(images), 3), mask=~clear),
-            **{column: pa.nulls(images, pa.float64() if column == "value" else pa.string()) for column in columns},
-        })  # fmt: skip
-        place = folder / "predictions" / name
+        score = np.round(random.random(images, np.float32), 3)
+        place = folder / "predictions" / f"detector_{detector}"
         place.mkdir(parents=True)
-        for i in range(shards):
-            part = rows.filter(pa.array(number % shards == i)) if shards > 1 else rows
-            pq.write_table(part, place / f"{i + 1:05d}-of-{shards:05d}.parquet")
+        for i in range(shards):  # a shard at a time: its texts need not be in memory together
+            at = slice(i, None, shards)
+            own, there = answer[at], number[at]
+            digits = pc.utf8_lpad(pa.array(there).cast(pa.string()), 9, "0")
+            status = np.minimum(np.maximum(own - 1, 0), 2)
+            columns = {
+                "image_id": pc.binary_join_element_wise("image_", digits, ""),
+                "detector": words(0 * own, np.array([place.name])),
+                "attribute": words(0 * own, np.array(["gender"])),
+                "status": words(status, np.array(["clear", "filtered", "error"])),
+                "label": pa.array(WORDS[own], mask=own > 1),
+                "score": pa.array(score[at].astype(np.float64), mask=own > 1),
+                "image_sha256": pc.binary_join_element_wise(digits, "0" * 55, ""),
+            }
+            pq.write_table(pa.table(columns), place / f"{i + 1:05d}-of-{shards:05d}.parquet")
 
 
 def measured(command: list[str]) -> tuple[float, float, str]:
@@ -110,7 +117,9 @@ def main() -> None:
             seconds, memory, line = measured([sys.executable, "-c", MEASURED, str(folder)])
             print(f"{images:,} images x {DETECTORS}: {seconds:.2f} s of processor, {memory:.2f} GB ({line})")
             if given.hand:
-                by_hand, size, _ = measured([sys.executable, str(given.hand), str(folder / "image_set"), str(folder)])
+                by_hand, size, _ = measured(
+                    [sys.executable, str(given.hand), str(folder / "image_set"), str(folder)]
+                )
                 print(f"  by hand {by_hand:.2f} s, {size:.2f} GB: {seconds / by_hand:.2f} x")
 
 

@@ -14,6 +14,7 @@ import html
 import io
 import math
 import re
+import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -32,7 +33,7 @@ from detector_bench_next.errors import ConfigError, nearest_hint
 from detector_bench_next.evaluate import DETECTOR_ONLY, FILTERED, HEADLINES, NO_ANSWER, Settings, told_below_chance
 from detector_bench_next.files import write_text
 from detector_bench_next.inference import inference
-from detector_bench_next.metrics import METRICS, Metric, could_not_run, declared, fact, withheld
+from detector_bench_next.metrics import Metric, could_not_run, declared, fact, withheld
 from detector_bench_next.registry import register
 from detector_bench_next.results import Results, csv_text
 
@@ -259,43 +260,63 @@ class Table:
         return self
 
     def __rich_console__(self, _: Any, options: Any) -> Iterator[Any]:
-        from rich.table import Table as Drawn
         from rich.text import Text
 
         yield Text(self.caption + "\n", style="bold")
         for block in self._blocks(options.max_width):
-            drawn = Drawn(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-            for i in block:
-                heading = "\n".join(heading_lines(self.columns[i].full or self.columns[i].heading, self._width(i)))
-                drawn.add_column(Text(heading), justify="left" if self._left(i) else "right", overflow="fold")
-            for row in self.rows:
-                drawn.add_row(*(Text(row[i].written(), style="bold green" if row[i].bold else "") for i in block))
-            yield drawn
+            for parts in self._lines(block, options.max_width):
+                yield Text.assemble(*((text, "bold" if bold else "") for text, bold in parts), no_wrap=True)
             yield Text()
         yield from (Text(f"  {note}", style="dim") for note in self.all_notes())
 
     def plain(self, width: int = 120) -> str:
         """As plain text of some width."""
-        from rich.console import Console
+        lines = [*textwrap.wrap(self.caption, width), ""]
+        for block in self._blocks(width):
+            lines += ["".join(text for text, _ in parts).rstrip() for parts in self._lines(block, width)] + [""]
+        notes = (textwrap.wrap(note, width - 2) for note in self.all_notes())
+        return "\n".join([*lines, *(f"  {line}" for note in notes for line in note)])
 
-        console = Console(file=io.StringIO(), width=width, color_system=None, force_terminal=False)
-        with console.capture() as captured:
-            console.print(self)
-        return "\n".join(line.rstrip() for line in captured.get().splitlines())
+    def _texts(self, i: int, width: int) -> list[str]:
+        """Cells of a column as the terminal shows them; long names are shortened where they fill the line."""
+        texts = [row[i].written() for row in self.rows]
+        most = max(8, width // (2 * self.names)) if i < self.names else width
+        return [text if len(text) <= most else f"{text[: most - 1]}…" for text in texts]
 
-    def _width(self, i: int) -> int:
-        return max((len(row[i].written()) for row in self.rows), default=1)
+    def _lines(self, block: Sequence[int], width: int) -> Iterator[list[tuple[str, bool]]]:
+        """Lines of some columns: headings, then rows, in parts that are bold or not."""
+        columns = [self._texts(i, width) for i in block]
+        sizes = [max(map(len, texts), default=1) for texts in columns]
+        heads = [
+            heading_lines(self.columns[i].full or self.columns[i].heading, n)
+            for i, n in zip(block, sizes, strict=True)
+        ]
+        sizes = [max(n, *map(len, head)) for n, head in zip(sizes, heads, strict=True)]
+        deep = max(map(len, heads))
+        rows = [
+            [("" if line < deep - len(head) else head[line - deep], True) for head in heads]
+            for line in range(deep)
+        ]
+        rows += [
+            [(texts[r], self.rows[r][i].bold) for i, texts in zip(block, columns, strict=True)]
+            for r in range(len(self.rows))
+        ]
+        for row in rows:
+            yield [
+                (text.ljust(n + 2) if self._left(i) else text.rjust(n) + "  ", bold)
+                for (text, bold), i, n in zip(row, block, sizes, strict=True)
+            ]
 
     def _blocks(self, width: int) -> Iterator[list[int]]:
-        names = list(range(self.names))
-        sizes = [self._width(i) for i in range(len(self.columns))]
-        sizes = [
-            2 + max(size, *map(len, heading_lines(c.full or c.heading, size)))
-            for size, c in zip(sizes, self.columns, strict=True)
-        ]
-        room, block = width - sum(sizes[i] for i in names), list[int]()
+        """Columns side by side; each block begins with the names."""
+        sizes = []
+        for i, c in enumerate(self.columns):
+            cells = max(map(len, self._texts(i, width)), default=1)
+            sizes.append(2 + max(cells, *map(len, heading_lines(c.full or c.heading, cells))))
+        names, block = list(range(self.names)), list[int]()
+        room = width + 2 - sum(sizes[: self.names])
         for i in range(self.names, len(self.columns)):
-            if block and sum(sizes[j] for j in block) + sizes[i] > room + 2:
+            if block and sum(sizes[j] for j in block) + sizes[i] > room:
                 yield names + block
                 block = []
             block.append(i)
@@ -525,6 +546,7 @@ class _Building:
         for word in words:
             if word == "prompt":
                 own = self.pairs.drop_duplicates("prompt_id")
+                own = own if "word" in own else own.assign(word="")
                 order = {name: i for i, name in enumerate(self.categories)}
                 own = own.assign(at=own["category"].astype("str").map(order)).sort_values("at", kind="stable")
                 rows = own[["category", "prompt_id", "word"]].astype("str").to_dict("records")
@@ -751,7 +773,7 @@ def label_words(attribute: Attribute, label: str) -> str:
 
 
 def _filter_and_class(_: Results, attribute: Attribute) -> list[Col]:
-    own = [m for m in METRICS.values() if m.column and not m.function.__module__.startswith("detector_bench")]
+    own = [m for m in declared() if m.column and not m.ours]
     balanced = [Col("balanced_accuracy", "Balanced", "Accuracy (%)", full="Balanced accuracy")]
     return [
         *(Col(name, group="Filtering (%)") for name in ("precision", "recall", "f1", "filter_rate")),
@@ -1236,11 +1258,12 @@ def show(
         return pd.DataFrame(list(names(what).items()), columns=["table", "shows"])
     shown: list[Table] = []
     texts: dict[str, str] = {}
-    for own in list(names(what)) if every else [name]:
-        if form == "csv" and isinstance(what, Results) and own in (*what.tables(), "metrics"):
-            texts[own] = csv_text(_rows(what, own, choice.get("attribute", ""), choice))
-            continue
+    whole = what.tables() if form == "csv" and isinstance(what, Results) else []
+    for own in dict.fromkeys([*whole, *names(what)]) if every else [name]:
         try:
+            if isinstance(what, Results) and own in whole:
+                texts[own] = csv_text(_rows(what, own, choice.get("attribute", ""), choice))
+                continue
             tables = of(what, own, **choice)
         except ConfigError:
             if not every:

@@ -1,0 +1,269 @@
+"""A result folder: written whole, read again, and compared with what is made anew."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from shutil import copytree
+
+import pandas as pd
+import pytest
+
+from detector_bench_next.errors import ConfigError
+from detector_bench_next.evaluate import Settings
+from detector_bench_next.results import (
+    Results,
+    Verification,
+    compare_folder,
+    csv_text,
+    manifest_of,
+    read_csv,
+    write_results,
+)
+from detector_bench_next.study import Study
+from detector_bench_next.tables import texts
+from tests_next import shade_plugin  # noqa: F401 - registers `shade`
+from tests_next.counted import counted_of, results_of, small_set, write_predictions
+from tests_next.studies import write_image_set, write_study
+
+NOBODY = {"level": 0.95, "resamples": 50, "seed": 0}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A finished run of two detectors over 60 images."""
+    place = tmp_path_factory.mktemp("results")
+    images = write_image_set(place / "set", prompts=3, images=20, annotators=("ann", "ben"))
+    detectors = ("shade", {"name": "dim", "kind": "shade", "bright_above": 90})
+    study = write_study(place, images, *detectors, intervals=NOBODY, display_names={"dim": "Dim one"})
+    Study.open(study).run(place / "out", use_cache=False)
+    return place / "out"
+
+
+@pytest.fixture(scope="module")
+def made(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder's numbers made anew."""
+    place = tmp_path_factory.mktemp("made") / "again"
+    Study.of(folder).evaluate(place, predictions=folder)
+    return place
+
+
+def test_what_is_written_is_read_again(folder: Path) -> None:
+    results = Results.open(folder)
+    made = Results.of(results.counted, {}, results.settings, {})
+    assert results.detectors == ["shade", "dim"]
+    assert results.settings["resamples"] == 50
+    assert results.manifest["study"]["display_names"] == {"dim": "Dim one"}
+    assert set(results.manifest["predictions"]) == {"shade", "dim"}
+    for name in ("confusion", "comparisons", "ranks", "verdicts", "t2i_models"):
+        pd.testing.assert_frame_equal(results.table(name), made.table(name), check_dtype=False)
+    pd.testing.assert_frame_equal(
+        results.metrics,
+        pd.read_csv(
+            folder / "metrics.csv",
+            keep_default_na=False,
+            na_values={c: [""] for c in ("value", "ci_low", "ci_high")},
+        ),
+        check_dtype=False,
+    )
+    for name in ("causes", "agreement", "sweeps"):
+        assert len(results.table(name))
+    assert "shade" in repr(results) or "2 detectors" in repr(results)
+
+
+def test_a_number_is_found_by_words_and_a_wrong_word_is_told(folder: Path) -> None:
+    results = Results.open(folder)
+    score = results.number("f1", detector="shade")
+    assert (score.value, score.left_out) == (1.0, 0)
+    assert results.number("images").value == 60
+    for where, told in (
+        ({"metric": "f2"}, "did you mean 'f1'"), ({"metric": "f1", "detector": "shad"}, "did you mean 'shade'"),
+        ({"metric": "f1", "model": "x"}, "no model 'x'"),
+        ({"metric": "f1", "detector": "ground_truth"}, "no f1 of ground_truth"),
+    ):  # fmt: skip
+        with pytest.raises(ConfigError, match=told):
+            results.number(where.pop("metric"), **where)
+    with pytest.raises(ConfigError, match="did you mean 'causes'"):
+        results.table("cause")
+
+
+def test_errors_are_the_images_that_a_detector_gets_wrong(folder: Path) -> None:
+    rows = Results.open(folder).table("errors")
+    assert set(rows["detector"]) == {"dim"}, "shade is right by construction"
+    assert set(zip(rows["truth"], rows["predicted"], strict=True)) == {("male", "female")}
+    wrong = Results.open(folder).number("accuracy", detector="dim")
+    assert len(rows) == round((1 - wrong.value) * wrong.n)
+    assert len(Results.open(folder).table("predictions")) == 120
+
+
+def test_the_manifest_is_removed_first_and_written_last(
+    folder: Path, made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copytree(made, tmp_path, dirs_exist_ok=True)
+    (tmp_path / "tables" / "mine.txt").write_text("mine")
+    results = Results.open(tmp_path)
+    results.manifest["study"] = {}
+    assert (tmp_path / "tables" / "filtering_and_accuracy.csv").exists()
+    write_results(
+        tmp_path, Results.of(results.counted, {"metrics": results.metrics}, results.settings, results.manifest), {}
+    )
+    assert sorted(p.name for p in (tmp_path / "tables").iterdir()) == ["mine.txt"], (
+        "what is no more goes, others' files stay"
+    )
+    assert not (tmp_path / "confusion.csv").exists()
+    with monkeypatch.context() as broken:
+        broken.setattr(
+            "detector_bench_next.results.write_csv", lambda *_: (_ for _ in ()).throw(OSError("disk full"))
+        )
+        with pytest.raises(OSError, match="disk full"):
+            Study.of(folder).evaluate(tmp_path, predictions=folder)
+    with pytest.raises(ConfigError, match=r"results\.json"):
+        Results.open(tmp_path)
+
+
+UNFINISHED: dict[str, tuple[Callable[[Path], object], str]] = {
+    "no folder": (lambda p: None, "there is no folder"),
+    "another folder": (lambda p: p.mkdir(), "no result folder"),
+    "half a folder": (lambda p: (p / "predictions").mkdir(parents=True), "not finished, it has predictions"),
+    "damaged": (lambda p: (p.mkdir(), (p / "results.json").write_text("{")), "is damaged"),
+    "newer": (
+        lambda p: (p.mkdir(), (p / "results.json").write_text('{"schema": 9, "settings": {}}')),
+        "schema 9, here 1",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", UNFINISHED)
+def test_what_is_no_finished_folder_is_told(tmp_path: Path, what: str) -> None:
+    prepare, told = UNFINISHED[what]
+    prepare(tmp_path / "x")
+    with pytest.raises(ConfigError, match=told) as caught:
+        Results.open(tmp_path / "x")
+    assert "\n" not in str(caught.value)
+
+
+def test_words_of_long_tables_stay_words(tmp_path: Path) -> None:
+    frame = pd.DataFrame(
+        {"detector": ["007", "NA", "", "a,b"], "value": [0.1, float("nan"), 1.0, 1e-300], "n": [1, 2, 3, 4]}
+    )
+    (tmp_path / "x.csv").write_text(csv_text(frame))
+    again = read_csv(tmp_path / "x.csv")
+    assert again["detector"].tolist() == ["007", "NA", "", "a,b"]
+    assert again["value"].iloc[[0, 3]].tolist() == [0.1, 1e-300]
+    assert csv_text(frame.iloc[:3]) == "detector,value,n\n007,0.1,1\nNA,,2\n,1,3\n", "no word is quoted, or all"
+
+
+def test_numbers_in_memory_say_what_they_lack() -> None:
+    from tests_next.counted import cells_of
+
+    results = results_of(
+        {"gender": counted_of(cells_of([[[3, 1, 0, 0, 0], [0, 2, 0, 0, 0], [0] * 5, [0] * 5, [0] * 5]]))}
+    )
+    assert results.number("accuracy", detector="d").value == pytest.approx(5 / 6)
+    with pytest.raises(ConfigError, match="in memory alone"):
+        results.table("errors")
+
+
+def test_contents_that_changed_between_detectors_are_noted(tmp_path: Path) -> None:
+    from detector_bench_next.attributes import built_in
+    from detector_bench_next.cells import count
+
+    image_set = small_set(tmp_path, ["a,m,p", "b,m,p"], ["a,ann,male", "b,ann,female"])
+    rows = [
+        {"detector": d, "image_id": i, "label": "male", "image_sha256": (d + i) * 32} for d in "de" for i in "ab"
+    ]
+    predictions = write_predictions(tmp_path / "predictions", rows)
+    about = manifest_of(
+        image_set, predictions, {"gender": count(image_set, predictions, built_in()["gender"], ["d", "e"])}, {}
+    )
+    assert about["notes"] == ["gender: e read 2 images with another content than the first detector did"]
+    assert about["counts"]["gender"] == {
+        "images": 2,
+        "labelled": 2,
+        "missing": {"d": 0, "e": 0},
+        "changed": {"d": 0, "e": 2},
+    }
+    assert "/" not in json.dumps({k: v for k, v in about.items() if k != "plugins"}), "no path of this machine"
+
+
+# comparing
+
+
+def test_the_same_made_again_does_not_differ(folder: Path, made: Path) -> None:
+    assert compare_folder(made, folder) == []
+
+
+def edit(name: str, was: str, now: str) -> Callable[[Path], None]:
+    def change(folder: Path) -> None:
+        text = (folder / name).read_text(encoding="utf-8")
+        assert was in text
+        (folder / name).write_text(text.replace(was, now, 1), encoding="utf-8")
+
+    return change
+
+
+FORGED: dict[str, tuple[Callable[[Path], object], str]] = {
+    "a value": (edit("metrics.csv", "0.", "0.9"), "metrics.csv: different ("),
+    "a text": (
+        edit("tables/filtering_and_accuracy.md", "100.00", "99.00"),
+        "tables/filtering_and_accuracy.md: different",
+    ),
+    "a sentence": (
+        edit("tables/filtering_and_accuracy.md", "clear images", "all images"),
+        "tables/filtering_and_accuracy.md: different",
+    ),
+    "a setting": (
+        edit("results.json", '"n_clear": "detector"', '"n_clear": "human"'),
+        "results.json: different (settings differ)",
+    ),
+    "a file that is gone": (lambda p: (p / "confusion.csv").unlink(), "confusion.csv: gone"),
+    "a table of nobody": (
+        lambda p: (p / "tables/fake.csv").write_text("x\n1\n"),
+        "tables/fake.csv: made by nobody",
+    ),
+    "numbers of nobody at the top": (
+        lambda p: (p / "better.csv").write_text("x\n1\n"),
+        "better.csv: made by nobody",
+    ),
+    "a page of nobody": (
+        lambda p: ((p / "own").mkdir(), (p / "own/made.json").write_text("{}")),
+        "own/made.json: made by nobody",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", FORGED)
+def test_a_forged_file_is_named(made: Path, tmp_path: Path, what: str) -> None:
+    forge, told = FORGED[what]
+    forge(copytree(made, tmp_path / "forged"))
+    found = compare_folder(made, tmp_path / "forged")
+    assert [str(d).startswith(told) for d in found] == [True]
+    verification = Verification({"numbers": "proved"}, tuple(found), "abc")
+    assert not verification.passed
+    assert told.partition(":")[0] in verification.text()
+
+
+def test_last_digits_files_of_other_people_and_pictures_are_no_forgery(made: Path, tmp_path: Path) -> None:
+    mine, real = copytree(made, tmp_path / "made"), copytree(made, tmp_path / "real")
+    rows = read_csv(real / "tables/verdicts.csv")
+    rows["ci_low"] += 5e-5
+    (real / "tables/verdicts.csv").write_text(csv_text(rows))
+    (real / "notes.txt").write_text("mine")
+    (real / "slides").mkdir()
+    (real / "slides/one.csv").write_text("x\n")
+    for place, byte in ((mine, b"a"), (real, b"b")):
+        (place / "figures").mkdir()
+        (place / "figures/one.png").write_bytes(byte)
+    found = compare_folder(mine, real)
+    assert [(d.file, d.kind) for d in found] == [("figures/one.png", "open")]
+    assert Verification({}, tuple(found)).passed
+
+
+def test_texts_of_tables_stand_in_the_folder(folder: Path) -> None:
+    results = Results.open(folder)
+    for name, text in texts(results).items():
+        assert (folder / "tables" / name).read_text(encoding="utf-8") == text
+    assert "Dim one" in (folder / "tables/filtering_and_accuracy.md").read_text()
+    assert "dim," in (folder / "tables/filtering_and_accuracy.csv").read_text()
+    assert Settings(**{k: results.settings[k] for k in Settings._fields}).resamples == 50
