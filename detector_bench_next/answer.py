@@ -101,7 +101,10 @@ class _Answer:
         self.single = [r for r in bias if r["prompt_id"] != ALL]
         self.primary = str(results.settings.get("primary", "prompt_bias_score_difference"))
         ranks = self.rows("ranks", t2i_model=ALL, metric=self.primary)
-        self.ranks = [r for r in ranks if r["detector"] not in self.swapped and not math.isnan(r["score"])]
+        keeps = {d for d in self.detectors if (r := self.metric("images_clear", detector=d)) and r["value"]}
+        self.ranks = [
+            r for r in ranks if r["detector"] in keeps - self.swapped.keys() and not math.isnan(r["score"])
+        ]
         self.labelled = any(r["estimator"] != "detectors" for own in self.whole.values() for r in own)
 
     def rows(self, table: str, **where: str) -> list[Row]:
@@ -315,9 +318,9 @@ class _Answer:
         known = not math.isnan(own["ci_low"])
         ends = " " + self.interval(own["ci_low"], own["ci_high"], points) if known else ""
         others = f"; not told apart from it: {listed(alike)}" if alike else ""
+        said = f"{best['detector']} comes closest to the labels" if len(ranks) > 1 else best["detector"]
         yield Sentence(
-            f"{best['detector']} comes closest to the labels: {what.format(points(own['value']), ends)}"
-            f"{others if len(ranks) > 1 else ''}.",
+            f"{said}: {what.format(points(own['value']), ends)}{others}.",
             [own, best, *(r for r in ranks if r["detector"] in alike)],
         )
 
