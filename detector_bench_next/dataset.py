@@ -1,10 +1,9 @@
 """An image set: images, prompts and labels as three tables of text, checked once, and the annotators' consensus.
 
 A table is NAME.csv (UTF-8, commas) or NAME.parquet, a file or a folder of files, with the columns of `COLUMNS` and
-perhaps of `OPTIONAL`; others are ignored. Own attributes lie in `attributes/NAME.yaml`. Rows count as in a
-spreadsheet: the header is row 1. All mistakes are told at once, each with file, row, column, value and what is
-accepted; but one in a table's structure (a ragged row, an encoding) ends the checks of that table and of what
-refers to it. Image files are not opened here: `images.py` reads them, `convert/checking.py` tries all of them.
+perhaps of `OPTIONAL`. Own attributes lie in `attributes/NAME.yaml`. Rows count as in a spreadsheet: the header is
+row 1. All mistakes are told at once, each with file, row, column, value and what is accepted; but one in a table's
+structure (a ragged row, an encoding) ends the checks of that table and of what refers to it.
 """
 
 from __future__ import annotations
@@ -44,8 +43,8 @@ OPTIONAL = {
     "prompts": ("base_prompt_id", "weight", "scene", "side", "language"),  # and, before them, stated_ATTRIBUTE
     "labels": ("reason", "value"),
 }
+# Files beside the tables that go where the image set goes.
 BESIDE = ("generations.parquet", "sample.csv", "calibration.csv", "pair_sample.csv", "LICENSE*")
-"""Files beside the tables that go where the image set goes."""
 
 _STATED = "stated_"
 _DISTINCT = {"image_id", "path", "seed_image_id", "value", "prompt"}  # every other column is a pandas category
@@ -67,7 +66,6 @@ _Attributes = Mapping[str, Attribute]
 _Tables = dict[str, "Table | None"]
 
 
-# Cells
 def as_texts(cells: Any) -> Any:
     """One Arrow array of texts; `pa.array(cells, TEXT)` would make a Python object of every cell."""
     found = pa.array(cells)
@@ -77,8 +75,7 @@ def as_texts(cells: Any) -> Any:
 def positions(ids: Any, wanted: Any) -> NDArray[np.int64]:
     """Index among `ids` of each wanted text [wanted], or -1."""
     found = pc.fill_null(pc.index_in(as_texts(wanted), value_set=as_texts(ids)), -1)
-    at: NDArray[np.int64] = found.to_numpy(zero_copy_only=False).astype(np.int64)
-    return at
+    return np.asarray(found.to_numpy(zero_copy_only=False), np.int64)
 
 
 def slug(text: str) -> str:
@@ -105,8 +102,7 @@ def _has_control(texts: Any) -> Any:
 
 
 def _bits(mask: Any) -> _Mask:
-    bits: _Mask = mask.to_numpy(zero_copy_only=False)
-    return bits
+    return np.asarray(mask.to_numpy(zero_copy_only=False), np.bool_)
 
 
 def _as_numbers(texts: Any) -> NDArray[np.float64]:
@@ -114,8 +110,7 @@ def _as_numbers(texts: Any) -> NDArray[np.float64]:
     texts = _trimmed(texts)
     is_number = pc.match_substring_regex(texts, r"^-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?$")
     found = pc.if_else(is_number, texts, pa.scalar(None, _TEXT)).cast(pa.float64())
-    numbers: NDArray[np.float64] = found.to_numpy(zero_copy_only=False)
-    return numbers
+    return np.array(found.to_numpy(zero_copy_only=False), np.float64)
 
 
 def _cut(text: str) -> str:
@@ -124,10 +119,7 @@ def _cut(text: str) -> str:
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """Records of a file, or of several that are one table, as text.
-
-    Columns in which cells hardly repeat are `str`, all others `category`, without categories that no record has.
-    """
+    """Records of a file, or of several that are one table; every cell is text. No category is without a record."""
 
     file: str
     frame: pd.DataFrame
@@ -137,9 +129,7 @@ class Table:
     others: tuple[str, ...]  # names in the header that nobody asked for
     problems: Problems
 
-    def tell(
-        self, column: str, wrong: _Mask, message: str, accepted: _Accepted, known: Collection[str] = ()
-    ) -> None:
+    def tell(self, column: str, wrong: _Mask, message: str, accepted: _Accepted, known: Any = ()) -> None:
         """Report cells in the records of a mask [record]; of `known` names, the nearest one is accepted."""
 
         def nearest(record: int) -> str:
@@ -175,7 +165,6 @@ class Table:
         return _bits(found)[cells.cat.codes.to_numpy()] if coded else _bits(found)
 
 
-# Reading a table
 def read_table(path: Path, required: Sequence[str], optional: Sequence[str], problems: Problems) -> Table | None:
     """A CSV or Parquet file; a folder NAME.parquet is one table, its files in the order of their names.
 
@@ -323,8 +312,7 @@ def _read_csv(data: bytes, file: str, required: Sequence[str], optional: Sequenc
     except csv.Error:
         raise _broken(file, "the header row cannot be read as CSV", "column names", 1) from None
     wanted = _wanted(file, names, required, optional)
-    ragged: list[Any] = []
-    table = pa.table({})
+    ragged, table = list[Any](), pa.table({})
     try:
         table = _parsed(data, {n: _CODED if n in wanted and n not in _DISTINCT else _TEXT for n in names}, ragged)
     except pa.ArrowInvalid as error:
@@ -338,9 +326,9 @@ def _read_csv(data: bytes, file: str, required: Sequence[str], optional: Sequenc
         message = _OPEN_QUOTE if opened else f"row has {n} cell{'s' * (n != 1)}"
         problems.append(Problem(file, message, row.number, None, text, _QUOTES if opened else accepted))
     if len(ragged) > 20:
-        rest = "; the rest of the file was not checked" if len(ragged) >= _MOST_RAGGED else ""
+        rest = " at least; the file was not checked further" * (len(ragged) >= _MOST_RAGGED)
         problems.append(Problem(file, f"... and {len(ragged) - 20:,} more such rows{rest}"))
-    last = "" if ragged or not len(table) else table.column(len(names) - 1)[-1].as_py()
+    last = table.column(len(names) - 1)[-1].as_py() if len(table) and not ragged else ""
     if "\n" in last and data.count(b'"') % 2:
         problems.append(Problem(file, _OPEN_QUOTE, len(table) + 1, names[-1], _cut(last.rstrip()), _QUOTES))
     problems.raise_if_any()
@@ -389,13 +377,10 @@ def _bad_texts(file: str, table: Any, bad_byte: int) -> Problems:
     return problems or Problems([Problem(file, message, accepted=_UTF8)])
 
 
-# The image set
 @dataclass(frozen=True, eq=False, repr=False)
 class ImageSet:
-    """A checked image set. Every cell is text, "" where it is empty.
-
-    `image_id, path, seed_image_id, prompt, value` are `str` columns, all others `category`. Of the optional ones
-    of images and prompts there are those that the files have.
+    """A checked image set. `image_id, path, seed_image_id, prompt, value` are `str` columns, others `category`; of
+    the optional ones of images and prompts there are those that the files have. An empty cell is "".
     """
 
     root: Path
@@ -427,7 +412,6 @@ class ImageSet:
         attributes: _Attributes | None = None,
     ) -> ImageSet:
         """Make an image set of its three tables, checked as by `load`; rows of mistakes count as in a file.
-
         Without `attributes` there are the built-in ones and those in `root`.
         """
         problems, frames = Problems(), (images, prompts, labels)
@@ -439,8 +423,7 @@ class ImageSet:
         return image_set
 
     def __repr__(self) -> str:
-        sizes = f"{len(self.images):,} images, {len(self.prompts):,} prompts, {len(self.labels):,} labels"
-        return f"<image set {self.root.name}: {sizes} of {', '.join(self.labelled) or 'nothing'}>"
+        return f"<image set {self.root.name}: {len(self.images):,} images, {len(self.labels):,} labels>"
 
     def truth(self, attribute: str) -> pd.DataFrame:
         """Consensus on each image (see `consensus`): image_id, label ("" where nobody labelled it), reason."""
@@ -455,7 +438,6 @@ class ImageSet:
 
     def measured(self, attribute: str) -> NDArray[np.float64]:
         """Number that the annotators gave each image [image], in the attribute's unit; NaN: none.
-
         The adjudicator's, else the mean over those who gave the consensus as label and a number.
         """
         known, n = self._attribute(attribute), len(self.images)
@@ -467,22 +449,18 @@ class ImageSet:
         values = _as_numbers(as_texts(labels["value"]))
         used = used[np.argsort(values[used], kind="stable")]  # row order must not change the last digit
         count, total = np.bincount(image[used], minlength=n), np.bincount(image[used], values[used], n)
-        mean: NDArray[np.float64] = np.divide(total, count, out=np.full(n, np.nan), where=count > 0)
-        return mean
+        return np.asarray(np.divide(total, count, out=np.full(n, np.nan), where=count > 0))
 
     def stated(self, attribute: str) -> pd.Series[Any] | None:
         """Word of `Attribute.statements` that each prompt states, by prompt_id in their order ("": left open).
-
         None: the prompts have no such column, so nothing is known.
         """
         column = _STATED + self._attribute(attribute).name
-        if column not in self.prompts:
-            return None
-        return self.prompts[column].astype("str").set_axis(self.prompts["prompt_id"].astype("str"))
+        stated = self.prompts.set_axis(self.prompts["prompt_id"].astype("str")).get(column)
+        return None if stated is None else stated.astype("str")
 
     def fingerprint(self) -> str:
         """The sha256 of the content of the three tables, in hexadecimal; how they are stored has no influence.
-
         Values and weights count as numbers, and optional columns of prompts without any text not at all.
         """
         digest = hashlib.sha256()
@@ -541,8 +519,7 @@ def _add_cells(digest: Any, frame: pd.DataFrame, column: str) -> None:
 
 def _label_codes(labels: pd.DataFrame, attribute: Attribute) -> NDArray[np.int16]:
     own = labels["label"].astype("category").cat.set_categories(list(attribute.labels))
-    codes: NDArray[np.int16] = own.cat.codes.to_numpy().astype(np.int16)
-    return codes
+    return np.asarray(own.cat.codes, np.int16)
 
 
 def _labelled(labels: pd.DataFrame, attributes: Iterable[str]) -> tuple[str, ...]:
@@ -593,8 +570,7 @@ def read_image_set(
         present = [path for suffix in (".csv", ".parquet") if (path := root / (name + suffix)).exists()]
         both = f"{name}.csv or {name}.parquet"
         if len(present) > 1:
-            message = f"{present[1].name} lies beside it, so it is unclear which of the two counts"
-            problems.append(Problem(present[0].name, message, accepted=f"either {both}"))
+            problems.append(Problem(present[0].name, f"{present[1].name} lies beside it", accepted=f"one: {both}"))
         if present:
             tables[name] = read_table(present[0], required, _optional(name, attributes), problems)
         elif name != "labels" or require_labels:
@@ -608,11 +584,9 @@ def _optional(name: str, attributes: Iterable[str]) -> tuple[str, ...]:
     return (*(_STATED + attribute for attribute in attributes if name == "prompts"), *OPTIONAL[name])
 
 
-def _of_frame(
-    name: str, frame: pd.DataFrame | None, attributes: Iterable[str], problems: Problems
-) -> Table | None:
+def _of_frame(name: str, frame: pd.DataFrame | None, known: Iterable[str], problems: Problems) -> Table | None:
     frame = pd.DataFrame(columns=[*COLUMNS[name]], dtype="str") if frame is None else frame
-    names, asked, columns = [str(column) for column in frame], (*COLUMNS[name], *_optional(name, attributes)), {}
+    names, asked, columns = [str(column) for column in frame], (*COLUMNS[name], *_optional(name, known)), {}
     try:
         for column in _wanted(name, names, COLUMNS[name], asked):
             columns[column] = pa.table({column: frame[column]}).column(0)
@@ -701,9 +675,8 @@ def _check_repeats(table: Table, column: str) -> Any:
     if pc.count_distinct(ids).as_py() == len(ids):
         return ids
     codes = ids.dictionary_encode().indices.to_numpy()  # in the order of first use
-    again = pd.Series(codes).duplicated().to_numpy()
-    first = np.flatnonzero(~again)
-    wrong = again & ~_bits(pc.equal(ids, ""))
+    first = pd.Series(codes).drop_duplicates().index.to_numpy()
+    wrong = (first[codes] != np.arange(len(codes))) & ~_bits(pc.equal(ids, ""))
     table.tell(column, wrong, f"duplicate {column}", lambda i: f"another; {table.place(first[codes[i]])} has it")
     return ids
 
@@ -713,8 +686,7 @@ def _check_parents(table: Table, column: str, ids: Any, known: Collection[str], 
     wanted = _trimmed(table.texts(column))
     empty = _bits(pc.equal(wanted, ""))
     parent: NDArray[np.int64] = np.where(empty, -1, positions(ids, wanted))
-    accepted = f"the id of another row of {table.file}, or an empty cell"
-    table.tell(column, ~empty & (parent < 0), f"{thing} that has no row", accepted, known)
+    table.tell(column, ~empty & (parent < 0), f"{thing} that has no row", "an id of this file, or nothing", known)
     own = parent == np.arange(len(parent))
     table.tell(column, own, f"{thing} of itself", f"another {thing}, or an empty cell")
     ancestors = np.where(own, -1, parent)
@@ -788,7 +760,7 @@ def _check_prompts(prompts: Table, attributes: _Attributes) -> dict[str, float] 
     given = prompts.where("weight", r"\S")
     if not given.any():
         return None
-    weights = _as_numbers(prompts.texts("weight")).copy()
+    weights = _as_numbers(prompts.texts("weight"))
     wrong = given & ~(np.isfinite(weights) & (weights > 0))
     tell("weight", wrong, "weight that is not a number above 0", "such as 1 or 0.5")
     for _ in weights:  # a prompt without a weight has its base prompt's
@@ -879,7 +851,6 @@ def _check_images_of_labels(images: Table, labels: Table, *, require_labels: boo
     return at
 
 
-# Tables beside an image set
 def read_prompts(path: Path) -> pd.DataFrame:
     """Prompts of a table: prompt_id, and those of the other columns of prompts that it has.
 
