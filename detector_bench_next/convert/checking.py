@@ -15,7 +15,6 @@ from concurrent.futures import BrokenExecutor, ProcessPoolExecutor, ThreadPoolEx
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from itertools import chain
 from multiprocessing import get_context, resource_tracker
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
     from detector_bench_next.runner import Progress
 
 FEWEST_FOR_PROCESSES = 500  # fewer files are decoded before processes have started
-_GROUP, _READERS_OF_ADDRESSES = 64, 16
+_READERS_OF_ADDRESSES = 16
 _Fault = tuple[str, str] | None  # reason and detail of an image that gives no pixels
 
 
@@ -53,18 +52,14 @@ class Check:
         if n["edited"]:
             lines += [f"  {_count(n['edited'], 'edited image')} of {_count(n['photos'], 'photo')}"]
         if n["stated"]:
-            stated = ", ".join(f"{name} {number:,}" for name, number in n["stated"].items())
-            lines += [f"  prompts that state an attribute: {stated}"]
+            lines += [
+                "  prompts that state an attribute: " + ", ".join(f"{a} {k:,}" for a, k in n["stated"].items())
+            ]
         for name, own in n["labels"].items():
             labelled = sum(own["consensus"].values())
             some = f"{labelled:,} of {every}" if labelled < n["images"] else every
-            shares = (
-                f"{label} {number:,} ({number / labelled:.1%})" for label, number in own["consensus"].items()
-            )
-            lines += [
-                f"  {name}: {_count(own['labels'], 'label')} of {some}",
-                f"    consensus: {', '.join(shares)}",
-            ]
+            shares = ", ".join(f"{label} {k:,} ({k / labelled:.1%})" for label, k in own["consensus"].items())
+            lines += [f"  {name}: {_count(own['labels'], 'label')} of {some}", f"    consensus: {shares}"]
             lines += [f"    low_quality for disagreement: {own['disagreement']:,}"]
             if own["values"]:
                 agreed = f"agreed on for {_count(own['measured'], 'image')}"
@@ -80,8 +75,7 @@ class Check:
 def check(folder: Path, *, tables: bool = False, progress: Progress | None = None) -> Check:
     """Check an image set: its tables, and (unless `tables`) that every image file can be decoded.
 
-    Many files are decoded in processes: a script that calls this needs `if __name__ == "__main__"`, and a process
-    that is killed raises `DetectorBenchError`.
+    Many files are decoded in processes, so a script that calls this needs `if __name__ == "__main__"`.
     """
     from detector_bench_next.dataset import read_image_set  # pandas, which processes do not need
 
@@ -151,24 +145,23 @@ def _check_files(images: Table, store: ImageStore, problems: Problems, progress:
 
 def _faults(store: ImageStore, paths: Sequence[str]) -> Iterator[_Fault]:
     """Fault of each image, or None, in the order of `paths`."""
+    work = partial(_fault, store)
     if any("://" in path or "#" in path for path in paths):  # a store keeps what it has fetched
         with ThreadPoolExecutor(_READERS_OF_ADDRESSES) as threads:
-            yield from threads.map(partial(_fault, store), paths)
-        return
-    if len(paths) < FEWEST_FOR_PROCESSES:
-        yield from map(partial(_fault, store), paths)
-        return
-    groups = [paths[start : start + _GROUP] for start in range(0, len(paths), _GROUP)]
-    # A fresh process each, since a fork would inherit Arrow's threads in any state.
-    pool = ProcessPoolExecutor(min(16, os.cpu_count() or 1), get_context("spawn"))
-    try:
-        with _uninterrupted():
-            found = pool.map(partial(_of_group, store), groups)
-        yield from chain.from_iterable(found)
-    except BrokenExecutor:
-        raise DetectorBenchError("a process that decodes images ended at once; is there enough memory?") from None
-    finally:
-        pool.shutdown(cancel_futures=True)
+            yield from threads.map(work, paths)
+    elif len(paths) < FEWEST_FOR_PROCESSES:
+        yield from map(work, paths)
+    else:  # a fresh process each, since a fork would inherit Arrow's threads in any state
+        pool = ProcessPoolExecutor(min(16, os.cpu_count() or 1), get_context("spawn"))
+        try:
+            with _uninterrupted():
+                found = pool.map(work, paths, chunksize=64)
+            yield from found
+        except BrokenExecutor:
+            message = "a process that decodes images ended at once; is there enough memory?"
+            raise DetectorBenchError(message) from None
+        finally:
+            pool.shutdown(cancel_futures=True)
 
 
 @contextmanager
@@ -196,7 +189,3 @@ def _fault(store: ImageStore, path: str) -> _Fault:
     except ImageError as error:
         return error.reason, error.detail
     return None
-
-
-def _of_group(store: ImageStore, paths: Sequence[str]) -> list[_Fault]:
-    return [_fault(store, path) for path in paths]
