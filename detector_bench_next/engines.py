@@ -20,9 +20,9 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from queue import Empty, Queue
 from shutil import copyfile, rmtree
 from string import Template
 from types import FrameType, MappingProxyType
@@ -105,36 +105,27 @@ def run_local(job: Job, workers: int, progress: Progress | None = None) -> Claim
         DetectorBenchError: as `claim`; what a worker met, or all of them died.
     """
     runner, workers = _planned(job), min(workers, job.shards)
-    heard: Queue[tuple[_Worker, dict[str, Any] | None]] = Queue()
-    crew: list[_Worker] = []
-    known: dict[str, int] = {}
     with _packed(job, threads=job.threads or max(1, available_cores() // workers)) as file:
-        try:
-            crew += [_Worker(file, place, place * job.shards // workers, heard) for place in range(workers)]
-            tries = 0
-            while any(worker.alive for worker in crew):
-                with suppress(Empty):
-                    worker, message = heard.get(timeout=0.5)
-                    known = worker.take(message, known)
-                    if "problem" in worker.outcome:  # it would be the same with every shard
+        crew, told, tries = _Crew(file, len(runner.image_set.images)), list[dict[str, Any]](), 0
+        with ThreadPoolExecutor(workers) as pool:
+            try:
+                calls = {pool.submit(crew.work, n, n * job.shards // workers) for n in range(workers)}
+                while calls:
+                    ended, calls = wait(calls, timeout=0.5, return_when=FIRST_COMPLETED)
+                    told += [call.result() for call in ended]
+                    if progress:
+                        progress(*crew.counts())
+                    if any("problem" in message for message in told):  # it would be the same with every shard
                         break
-                done, kept = sum(w.done for w in crew), sum(w.from_cache for w in crew)
-                total = len(runner.image_set.images) - sum(known.values())
-                if progress:
-                    progress(done, total, kept)
-                # Shards of one that died are free, and others take them; behind the last one somebody looks again.
-                died = [worker for worker in crew if not worker.alive and not worker.outcome]
-                if len(died) > tries and not any(w.alive for w in crew) and any(w.outcome for w in crew):
-                    tries = len(died)
-                    crew += [_Worker(file, 0, 0, heard)] if tries <= _TRIES else []
-        except KeyboardInterrupt:
-            raise _interrupted(done, total) from None
-        finally:
-            _end([worker.process for worker in crew if worker.alive])
-    crew.sort(key=lambda worker: worker.ended)
-    return _outcome(
-        [w.outcome for w in crew], f"{workers} worker processes died, the last {_how(crew[-1].process)}"
-    )
+                    # Shards of one that died are free, and others take them; behind the last one somebody looks.
+                    died = sum("died" in message for message in told)
+                    if not calls and tries < died <= _TRIES and any("claimed" in message for message in told):
+                        tries, calls = died, {pool.submit(crew.work, 0, 0)}
+            except KeyboardInterrupt:
+                raise _interrupted(*crew.counts()[:2]) from None
+            finally:
+                crew.end()
+        return _outcome(told, f"{workers} worker processes")
 
 
 def run_ray(job: Job, workers: int, address: str = "") -> Claimed:
@@ -170,20 +161,20 @@ def run_ray(job: Job, workers: int, address: str = "") -> Claimed:
         )(_ray_task)
         with _packed(job, threads=threads) as file:
             tasks = [task.remote(str(file), n * job.shards // workers, str(Path.cwd())) for n in range(workers)]
-            told, waiting, why = [], tasks, ""
+            told, waiting = [], tasks
             try:
                 while waiting:
                     ready, waiting = ray.wait(waiting, timeout=1.0)
                     try:
                         told += ray.get(ready)
                     except ray.exceptions.RayError as error:
-                        why = _first_line(error)
+                        told.append({"died": _first_line(error)})
             except KeyboardInterrupt:
                 for each in waiting:
                     ray.cancel(each)  # an interruption there, which stores
                 ray.wait(waiting, num_returns=len(waiting), timeout=_SECONDS_TO_END)
                 raise Interrupted("stopped; nothing is lost: run the same command again to go on") from None
-            return _outcome(told, f"{workers} tasks of Ray died, the last: {why}")
+            return _outcome(told, f"{workers} tasks of Ray")
 
 
 def slurm_script(job: Job, words: Sequence[str], file: Path) -> Path:
@@ -366,19 +357,21 @@ def _work(file: str, first: int, tell: Callable[[_Claiming], None] | None = None
         return {"problem": str(error), "kind": type(error).__name__}
 
 
-def _outcome(told: Sequence[Mapping[str, Any]], died: str) -> Claimed:
-    """What several processes say together, the last one last; raises what one of them met, or that none ended."""
+def _outcome(told: Sequence[Mapping[str, Any]], who: str) -> Claimed:
+    """What several processes say together; raises what one of them met, or that all died."""
     for message in told:
         if "problem" in message and message["kind"] != "Interrupted":
             kind = getattr(errors, message["kind"], DetectorBenchError)
             raise (DetectorBenchError if kind is errors.DataError else kind)(message["problem"])
     all_ = [Claimed(*message["claimed"]) for message in told if "claimed" in message]
     if not all_:
+        last = next((message["died"] for message in reversed(told) if "died" in message), "interrupted")
         remedy = "what was predicted is stored: run the same command again to go on"
-        raise DetectorBenchError(f"{died}; is there memory enough for so many? {remedy}")
+        raise DetectorBenchError(f"{who} died, the last {last}; is there memory enough for so many? {remedy}")
+    held = set.intersection(*(set(one.held) for one in all_))  # what one of them finds done is done
     left_out = {name: lacks for one in all_ for name, lacks in one.left_out.items()}
     predicted, from_cache = sum(one.predicted for one in all_), sum(one.from_cache for one in all_)
-    return Claimed(predicted, tuple(all_[-1].held), left_out, from_cache)
+    return Claimed(predicted, tuple(sorted(held)), left_out, from_cache)
 
 
 @contextmanager
@@ -404,60 +397,57 @@ def _packed(job: Job, *, threads: int) -> Iterator[Path]:
             folder.parent.rmdir()
 
 
-class _Worker:
-    """A worker process, how far it is, and what it said last."""
+class _Crew:
+    """Worker processes of one run, and how far they are."""
 
-    def __init__(self, file: Path, place: int, first: int, heard: Queue[Any]) -> None:
-        self.done = self.from_cache = 0
-        self.outcome: dict[str, Any] = {}
-        self.alive, self.ended = True, float("inf")
-        environment = dict(os.environ) | dict.fromkeys(_THREADS, str(json.loads(file.read_text())["threads"]))
+    def __init__(self, file: Path, images: int) -> None:
+        self._file, self._images = file, images
+        self._processes: list[subprocess.Popen[str]] = []
+        self._told: dict[int, tuple[int, int, dict[str, int]]] = {}
+        self._environment = dict(os.environ) | dict.fromkeys(
+            _THREADS, str(json.loads(file.read_text())["threads"])
+        )
         root = Path(__file__).parents[1]
         if root.name not in ("site-packages", "dist-packages"):  # a checkout that is not installed
-            environment["PYTHONPATH"] = os.pathsep.join(filter(None, [str(root), os.environ.get("PYTHONPATH")]))
-        if gpus := _gpus():
-            environment["CUDA_VISIBLE_DEVICES"] = gpus[place % len(gpus)]
-        self.process = subprocess.Popen(  # noqa: S603
-            # Without the working folder among the places of modules: it may be a stranger's.
-            [sys.executable, "-P", "-m", "detector_bench_next.engines", str(file), str(first)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            env=environment,
-            start_new_session=True,  # Ctrl-C comes to the parent, which lets the workers end
-        )
-        threading.Thread(target=self._listen, args=(heard,), daemon=True).start()
+            paths = [str(root), os.environ.get("PYTHONPATH", "")]
+            self._environment["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
+        self._gpus = _gpus()
 
-    def take(self, message: dict[str, Any] | None, known: dict[str, int]) -> dict[str, int]:
-        """Note a message, None at the end; gives the known images of each shard."""
-        if message is None:
-            self.alive, self.ended = False, time.monotonic()
-        elif "done" in message:
-            self.done, self.from_cache = message["done"], message["from_cache"]
-            return {**message["known"], **known}  # the first who comes to a shard is right
-        else:
-            self.outcome = message
-            self.done, _, _, self.from_cache = message.get("claimed", (self.done, (), {}, self.from_cache))
-        return known
-
-    def _listen(self, heard: Queue[Any]) -> None:
-        for line in self.process.stdout or ():
+    def work(self, place: int, first: int) -> dict[str, Any]:
+        """Start a worker and listen to it; its last words, or how it died."""
+        gpu = {"CUDA_VISIBLE_DEVICES": self._gpus[place % len(self._gpus)]} if self._gpus else {}
+        # Without the working folder among the places of modules: it may be a stranger's. Ctrl-C comes to this
+        # process, which lets the workers end.
+        command = [sys.executable, "-P", "-m", "detector_bench_next.engines", str(self._file), str(first)]
+        pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+        process = subprocess.Popen(command, **pipes, env=self._environment | gpu, start_new_session=True)  # noqa: S603
+        self._processes.append(process)
+        for line in process.stdout or ():
             with suppress(ValueError):  # the last line of one that was killed
-                heard.put((self, json.loads(line)))
-        self.process.wait()
-        heard.put((self, None))
+                message: dict[str, Any] = json.loads(line)
+                if "done" not in message:
+                    return message
+                self._told[process.pid] = message["done"], message["from_cache"], message["known"]
+        code = process.wait()
+        return {"died": f"by signal {signal.Signals(-code).name}" if code < 0 else f"with status {code}"}
 
+    def counts(self) -> tuple[int, int, int]:
+        """Images done, images to do, done from the cache."""
+        told = list(self._told.values())
+        known = {shard: images for _, _, own in reversed(told) for shard, images in own.items()}
+        total = self._images - sum(known.values())
+        return sum(done for done, _, _ in told), total, sum(kept for _, kept, _ in told)
 
-def _end(processes: Sequence[subprocess.Popen[str]]) -> None:
-    """Let processes store what they have, and end."""
-    for process in processes:
-        process.terminate()
-    until = time.monotonic() + _SECONDS_TO_END
-    for process in processes:
-        try:
-            process.wait(timeout=max(0.0, until - time.monotonic()))
-        except subprocess.TimeoutExpired:
-            process.kill()
+    def end(self) -> None:
+        """Let workers that are still there store what they have, and end."""
+        for process in self._processes:
+            process.terminate()
+        until = time.monotonic() + _SECONDS_TO_END
+        for process in self._processes:
+            try:
+                process.wait(timeout=max(0.0, until - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                process.kill()
 
 
 def _gpus() -> list[str]:
@@ -470,11 +460,6 @@ def _gpus() -> list[str]:
     except (OSError, subprocess.SubprocessError):
         return []
     return [str(n) for n, line in enumerate(listed.stdout.splitlines()) if line.startswith("GPU ")]
-
-
-def _how(process: subprocess.Popen[str]) -> str:
-    code = process.returncode
-    return f"by signal {signal.Signals(-code).name}" if code is not None and code < 0 else f"with status {code}"
 
 
 def _main(file: str, first: str) -> None:
