@@ -3,8 +3,8 @@
 usage: python benchmarks_next/kills.py SHARED OUT [--kills 20] [--seed 0] [--only NAME ...]
 
 SHARED is the developers' data folder, OUT a new folder. Each way of running ends with one undisturbed `run`, which
-also writes the results. Compared with the first one: all prediction files, metrics.csv and cells. Exit status 1 on a
-difference. Ways: kills, together (three at once), workers, ray, shards.
+also writes the results. Compared with the first one: all prediction files, metrics.csv and cells. Exit status 1 on
+a difference. Ways: kills, together (three at once), workers, ray, shards.
 """
 
 from __future__ import annotations

@@ -193,6 +193,7 @@ def test_every_image_is_predicted_once_and_a_second_run_loads_nothing(images: Pa
     assert run_here(order).predicted == 0
     assert world.loads == ["probe"]
     assert content(order) == before
+    assert len((order.out / "predictions" / "_log" / "00001-of-00001.jsonl").read_text().splitlines()) == 1
 
 
 def text(images: Path, name: str = "images.csv") -> list[str]:
