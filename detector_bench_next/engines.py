@@ -28,7 +28,7 @@ from string import Template
 from types import FrameType, MappingProxyType
 from typing import Any, NamedTuple, NoReturn
 
-from filelock import FileLock, Timeout
+from filelock import FileLock
 
 from detector_bench_next import errors
 from detector_bench_next.errors import ConfigError, DetectorBenchError, Interrupted, require
@@ -131,16 +131,11 @@ def run_local(job: Job, workers: int, progress: Progress | None = None) -> Claim
 def run_ray(job: Job, workers: int, address: str = "") -> Claimed:
     """Predict by tasks of Ray, each with a GPU where the cluster has some, and its share of the cores.
 
-    All nodes must see the result folder, the image set and the weights under the same paths.
-
-    Args:
-        job: what is predicted.
-        workers: number of tasks.
-        address: `auto`, `ray://HOST:PORT` or `HOST:PORT`; empty starts a cluster here for the time of the call.
+    All nodes must see the result folder, the image set and the weights under the same paths. `address` is `auto`,
+    `ray://HOST:PORT` or `HOST:PORT`; empty, it starts a cluster here for the time of the call.
 
     Raises:
-        MissingExtraError: Ray is not installed.
-        ConfigError: there is no cluster.
+        MissingExtraError, ConfigError: Ray is not installed, or there is no cluster.
         DetectorBenchError: as `claim`; what a task met, or all of them died.
     """
     ray = require("ray", "ray")
@@ -181,11 +176,7 @@ def slurm_script(job: Job, words: Sequence[str], file: Path) -> Path:
     """Write a script for Slurm: an array of which each task predicts one shard.
 
     The folder of its logs is made now, since Slurm wants it to be there. No key of a service stands in the script.
-
-    Args:
-        job: gives the result folder and the number of shards.
-        words: the command behind the program's name, without `--shard`: `run`, `study.yaml`, `--out`, ...
-        file: the script.
+    `words` are those of the command behind the program's name, without `--shard`: `run`, `study.yaml`, ...
 
     Raises:
         ConfigError: a word that a line cannot hold.
@@ -317,14 +308,9 @@ def _follow_plan(runner: Runner, shard: Shard) -> None:
     plan = Plan.read(runner.folder)  # without the lock: a thousand tasks may begin at once
     if plan is None:
         (runner.folder / "_locks").mkdir(parents=True, exist_ok=True)
-        try:
-            with FileLock(runner.folder / "_locks" / "plan.lock", timeout=300):
-                plan = Plan.read(runner.folder) or Plan(shard.count, runner.fingerprints)
-                plan.write(runner.folder)
-        except Timeout:
-            raise DetectorBenchError(
-                "another process has held predictions/_locks/plan.lock for 5 minutes"
-            ) from None
+        with FileLock(runner.folder / "_locks" / "plan.lock", timeout=300):
+            plan = Plan.read(runner.folder) or Plan(shard.count, runner.fingerprints)
+            plan.write(runner.folder)
     if plan.shards != shard.count:
         raise ConfigError(
             f"--shard {shard.number}/{shard.count}: the folder is cut into {plan.shards} shards; name another "
@@ -503,21 +489,19 @@ def _cluster(ray: Any, address: str) -> Iterator[None]:
         return
     asked = os.environ.get("RAY_ADDRESS", address) if address == "auto" else address
     options: dict[str, Any] = {"log_to_driver": False, "configure_logging": False, "logging_level": "ERROR"}
-    if not address:
-        options |= {"num_cpus": available_cores(), "include_dashboard": False}
+    options |= {} if address else {"num_cpus": available_cores(), "include_dashboard": False}
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     logging.getLogger("ray").setLevel(logging.ERROR)
     try:
         if asked not in ("", "auto"):  # whether anybody listens: Ray itself would try for many minutes
             host, _, port = asked.removeprefix("ray://").rpartition(":")
             socket.create_connection((host.strip("[]"), int(port)), timeout=10).close()
-        with _signals_as_before():  # Ray ends the process at SIGTERM
-            ray.init(address or "local", **options)  # without "local" RAY_ADDRESS would name another one
+        with _signals_as_before():  # Ray ends the process at SIGTERM; without "local" RAY_ADDRESS would count
+            ray.init(address or "local", **options)
     except Exception as error:  # it raises what its parts raise
         place = f"--address {address}" if address else "--engine ray"
-        raise ConfigError(
-            f"{place}: no Ray cluster: {_first_line(error)} (accepted: auto, ray://HOST:PORT, HOST:PORT)"
-        ) from error
+        accepted = "accepted: auto, ray://HOST:PORT, HOST:PORT"
+        raise ConfigError(f"{place}: no Ray cluster: {_first_line(error)} ({accepted})") from error
     try:
         yield
     finally:
