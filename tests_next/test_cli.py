@@ -132,7 +132,7 @@ def test_python_has_every_verb_by_its_name_also_where_a_module_has_the_same() ->
     import detector_bench_next.evaluate  # noqa: F401 - sets the package's attribute `evaluate`
 
     assert {verb for verb in VERBS if not verb.startswith(("detectors_", "weights_"))} <= {*dir(db)}
-    assert [text for text in db.studies()["study"] if text == "quickstart"] == ["quickstart"]
+    assert "quickstart" in {row["study"] for row in db.studies()}
     with pytest.raises(TypeError, match="result"):
         db.evaluate()
     with pytest.raises(AttributeError, match="no attribute 'judge'"):
@@ -335,7 +335,7 @@ def test_ctrl_c_while_modules_are_imported_is_one_word(tmp_path: Path) -> None:
     stop = "import os, signal\nos.kill(os.getpid(), signal.SIGINT)\nraise AssertionError('not stopped')\n"
     program = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
     program += "import sys; sys.argv = ['x', 'studies']\nfrom detector_bench_next.__main__ import main\nmain()\n"
-    for module in ("typer", "pandas"):  # at the top, and inside a verb
+    for module in ("typer", "numpy"):  # at the top, and inside a verb
         (tmp_path / f"{module}.py").write_text(stop)
         there = os.pathsep.join([str(tmp_path), *sys.path])
         found = subprocess.run(

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
+from detector_bench_next.detector import build
 from detector_bench_next.errors import ConfigError, IncompleteError
 from detector_bench_next.predictions import Shard
 from detector_bench_next.registry import names
@@ -107,7 +108,7 @@ def test_a_chain_of_files_is_followed_each_relative_to_the_one_that_names_it(tmp
     (tmp_path / "deeper" / "still").mkdir(parents=True)
     (tmp_path / "deeper" / "still" / "rows.csv").write_text("image_id,g\n")
     (tmp_path / "deeper" / "still" / "c.yaml").write_text(
-        "kind: table\nfile: rows.csv\ncolumns: {gender: g, image: i}\n"
+        "kind: table\nfile: {path: rows.csv}\ncolumns: {gender: g, image: i}\n"
     )
     (tmp_path / "deeper" / "b.yaml").write_text("extends: still/c.yaml\nvalues: {a: male, b: female}\n")
     study = read(
@@ -117,7 +118,7 @@ def test_a_chain_of_files_is_followed_each_relative_to_the_one_that_names_it(tmp
     assert study.detectors[0] == {
         "name": "mine",
         "kind": "table",
-        "file": str(tmp_path / "deeper" / "still" / "rows.csv"),
+        "file": {"path": str(tmp_path / "deeper" / "still" / "rows.csv")},
         "columns": {"gender": "h", "image": "i"},
         "values": {"a": "male", "b": "male"},
     }
@@ -205,6 +206,12 @@ def test_a_study_with_some_of_its_detectors_keeps_its_order(tmp_path: Path) -> N
         study.with_detectors(without=["d"])
     with pytest.raises(ConfigError, match="no detector of this study is left"):
         study.with_detectors(only=["a"], without=["a"])
+
+
+def test_a_built_detector_is_an_entry_in_python(tmp_path: Path) -> None:
+    dim = build("detector", {"name": "dim", "kind": "shade", "bright_above": 200})
+    study = Study(image_set=tmp_path, detectors=[dim, "shade"])  # type: ignore[arg-type, list-item]
+    assert study.build_detectors() == [dim, build("detector", "shade")]
 
 
 def test_mistakes_in_python_are_as_plain_as_in_a_file() -> None:

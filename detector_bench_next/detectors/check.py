@@ -1,4 +1,4 @@
-"""Kit for detectors: a list of them, files to begin a new one with, every step on an image, and the check of one.
+"""Kit for detectors: files to begin a new one with, every step on an image, and the check of one.
 
 The check asks a detector about the same images in every way that a run may take, and expects the same predictions
 and numbers. It shows it odd pictures, measures speed, compares with expected outputs, and counts accuracy by hand.
@@ -29,7 +29,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import yaml
 from PIL import Image, ImageDraw
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -38,8 +37,9 @@ from detector_bench_next import registry
 from detector_bench_next.attributes import Status, built_in
 from detector_bench_next.cache import StageCache
 from detector_bench_next.dataset import ImageSet
-from detector_bench_next.detector import Detector, Failure, Frame, Pixels, Prediction, Settings, Stage, Stages
+from detector_bench_next.detector import Detector, Failure, Frame, Pixels, Prediction, Stage, Stages
 from detector_bench_next.detectors.boxes import Crop
+from detector_bench_next.detectors.listing import as_yaml, entry_of, stages_of
 from detector_bench_next.errors import ConfigError, DetectorBenchError, ImageError, config_error
 from detector_bench_next.files import read_yaml, write_text
 from detector_bench_next.images import IMAGE_SUFFIXES, decode
@@ -54,96 +54,6 @@ _PICTURES = (
 )
 _TOLERANCE = 1e-4  # of the larger of 1 and the number: float32 adds up in another order in another batch
 _ALL_WAYS, _LABELLED, _EXPECTED = 12, 200, 100  # images at most
-
-
-# Lists
-
-
-def list_detectors(detectors: Sequence[Detector] | None = None, where: Where | None = None) -> pd.DataFrame:
-    """Detectors of a study, or all kinds: name, kind, attributes, licence, weights, and what a run lacks here."""
-    rows = [{"name": own.name, **_facts(own, where or Where())} for own in detectors or ()]
-    for kind in registry.names("detector") if detectors is None else ():
-        try:
-            rows.append({"name": kind, **_facts(_of_kind(kind), where or Where())})
-        except DetectorBenchError as error:  # a plugin that cannot be imported
-            rows.append({"name": kind, "lacks": str(error)})
-    return pd.DataFrame(rows, columns=["name", "kind", "attributes", "licence", "weights", "lacks"]).fillna("")
-
-
-def show_detector(detector: Detector | str, where: Where | None = None) -> pd.DataFrame:
-    """Facts about a detector or a kind, a row each: summary, card, classes, stages, weights, fields, lacks."""
-    where, own = where or Where(), _of_kind(detector) if isinstance(detector, str) else detector
-    thing = own if isinstance(own, type) else type(own)
-    facts = {"summary": (thing.__doc__ or "").strip().split("\n")[0], **_facts(own, where)}
-    if isinstance(own, Detector):
-        facts = {"name": own.name, **facts, "stages": ", ".join(stage.kind for stage in _stages(own))}
-        for name in own.attributes:
-            facts[f"classes of {name}"] = ", ".join(own.attribute_of(name).class_names)
-        for weights in _weights(own):
-            told = {**weights.model_dump(exclude_defaults=True), "found": where.find(weights) or "no"}
-            facts |= {f"{weights.name}, {name}": str(fact) for name, fact in told.items()}
-        facts |= {f"field {name}": _as_yaml(value) for name, value in entry_of(own, whole=True).items()}
-    else:
-        for name, field in own.model_fields.items():
-            default = field.get_default(call_default_factory=True, validated_data={})
-            facts[f"field {name}"] = (
-                "must be given" if field.is_required() else _as_yaml(_plain(default, whole=True))
-            )
-    return pd.DataFrame(facts.items(), columns=["fact", "value"])
-
-
-def _of_kind(kind: str) -> Detector | type[Detector]:
-    """The detector of a kind; its class where some fields must be given."""
-    thing: type[Detector] = registry.find("detector", kind).thing
-    needed = any(field.is_required() for field in thing.model_fields.values())
-    return thing if needed else contract.build("detector", kind)
-
-
-def _facts(own: Detector | type[Detector], where: Where) -> dict[str, str]:
-    entry = registry.find("detector", own.kind)
-    facts = {"kind": own.kind, "attributes": ", ".join(entry.facts.get("attributes", ()))}
-    if isinstance(own, type):
-        needed = [name for name, field in own.model_fields.items() if field.is_required()]
-        return {**facts, **entry.facts.get("card", {}), "lacks": f"fields: {', '.join(needed)}"}
-    weights = _weights(own)
-    licences = dict.fromkeys(what.licence for what in weights if getattr(what, "licence", ""))
-    facts |= {
-        "attributes": ", ".join(own.attributes),
-        "licence": ", ".join(licences),
-        **entry.facts.get("card", {}),
-    }
-    return facts | {"weights": ", ".join(what.name for what in weights), "lacks": "; ".join(own.lacks(where))}
-
-
-def _stages(detector: Detector) -> list[Stage]:
-    return contract.with_inputs(detector.stages())
-
-
-def _weights(detector: Detector) -> list[Any]:
-    of_stages = (own for stage in _stages(detector) for own in stage.weights())
-    return list(dict.fromkeys([*detector.weights(), *of_stages]))
-
-
-def _as_yaml(value: Any) -> str:
-    text = yaml.safe_dump(value, sort_keys=False, allow_unicode=True, default_flow_style=None, width=110)
-    return text.removesuffix("\n").removesuffix("\n...")
-
-
-def entry_of(detector: Settings, *, whole: bool = False) -> dict[str, Any]:
-    """The mapping of which `build` makes an equal detector or stage; `whole`: also fields with their defaults."""
-    return dict(_plain(detector, whole=whole))
-
-
-def _plain(value: Any, *, whole: bool) -> Any:
-    if isinstance(value, Settings):
-        kind = {"kind": value.kind} if isinstance(value, Stage | Detector) else {}
-        names = [n for n in type(value).model_fields if whole or n == "kind" or n in value.model_fields_set]
-        return {**kind, **{name: _plain(getattr(value, name), whole=whole) for name in names}}
-    if isinstance(value, BaseModel):  # weights
-        return value.model_dump(mode="json", exclude_defaults=True)
-    if isinstance(value, Mapping):
-        return {name: _plain(own, whole=whole) for name, own in value.items()}
-    return [_plain(own, whole=whole) for own in value] if isinstance(value, list | tuple) else value
 
 
 # New files
@@ -206,7 +116,7 @@ def try_detector(
 
     In the folder `out` it draws each image with its boxes and what the networks saw.
     """
-    stages, files = _stages(detector), []
+    stages, files = stages_of(detector), []
     rows: list[tuple[str, str, float, str]] = []
     functions = {stage: stage.load(where or Where()) for stage in stages}
     for path in images:
@@ -367,7 +277,7 @@ def check_detector(
         if expect:
             rows.append(_expected(detector, sources, expect, where))
         if write:
-            write_text(write, _as_yaml(_written(asked, sources)) + "\n")
+            write_text(write, as_yaml(_written(asked, sources)) + "\n")
     return Check(detector.name, pd.DataFrame(rows, columns=["check", "outcome", "says"]))
 
 
@@ -503,7 +413,7 @@ def _ways(asked: _Asked, frames: list[Frame], folder: Path) -> Iterator[Row]:
 
 def _elsewhere(detector: Detector, frames: list[Frame], folder: Path, where: Where) -> Found:
     """Predictions by the detector built anew in another process, where texts have other hashes."""
-    modules = sorted({type(own).__module__ for own in (detector, *_stages(detector))})
+    modules = sorted({type(own).__module__ for own in (detector, *stages_of(detector))})
     plugins = [plugin.path for plugin in registry.plugins()]
     known = {name: detector.attribute_of(name) for name in detector.attributes}
     images = [(frame.image_id, frame.pixels) for frame in frames]

