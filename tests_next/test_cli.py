@@ -135,6 +135,7 @@ def test_python_has_every_verb_by_its_name_also_where_a_module_has_the_same() ->
     assert "quickstart" in {row["study"] for row in db.studies()}
     with pytest.raises(TypeError, match="result"):
         db.evaluate()
+    assert db.detector("shade", bright_above=9).bright_above == 9
     with pytest.raises(AttributeError, match="no attribute 'judge'"):
         _ = db.judge
 

@@ -109,6 +109,30 @@ class Trial:
         return "\n".join([*lines, *(f"drawn: {file}" for file in self.files)])
 
 
+def detector(kind: str, **fields: Any) -> Detector:
+    """A detector by its kind and the fields that a study would give it.
+
+    Raises:
+        ConfigError: with the field and what is accepted.
+    """
+    built: Detector = contract.build("detector", {"name": kind, **fields, "kind": kind})
+    return built
+
+
+def predict(
+    detector: Detector, images: Sequence[Path | str | Pixels], *, where: Where | None = None
+) -> list[Prediction]:
+    """Predictions for image files or RGB pixels [height, width, 3]: for each image one for each attribute.
+
+    An image's id is its path, or its position among pixels.
+    """
+    frames = [
+        _frame(str(own), Path(own).read_bytes) if isinstance(own, Path | str) else Frame(str(at), pixels=own)
+        for at, own in enumerate(images)
+    ]
+    return Stages([detector], where or Where()).predict(frames)
+
+
 def try_detector(
     detector: Detector, images: Sequence[Path], out: Path | None = None, *, where: Where | None = None
 ) -> Trial:

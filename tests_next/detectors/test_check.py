@@ -20,7 +20,9 @@ from detector_bench_next.dataset import ImageSet
 from detector_bench_next.detector import build
 from detector_bench_next.detectors.check import (
     check_detector,
+    detector,
     new,
+    predict,
     try_detector,
 )
 from detector_bench_next.detectors.listing import entry_of, list_detectors, show_detector
@@ -296,3 +298,16 @@ def test_what_comes_along_passes_the_check(where: Where, kind: str) -> None:
         pytest.skip(lacks[0])
     check = check_detector(detector, where=where)
     assert check.passed, check.text()
+
+
+def test_a_detector_is_asked_about_files_and_pixels_in_python(tmp_path: Path) -> None:
+    red, blue = (np.full((8, 8, 3), colour, np.uint8) for colour in ((250, 20, 20), (20, 20, 250)))
+    Image.fromarray(red).save(tmp_path / "red.png")
+    mine = detector("red")
+    assert mine == build("detector", "red")
+    rows = predict(mine, [tmp_path / "red.png", blue, tmp_path / "none.png"])
+    assert [row.image_id for row in rows] == [str(tmp_path / "red.png"), "1", str(tmp_path / "none.png")]
+    assert rows[0][1:] == predict(mine, [red])[0][1:]
+    assert rows[2].status == "error"
+    with pytest.raises(ConfigError, match="unknown detector 'rad'"):
+        detector("rad")
