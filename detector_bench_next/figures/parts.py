@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from itertools import cycle
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -161,10 +162,10 @@ def panels(
 
     Args:
         width: of the figure.
-        count: of panels, at least 1.
-        columns: at most so many side by side.
-        height: of one panel with its title, in inches.
-        other: room for labels and legend, in inches.
+        count: of panels, at least 1; `columns` side by side.
+        columns: at most so many.
+        height: of one panel with its title, in inches; `other` is room for labels and legend.
+        other: in inches.
         sharex: the horizontal axis is shared, too.
     """
     filled = INCHES["single"] if count == 1 and columns > 1 else None
@@ -208,12 +209,8 @@ def series_handles(names: Sequence[str]) -> list[Any]:
     """Marks of a legend, one for each series."""
     from matplotlib.lines import Line2D
 
-    return [
-        Line2D(
-            [], [], color=SERIES[i % len(SERIES)], marker=MARKERS[i % len(MARKERS)], markersize=3.4, ls="", label=n
-        )
-        for i, n in enumerate(names)
-    ]
+    looks = zip(names, cycle(SERIES), cycle(MARKERS), strict=False)
+    return [Line2D([], [], color=c, marker=m, markersize=3.4, ls="", label=name) for name, c, m in looks]
 
 
 def name_rows(axes: Axes, names: Sequence[str], width: Width) -> None:
@@ -245,23 +242,11 @@ def forest(
     for y, row in enumerate(rows):
         for i, number in enumerate(row):
             at = y + (i - (len(row) - 1) / 2) * min(0.8 / len(row), 0.25)
-            colour = SERIES[i % len(SERIES)]
+            line = {"color": SERIES[i % len(SERIES)], "clip_on": False}
             if not math.isnan(number.low):
-                axes.plot(
-                    [number.low, number.high], [at, at], color=colour, lw=0.9, solid_capstyle="butt", zorder=2
-                )
-            axes.plot(
-                [number.value],
-                [at],
-                marker=MARKERS[i % len(MARKERS)],
-                color=colour,
-                ms=3.4,
-                mec="white",
-                mew=0.3,
-                ls="none",
-                zorder=3,
-                clip_on=False,
-            )
+                axes.plot([number.low, number.high], [at, at], lw=0.9, solid_capstyle="butt", zorder=2, **line)
+            mark = {"marker": MARKERS[i % len(MARKERS)], "ms": 3.4, "mec": "white", "mew": 0.3}
+            axes.plot([number.value], [at], ls="none", zorder=3, **mark, **line)
         if not any(number.there for number in row):
             axes.text(0.01, y, missing, transform=axes.get_yaxis_transform(), size=SMALL, va="center", color=GREY)
     for y, (low, high) in enumerate(pale):
@@ -320,15 +305,8 @@ def heat(
     for (row, column), value in np.ndenumerate(values):
         none = math.isnan(value)
         background = PALE if none else colours((value - limits[0]) / span)
-        axes.text(
-            column,
-            row,
-            MISSING if none else words(value),
-            ha="center",
-            va="center",
-            size=SMALL,
-            color=text_colour(background),
-        )
+        text, colour = MISSING if none else words(value), text_colour(background)
+        axes.text(column, row, text, ha="center", va="center", size=SMALL, color=colour)
 
 
 def map_of(low: str, high: str) -> Any:
