@@ -247,7 +247,7 @@ def error_causes(results: Results, attribute: Attribute, width: Width) -> Drawn:
             value = float(r[part])
             data[d, part] = Number(value, n=float(r["n"]))
             if not math.isnan(value):
-                look = {"color": colour, "hatch": hatch, "ec": "white", "lw": 0.3}
+                look: dict[str, Any] = {"color": colour, "hatch": hatch, "ec": "white", "lw": 0.3}
                 axes.barh(y, value, left=ends[value > 0], height=0.6, **look)
                 ends[value > 0] += value
         data[d, "error"] = Number(float(r["error"]), n=float(r["n"]), left_out=float(r["n_left_out"]))
@@ -257,7 +257,7 @@ def error_causes(results: Results, attribute: Attribute, width: Width) -> Drawn:
     parts.cut_to(axes, list(axes.dataLim.intervalx), keep=[0.0])
     axes.set_xlabel("Error of the prompt bias scores (mean distance)")
     looks = zip(stacked.items(), style.HATCHES, strict=False)
-    handles = [Patch(facecolor=c, hatch=h, ec="white", label=word) for (word, c), h in looks]
+    handles: list[Any] = [Patch(facecolor=c, hatch=h, ec="white", label=word) for (word, c), h in looks]
     handles.append(Line2D([], [], color=style.BLACK, lw=1.4, label="the error"))
     parts.legend_above(page, handles, width)
     said = style.caption(

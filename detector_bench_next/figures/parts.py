@@ -242,10 +242,10 @@ def forest(
     for y, row in enumerate(rows):
         for i, number in enumerate(row):
             at = y + (i - (len(row) - 1) / 2) * min(0.8 / len(row), 0.25)
-            line = {"color": SERIES[i % len(SERIES)], "clip_on": False}
+            line: dict[str, Any] = {"color": SERIES[i % len(SERIES)], "clip_on": False}
             if not math.isnan(number.low):
                 axes.plot([number.low, number.high], [at, at], lw=0.9, solid_capstyle="butt", zorder=2, **line)
-            mark = {"marker": MARKERS[i % len(MARKERS)], "ms": 3.4, "mec": "white", "mew": 0.3}
+            mark: dict[str, Any] = {"marker": MARKERS[i % len(MARKERS)], "ms": 3.4, "mec": "white", "mew": 0.3}
             axes.plot([number.value], [at], ls="none", zorder=3, **mark, **line)
         if not any(number.there for number in row):
             axes.text(0.01, y, missing, transform=axes.get_yaxis_transform(), size=SMALL, va="center", color=GREY)
