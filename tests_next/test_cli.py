@@ -13,7 +13,9 @@ import sys
 import time
 from collections.abc import Sequence
 from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 from typing import Any, Literal, get_args, get_origin
 
 import pytest
@@ -310,6 +312,21 @@ def test_a_dry_run_says_what_is_left_and_writes_nothing(folder: Path) -> None:
     assert sorted(path.name for path in folder.iterdir()) == ["images", "study.yaml"]
     assert call(*words[:-2], "--only", "dim")[0] == 0
     assert left() == [("shade", 8, ""), ("dim", 0, "")]
+
+
+def test_a_dry_run_says_how_much_is_to_be_fetched(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder / "net.onnx").write_bytes(b"x" * 2_500_000)
+    handler = partial(SimpleHTTPRequestHandler, directory=str(folder))
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        Thread(target=server.serve_forever).start()
+        url = f"http://127.0.0.1:{server.server_port}/net.onnx"
+        net = {"name": "net", "kind": "image_classifier", "input": {"size": [8, 8]}}
+        net |= {"model": {"path": "away.onnx", "sha256": "0" * 64, "url": url}}
+        net |= {"outputs": {"gender": {"output": "p", "classes": ["male", "female"]}}}
+        path = write_study(folder / "sub", folder / "images", net)
+        (row,) = json.loads(call("run", path, "--out", folder / "out", "--dry-run", "--json")[1])["rows"]
+        server.shutdown()
+    assert (row["lacks"], row["fetches"], row["sends_to"]) == ("", "away.onnx (2.5 MB)", "")
 
 
 # interruptions, progress
