@@ -25,6 +25,7 @@ from tests_next.studies import PLUGIN, write_image_set
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")
 
+Bytes = dict[str, bytes]
 IMAGES = 40
 RUN = """
 import sys, time
@@ -91,23 +92,21 @@ def end(process: subprocess.Popen[str]) -> tuple[int, str]:
     return process.returncode, output + errors
 
 
-def content(order: Job) -> dict[str, bytes]:
+def content(order: Job) -> Bytes:
     files = sorted((order.out / "predictions").glob("[!_]*/*"))
     assert all(path.suffix == ".parquet" for path in files)
     return {f"{path.parent.name}/{path.name}": path.read_bytes() for path in files}
 
 
 @pytest.fixture(scope="module")
-def whole(images: Path) -> dict[str, bytes]:
+def whole(images: Path) -> Bytes:
     order = job(images, images.parent / "whole")
     assert run_here(order).predicted == IMAGES
     assert len(content(order)) == 8
     return content(order)
 
 
-def test_shards_one_by_one_two_workers_and_one_process_give_the_same_bytes(
-    images: Path, tmp_path: Path, whole: dict[str, bytes]
-) -> None:
+def test_shards_one_by_one_and_workers_give_the_same_bytes(images: Path, tmp_path: Path, whole: Bytes) -> None:
     one_by_one = job(images, tmp_path / "shards")
     held = [run_here(one_by_one, Shard(number, 4)).held for number in (2, 4, 1, 3)]
     assert held == [(1, 3, 4), (1, 3), (3,), ()]
@@ -123,9 +122,7 @@ def test_shards_one_by_one_two_workers_and_one_process_give_the_same_bytes(
     assert Plan.read(beside.out / "predictions") == Plan.read(images.parent / "whole" / "predictions")
 
 
-def test_killed_at_random_moments_the_bytes_are_the_same(
-    images: Path, tmp_path: Path, whole: dict[str, bytes]
-) -> None:
+def test_killed_at_random_the_bytes_are_the_same(images: Path, tmp_path: Path, whole: Bytes) -> None:
     order, random, in_its_midst = job(images, tmp_path / "out", seconds=0.01), Random(1), 0  # noqa: S311 - moments
     for kill in range(2):
         process = start(order)
@@ -143,7 +140,7 @@ def test_killed_at_random_moments_the_bytes_are_the_same(
 
 
 @pytest.mark.slow
-def test_three_processes_at_once_share_a_folder(images: Path, tmp_path: Path, whole: dict[str, bytes]) -> None:
+def test_three_processes_at_once_share_a_folder(images: Path, tmp_path: Path, whole: Bytes) -> None:
     order = job(images, tmp_path / "out", seconds=0.02, cache_dir=tmp_path / "cache")
     ended = [end(process) for process in [start(order) for _ in range(3)]]
     assert [code for code, _ in ended] == [0, 0, 0], ended
@@ -152,7 +149,7 @@ def test_three_processes_at_once_share_a_folder(images: Path, tmp_path: Path, wh
 
 
 @pytest.mark.slow
-def test_tasks_of_ray_give_the_same_bytes(images: Path, tmp_path: Path, whole: dict[str, bytes]) -> None:
+def test_tasks_of_ray_give_the_same_bytes(images: Path, tmp_path: Path, whole: Bytes) -> None:
     pytest.importorskip("ray")
     handlers = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
     order = job(images, tmp_path / "out")
@@ -217,9 +214,7 @@ def test_one_shard_refuses_another_cut_and_other_versions(images: Path, tmp_path
 @pytest.mark.slow
 @pytest.mark.parametrize("how", ["all", "2"])
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_stopped_politely_it_stores_and_says_so(
-    images: Path, tmp_path: Path, whole: dict[str, bytes], number: signal.Signals, how: str
-) -> None:
+def test_stopped_politely_it_stores(images: Path, tmp_path: Path, whole: Bytes, number: int, how: str) -> None:
     order = job(images, tmp_path / "out", seconds=0.05)
     process = start(order, how)
     while not any((order.out / "predictions").glob("*/*.parquet")) and process.poll() is None:
@@ -312,18 +307,8 @@ def test_a_script_for_slurm(images: Path, tmp_path: Path, monkeypatch: pytest.Mo
     told = subprocess.run(
         ["bash", "-c", command], env={"SLURM_ARRAY_TASK_ID": "3"}, capture_output=True, check=True
     )
-    assert told.stdout.decode().split("|")[:-1] == [
-        "-P",
-        "-m",
-        "detector_bench_next",
-        "run",
-        "my study.yaml",
-        "--out",
-        str(out),
-        "--no-cache",
-        "--shard",
-        "3/4",
-    ]
+    words = ["-P", "-m", "detector_bench_next", "run", "my study.yaml", "--out", str(out), "--no-cache"]
+    assert told.stdout.decode().split("|")[:-1] == [*words, "--shard", "3/4"]
     with pytest.raises(ConfigError, match="cannot stand in a script"):
         slurm_script(job(images, out), ["run", "a\nb"], file)
 

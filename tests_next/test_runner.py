@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 import threading
 import time
 from collections import Counter
@@ -29,6 +31,8 @@ from detector_bench_next.detector import (
 )
 from detector_bench_next.engines import run_here
 from detector_bench_next.errors import ConfigError, DetectorBenchError, Interrupted, WeightsError
+from detector_bench_next.files import packaged, read_yaml
+from detector_bench_next.images import ImageStore
 from detector_bench_next.predictions import Shard
 from detector_bench_next.registry import register
 from detector_bench_next.runner import Job, Runner, Taken
@@ -44,15 +48,15 @@ class World:
     def __init__(self) -> None:
         self.do: Callable[[str, list[Frame]], Any] = lambda name, frames: None
         self.loads: list[str] = []
-        self.calls: list[tuple[str, list[str], str]] = []
+        self.calls: list[tuple[str, list[str], str]] = []  # stage, images, thread
         self.at_once: Counter[str] = Counter()
         self.most: Counter[str] = Counter()
 
     def images(self, name: str) -> list[str]:
         return [image for own, images, _ in self.calls if own == name for image in images]
 
-    def threads(self, name: str) -> set[str]:
-        return {thread for own, _, thread in self.calls if own == name}
+    def threads(self, *names: str) -> set[str]:
+        return {thread for own, _, thread in self.calls if own in names}
 
 
 WORLD = World()
@@ -102,9 +106,12 @@ class SafeProbe(Probe):
     threadsafe: ClassVar[bool] = True
 
 
+Place = Literal["cpu", "gpu", "service", "process"]
+
+
 @register("stage", "gpu_probe")
 class GpuProbe(Probe):
-    place: ClassVar[Literal["cpu", "gpu", "service", "process"]] = "gpu"
+    place: ClassVar[Place] = "gpu"
 
 
 @register("stage", "prepared_probe")
@@ -126,10 +133,9 @@ class PreparedProbe(GpuProbe):
 
 
 @register("stage", "service_probe")
-class ServiceProbe(Probe):
-    place: ClassVar[Literal["cpu", "gpu", "service", "process"]] = "service"
+class ServiceProbe(SafeProbe):
+    place: ClassVar[Place] = "service"
     calls_at_once: ClassVar[int] = 3
-    threadsafe: ClassVar[bool] = True
 
 
 @register("detector", "greyish", attributes=("gender",))
@@ -172,11 +178,6 @@ def rows(order: Job, name: str = "d0") -> list[dict[str, Any]]:
 def content(order: Job) -> dict[str, bytes]:
     files = sorted((order.out / "predictions").glob("[!_]*/*"))
     return {f"{path.parent.name}/{path.name}": path.read_bytes() for path in files}
-
-
-def age(images: Path) -> None:
-    """Let a content be remembered: a file that changed just now proves nothing."""
-    time.sleep(2.1)
 
 
 def test_every_image_is_predicted_once_and_a_second_run_loads_nothing(images: Path, world: World) -> None:
@@ -246,14 +247,13 @@ def test_a_changed_image_runs_alone_and_a_touched_one_does_not(images: Path, wor
     assert rows(order)[0]["label"] == "female"
 
 
-def test_kept_results_need_neither_stages_nor_pixels_nor_files(images: Path, world: World) -> None:
-    cached = {"cache_dir": images.parent / "cache", "weights_dir": None}
+def test_kept_results_need_neither_stages_nor_files(images: Path, world: World, monkeypatch: Any) -> None:
+    cached = {"cache_dir": images.parent / "cache"}
     run_here(job(images, **cached))
     before = content(job(images))
-    age(images)
+    time.sleep(2.1)  # a file that changed just now proves nothing
     assert run_here(job(images, out=images.parent / "second", **cached)).from_cache == 20  # remembers contents
-    for path in (images / "images").iterdir():
-        path.chmod(0)  # a reader that is root reads all the same: the calls below are what counts
+    monkeypatch.setattr(ImageStore, "read", None)
     third = job(images, {"above": 100.0}, out=images.parent / "third", **cached)
     told: list[tuple[int, int, int]] = []
     assert run_here(third, progress=lambda *n: told.append(n)).from_cache == 20
@@ -266,9 +266,7 @@ def test_kept_results_need_neither_stages_nor_pixels_nor_files(images: Path, wor
     assert str(images.parent) not in line
 
 
-def test_an_equal_stage_runs_once_for_all_detectors_and_a_new_detector_runs_alone(
-    images: Path, world: World
-) -> None:
+def test_an_equal_stage_runs_once_and_a_new_detector_alone(images: Path, world: World) -> None:
     run_here(job(images, {}, {"above": 100.0}))
     assert len(world.images("probe")) == 20
     before = content(job(images))
@@ -341,9 +339,7 @@ def test_what_the_user_must_mend_stops_the_run_and_keeps_what_was_done(images: P
 
 
 @pytest.mark.parametrize("threads", [1, 2])
-def test_ctrl_c_keeps_what_is_done_and_the_next_run_gives_the_same_bytes(
-    images: Path, world: World, threads: int
-) -> None:
+def test_ctrl_c_keeps_what_is_done_and_the_bytes_come_out_the_same(images: Path, threads: int) -> None:
     whole = job(images, out=images.parent / "whole", batch_size=4)
     run_here(whole)
     order = job(images, batch_size=4, threads=threads)
@@ -352,9 +348,7 @@ def test_ctrl_c_keeps_what_is_done_and_the_next_run_gives_the_same_bytes(
         if done == 12:
             raise KeyboardInterrupt
 
-    with pytest.raises(
-        Interrupted, match="stopped after 12 of 20 images; nothing is lost: run the same command again"
-    ):
+    with pytest.raises(Interrupted, match="stopped after 12 of 20 images; nothing is lost: run the same command"):
         run_here(order, progress=stop)
     assert not [t for t in threading.enumerate() if t.name.startswith("images")]
     assert run_here(order).predicted == 8
@@ -411,10 +405,8 @@ def test_who_has_predicted_all_needs_no_pinned_weights_and_old_rows_survive(imag
         run_here(unpinned)
 
 
-def test_weights_that_change_while_they_are_loaded_stop_the_run(
-    images: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    file = tmp_path / "a.onnx"
+def test_weights_that_change_while_they_are_loaded_stop_the_run(images: Path, monkeypatch: Any) -> None:
+    file = images / "a.onnx"
     file.write_bytes(b"one")
     load = Probe.load
 
@@ -428,36 +420,30 @@ def test_weights_that_change_while_they_are_loaded_stop_the_run(
 
 
 def test_threads_of_stages(images: Path, world: World) -> None:
-    first = {"probe": {"kind": "prepared_probe", "name": "prepared_probe"}}
-    run_here(job(images, first, threads=4, batch_size=8, out=images.parent / "prepared"))
     kinds = ("probe", "safe_probe", "gpu_probe", "service_probe")
     probes = [{"probe": {"kind": kind, "name": kind}} for kind in kinds]
-    behind = {"probe": {"kind": "probe", "name": "behind", "behind": {"kind": "gpu_probe", "name": "gpu_probe"}}}
+    behind = {"probe": {"kind": "probe", "name": "behind", "behind": probes[2]["probe"]}}
     order = job(images, *probes, behind, threads=4, batch_size=8)
+    first = {"probe": {"kind": "prepared_probe", "name": "prepared"}}
+    run_here(job(images, first, threads=4, batch_size=8, out=images.parent / "prepared"))
     run_here(order)
-    assert [{row["score"] for row in rows(order, f"d{n}")} for n in range(5)] == [
-        {row["score"] for row in rows(job(images, out=images.parent / "prepared"))}
-    ] * 5
-    sizes = {
-        kind: [len(images) for own, images, _ in world.calls if own == kind]
-        for kind in (*kinds, "behind", "prepared_probe")
-    }
-    assert sizes["gpu_probe"] == sizes["prepared_probe"] == [8, 8, 4]
-    assert set(sizes["probe"] + sizes["safe_probe"] + sizes["service_probe"] + sizes["behind"]) == {1}
+    scores = [{row["score"] for row in rows(order, f"d{n}")} for n in range(5)]
+    assert scores == [{row["score"] for row in rows(job(images, out=images.parent / "prepared"))}] * 5
+    sizes = {kind: [len(own) for name, own, _ in world.calls if name == kind] for kind in (*kinds, "prepared")}
+    assert sizes["gpu_probe"] == sizes["prepared"] == [8, 8, 4]
+    assert set(sizes["probe"] + sizes["safe_probe"] + sizes["service_probe"]) == {1}
     main = {threading.main_thread().name}
-    assert world.threads("gpu_probe") == world.threads("prepared_probe") == world.threads("behind") == main
-    assert len(world.threads("prepare") | world.threads("safe_probe")) > 1
-    assert not main & (world.threads("prepare") | world.threads("probe") | world.threads("service_probe"))
+    assert world.threads("gpu_probe", "prepared", "behind") == main
+    assert not main & world.threads("prepare", "probe", "safe_probe", "service_probe")
+    assert len(world.threads("prepare", "safe_probe")) > 1
     assert world.most["probe"] == 1
     assert 1 < world.most["service_probe"] <= 3
 
 
-def test_networks_of_50_mb_get_4_images_a_call(
-    images: Path, tmp_path: Path, world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "a.onnx").write_bytes(b"large")
+def test_networks_of_50_mb_get_4_images_a_call(images: Path, world: World, monkeypatch: Any) -> None:
+    (images / "a.onnx").write_bytes(b"large")
     monkeypatch.setattr(runner_module, "LARGE_WEIGHTS", 5)
-    run_here(job(images, with_weights(str(tmp_path / "a.onnx"))))
+    run_here(job(images, with_weights(str(images / "a.onnx"))))
     assert {len(own) for _, own, _ in world.calls} == {4}
 
 
@@ -533,21 +519,12 @@ def test_a_job_is_plain_data(images: Path) -> None:
 
 @pytest.mark.slow
 def test_faceres_and_ssrnet_say_what_they_said(shared: Path, tmp_path: Path) -> None:
-    import subprocess
-    import sys
-
-    from detector_bench_next.files import packaged, read_yaml
-
     entries = []
     for name in ("faceres", "ssrnet"):
         entry = read_yaml(packaged("configs/detectors", name))
         entries.append({**entry, "name": f"{name}-yunet", "crop": {**entry["crop"], "boxes": "yunet_faces"}})
-    order = Job(
-        image_set=shared / "data" / "t2i_portraits",
-        detectors=tuple(entries),
-        out=tmp_path / "out",
-        weights_dir=shared / "weights",
-    )
+    weights, images = shared / "weights", shared / "data" / "t2i_portraits"
+    order = Job(image_set=images, detectors=tuple(entries), out=tmp_path / "out", weights_dir=weights)
     assert run_here(order).predicted == 384
     compare = shared / "design" / "golden" / "run" / "compare.py"
     command = [sys.executable, str(compare), "predictions", str(order.out)]
