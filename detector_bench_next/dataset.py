@@ -11,11 +11,14 @@ from __future__ import annotations
 import csv
 import hashlib
 import io
+import os
 import re
+import time
 import unicodedata
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -395,12 +398,10 @@ class ImageSet:
 
     @classmethod
     def load(cls, folder: Path | str, *, require_labels: bool = False) -> ImageSet:
-        """Read and check a folder; all mistakes are one `DataError`. Labels may be missing, if not required."""
-        problems = Problems()
-        image_set, _ = read_image_set(Path(folder), problems, require_labels=require_labels)
-        if image_set is None:
-            raise DataError(problems)
-        return image_set
+        """Read and check a folder; all mistakes are one `DataError`. Labels may be missing, if not required.
+        The last one is kept while its files do not change: a run needs it at three places.
+        """
+        return _loaded(Path(folder), _stamps(Path(folder)), require_labels)
 
     @classmethod
     def from_frames(
@@ -550,6 +551,33 @@ def consensus(
     reason[agreed == -2] = "disagreement"
     codes = np.select([agreed == -2, agreed == -1], [attribute.low_quality, attribute.unlabelled], agreed)
     return codes.astype(np.int8), reason
+
+
+@lru_cache(maxsize=1)
+def _loaded(folder: Path, _: tuple[object, ...], require_labels: bool) -> ImageSet:  # noqa: FBT001 - a key
+    problems = Problems()
+    image_set, _tables = read_image_set(folder, problems, require_labels=require_labels)
+    if image_set is None:
+        raise DataError(problems)
+    return image_set
+
+
+def _stamps(folder: Path) -> tuple[object, ...]:
+    """What changes with the tables and attributes of a folder; what changed just now never looks the same."""
+    tables = [path for name in COLUMNS for path in folder.glob(f"{name}.*")]
+    files = [*tables, *(own for path in tables for own in path.rglob("*")), *folder.glob("attributes/*.yaml")]
+    found = [
+        (str(path), s.st_size, s.st_mtime_ns, s.st_ctime_ns)
+        for path in files
+        for s in [path.stat() if path.exists() else path.lstat()]
+    ]
+    is_settled = all(time.time_ns() - changed > 2_000_000_000 for *_, changed in found)
+    return (
+        folder.resolve(),
+        os.environ.get("DETECTOR_BENCH_IMAGE_ROOTS"),
+        *sorted(found),
+        0 if is_settled else time.time_ns(),
+    )
 
 
 def read_image_set(
