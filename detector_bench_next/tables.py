@@ -2,9 +2,9 @@
 
 `declare` makes a table of metrics: a row for each detector, T2I model or prompt, a column for each metric.
 `register("table", NAME, function, about=...)` adds a function (results, attribute, **choice) -> Table | None for
-what no declaration can say. `of` makes tables by name. A detector that could not run on a T2I model has a dash
-there, the best of a column is bold, notes say what is left out. Fractions are in per cent; CSV holds them as
-they are.
+what no declaration can say. Ours are declared in `built_in/tables.yaml`. `of` makes tables by name. A detector
+that could not run on a T2I model has a dash there, the best of a column is bold, notes say what is left out.
+Fractions are in per cent; CSV holds them as they are.
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ import io
 import math
 import re
 import textwrap
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import cache, partial
 from itertools import groupby, product
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -31,7 +32,7 @@ from detector_bench_next.cells import GRID
 from detector_bench_next.dataset import ImageSet
 from detector_bench_next.errors import ConfigError, nearest_hint
 from detector_bench_next.evaluate import DETECTOR_ONLY, FILTERED, HEADLINES, NO_ANSWER, Settings, told_below_chance
-from detector_bench_next.files import write_text
+from detector_bench_next.files import read_yaml, write_text
 from detector_bench_next.inference import inference
 from detector_bench_next.metrics import Metric, could_not_run, declared, fact, withheld
 from detector_bench_next.registry import register
@@ -40,6 +41,7 @@ from detector_bench_next.results import Results, csv_text
 DASH = "-"
 _DECIMALS = {"fraction": 2, "score": 3, "count": 0, "measurement": 2}
 _MANY_ROWS, _MANY_COLUMNS, _MOST_NAMES = 40, 9, 8
+_HERE = Path(__file__).parent
 
 
 class Col(NamedTuple):
@@ -74,19 +76,18 @@ class Cell(NamedTuple):
 
     def written(self, escape: Callable[[str], str] = str, up: str = "↑", down: str = "↓") -> str:
         """The text with its deviation: `0.686 (8.78 % ↓)`."""
-        text = escape(self.text)
         if self.deviation is None or self.value is None or math.isnan(self.value):
-            return text
+            return escape(self.text)
         size = DASH if math.isnan(self.deviation) else fixed(100 * abs(self.deviation), 2) + " %"
         arrow = f" {up}" if self.deviation > 0 else f" {down}" if self.deviation < 0 else ""
-        return f"{text} ({escape(size)}{arrow})"
+        return f"{escape(self.text)} ({escape(size)}{arrow})"
 
 
 def fixed(value: float, decimals: int) -> str:
     """A number with fixed decimals; minus zero loses its sign, NaN is a dash."""
     if math.isnan(value):
         return DASH
-    text = f"{value:,.{decimals}f}" if decimals == 0 else f"{value:.{decimals}f}"
+    text = f"{value:,.0f}" if decimals == 0 else f"{value:.{decimals}f}"
     return text.removeprefix("-") if float(text.replace(",", "")) == 0 else text
 
 
@@ -95,8 +96,7 @@ def number_cell(
 ) -> Cell:
     """A number as its kind is printed; per cent have 2 decimals, beside an interval 1."""
     factor, digits = (100 if kind == "fraction" else 1), _DECIMALS[kind] if decimals is None else decimals
-    if limits is not None and kind == "fraction":
-        digits = 1
+    digits = 1 if limits is not None and kind == "fraction" else digits
     text = fixed(factor * value, digits)
     if limits is not None and not np.isnan([value, *limits]).any():
         text += f" [{', '.join(fixed(factor * x, digits) for x in limits)}]"
@@ -126,9 +126,8 @@ class Table:
 
     def csv(self) -> str:
         """As CSV: full precision, fractions never in per cent; an empty cell where there is no number."""
-        text = io.StringIO()
+        text, frame = io.StringIO(), self.to_pandas()
         writer = csv.writer(text, lineterminator="\n")
-        frame = self.to_pandas()
         writer.writerow(frame.columns)
         for row in frame.itertuples(index=False, name=None):
             writer.writerow([x if isinstance(x, str) else _plain(x) for x in row])
@@ -138,20 +137,15 @@ class Table:
         """The numbers behind the table; the last column says why one is missing."""
         columns: dict[str, list[Any]] = {}
         for i, c in enumerate(self.columns):
-            cells = [row[i] for row in self.rows]
+            cells, none = [row[i] for row in self.rows], math.nan
             if i < self.names:
                 columns[c.metric] = [cell.key or cell.text for cell in cells]
                 continue
-            columns[c.metric] = [math.nan if cell.value is None else cell.value for cell in cells]
-            if c.interval:
-                for side, end in enumerate(("low", "high")):
-                    columns[f"{c.metric}_ci_{end}"] = [
-                        math.nan if x.limits is None else x.limits[side] for x in cells
-                    ]
+            columns[c.metric] = [none if cell.value is None else cell.value for cell in cells]
+            for side, end in enumerate(("low", "high") if c.interval else ()):
+                columns[f"{c.metric}_ci_{end}"] = [x.limits[side] if x.limits else none for x in cells]
             if c.deviation:
-                columns[f"{c.metric}_deviation"] = [
-                    math.nan if x.deviation is None else x.deviation for x in cells
-                ]
+                columns[f"{c.metric}_deviation"] = [none if x.deviation is None else x.deviation for x in cells]
         return pd.DataFrame({**columns, "note": ["; ".join(notes) for notes in self._of_rows()]})
 
     def _of_rows(self) -> list[list[str]]:
@@ -161,99 +155,42 @@ class Table:
         """Notes on rows (equal ones once, with all their rows), then on the table."""
         rows: dict[str, list[str]] = {}
         for cells, notes in zip(self.rows, self._of_rows(), strict=True):
-            name = " on ".join(cell.text for cell in reversed(cells[: self.names]))
             for note in notes:
-                rows.setdefault(note, []).append(name)
+                rows.setdefault(note, []).append(" on ".join(c.text for c in reversed(cells[: self.names])))
         return [*(f"{_listed(names)}: {note}" for note, names in rows.items()), *self.notes]
 
     def md(self) -> str:
         """As GitHub-flavoured Markdown."""
         head = [escape_markdown(c.full or c.heading) for c in self.columns]
-        rule = ["---" if self._left(i) else "---:" for i in range(len(self.columns))]
+        rule = ["---" if self.left(i) else "---:" for i in range(len(self.columns))]
         body = [[_marked(cell, cell.written(escape_markdown), "**{}**") for cell in row] for row in self.rows]
         lines = ["| " + " | ".join(cells) + " |" for cells in (head, rule, *body)]
-        return "\n".join(
-            [
-                escape_markdown(self.caption),
-                "",
-                *lines,
-                "",
-                *(f"- {escape_markdown(n)}" for n in self.all_notes()),
-                "",
-            ]
-        )
+        notes = [f"- {escape_markdown(note)}" for note in self.all_notes()]
+        return "\n".join([escape_markdown(self.caption), "", *lines, "", *notes, ""])
 
     def html(self) -> str:
         """As an HTML figure without scripts or links."""
-
-        def row(cells: Iterable[str], tag: str) -> str:
-            return f"<tr>{''.join(f'<{tag}>{cell}</{tag}>' for cell in cells)}</tr>"
-
-        groups = self._groups()
-        upper = "".join(f'<th colspan="{n}">{html.escape(text)}</th>' for text, n in groups)
-        head = (f"<tr>{upper}</tr>" if any(text for text, _ in groups) else "") + row(
-            (html.escape(c.heading) for c in self.columns), "th"
-        )
-        body = "".join(
-            row((_marked(cell, cell.written(html.escape), "<strong>{}</strong>") for cell in cells), "td")
-            for cells in self.rows
-        )
-        notes = "".join(f"<li>{html.escape(note)}</li>" for note in self.all_notes())
-        return (
-            f"<figure class='detector-bench'><figcaption>{html.escape(self.caption)}</figcaption>"
-            f"<table><thead>{head}</thead><tbody>{body}</tbody></table><ul>{notes}</ul></figure>"
-        )
+        return self._templated("table.html")
 
     _repr_html_ = html
 
     def tex(self) -> str:
         """As LaTeX for `\\input`: booktabs; longtable beyond 40 rows; `table*` over 9 columns."""
-        align = "".join("l" if self._left(i) else "r" for i in range(len(self.columns)))
-        groups = self._groups()
-        head = []
-        if any(text for text, _ in groups):
-            cells = [
-                f"\\multicolumn{{{n}}}{{c}}{{{escape_latex(text)}}}" if text else " & " * (n - 1)
-                for text, n in groups
-            ]
-            ends = np.cumsum([n for _, n in groups])
-            rules = [
-                f"\\cmidrule(lr){{{e - n + 1}-{e}}}" for (text, n), e in zip(groups, ends, strict=True) if text
-            ]
-            head = [" & ".join(cells) + r" \\", " ".join(rules)]
-        head = [
-            "\\toprule",
-            *head,
-            " & ".join(escape_latex(c.heading) for c in self.columns) + r" \\",
-            "\\midrule",
-        ]
-        body = [" & ".join(_latex_cell(cell) for cell in row) + r" \\" for row in self.rows]
-        label = f"\\label{{tab:{re.sub(r'[^0-9A-Za-z_-]', '-', self.name)}}}"
-        caption = f"\\caption{{{escape_latex(self.caption)}}}"
-        notes = "\\par\n".join(escape_latex(note) for note in self.all_notes())
-        notes = f"\\begin{{minipage}}{{\\linewidth}}\\footnotesize\\raggedright\n{notes}\n\\end{{minipage}}"
-        if len(self.rows) > _MANY_ROWS:
-            again = ["\\caption[]{(continued)} \\\\", *head, "\\endhead", "\\bottomrule", "\\endfoot"]
-            lines = [
-                f"\\begin{{longtable}}{{@{{}}{align}@{{}}}}",
-                f"{caption}{label} \\\\",
-                *head,
-                "\\endfirsthead",
-                *again,
-            ]
-            needs = ["\\usepackage{booktabs}", "\\usepackage{longtable}"]
-            lines = ["\\begingroup\\small", *lines, *body, "\\end{longtable}", notes, "\\endgroup"]
-        else:
-            star = "*" if len(self.columns) > _MANY_COLUMNS else ""
-            lines = [
-                f"\\begin{{table{star}}}[tbp]\\centering\\small",
-                caption,
-                label,
-                f"\\begin{{tabular}}{{@{{}}{align}@{{}}}}",
-            ]
-            lines += [*head, *body, "\\bottomrule", "\\end{tabular}", "", notes, f"\\end{{table{star}}}"]
-            needs = ["\\usepackage{booktabs}"]
-        return f"% Needs {' and '.join(needs)}.\n" + "\n".join(lines) + "\n"
+        return self._templated("table.tex")
+
+    def _templated(self, name: str) -> str:
+        groups = [(text, len(list(same))) for text, same in groupby(c.group for c in self.columns)]
+        ends = np.cumsum([n for _, n in groups]).tolist()
+        facts = {
+            "grouped": any(text for text, _ in groups),
+            "rules": [(end - n + 1, end) for (text, n), end in zip(groups, ends, strict=True) if text],
+            "align": "".join("l" if self.left(i) else "r" for i in range(len(self.columns))),
+            "label": re.sub(r"[^0-9A-Za-z_-]", "-", self.name),
+            "long": len(self.rows) > _MANY_ROWS,
+            "star": "*" if len(self.columns) > _MANY_COLUMNS else "",
+        }
+        text: str = _environment().get_template(name).render(table=self, groups=groups, **facts)
+        return text.strip() + "\n"
 
     def rich(self) -> Table:
         """For a Rich console: as many blocks of columns below each other as its width asks for."""
@@ -263,99 +200,79 @@ class Table:
         from rich.text import Text
 
         yield Text(self.caption + "\n", style="bold")
-        for block in self._blocks(options.max_width):
-            for parts in self._lines(block, options.max_width):
-                yield Text.assemble(*((text, "bold" if bold else "") for text, bold in parts), no_wrap=True)
-            yield Text()
+        for line in self._lines(options.max_width):
+            yield Text.assemble(*((text, "bold" if bold else "") for text, bold in line), no_wrap=True)
         yield from (Text(f"  {note}", style="dim") for note in self.all_notes())
 
     def plain(self, width: int = 120) -> str:
         """As plain text of some width."""
-        lines = [*textwrap.wrap(self.caption, width), ""]
-        for block in self._blocks(width):
-            lines += ["".join(text for text, _ in parts).rstrip() for parts in self._lines(block, width)] + [""]
-        notes = (textwrap.wrap(note, width - 2) for note in self.all_notes())
-        return "\n".join([*lines, *(f"  {line}" for note in notes for line in note)])
+        lines = ["".join(text for text, _ in line).rstrip() for line in self._lines(width)]
+        notes = [f"  {line}" for note in self.all_notes() for line in textwrap.wrap(note, width - 2)]
+        return "\n".join([*textwrap.wrap(self.caption, width), "", *lines, *notes])
 
-    def _texts(self, i: int, width: int) -> list[str]:
-        """Cells of a column as the terminal shows them; long names are shortened where they fill the line."""
-        texts = [row[i].written() for row in self.rows]
-        most = max(8, width // (2 * self.names)) if i < self.names else width
-        return [text if len(text) <= most else f"{text[: most - 1]}…" for text in texts]
-
-    def _lines(self, block: Sequence[int], width: int) -> Iterator[list[tuple[str, bool]]]:
-        """Lines of some columns: headings, then rows, in parts that are bold or not."""
-        columns = [self._texts(i, width) for i in block]
-        sizes = [max(map(len, texts), default=1) for texts in columns]
-        heads = [
-            heading_lines(self.columns[i].full or self.columns[i].heading, n)
-            for i, n in zip(block, sizes, strict=True)
-        ]
-        sizes = [max(n, *map(len, head)) for n, head in zip(sizes, heads, strict=True)]
-        deep = max(map(len, heads))
-        rows = [
-            [("" if line < deep - len(head) else head[line - deep], True) for head in heads]
-            for line in range(deep)
-        ]
-        rows += [
-            [(texts[r], self.rows[r][i].bold) for i, texts in zip(block, columns, strict=True)]
-            for r in range(len(self.rows))
-        ]
-        for row in rows:
-            yield [
-                (text.ljust(n + 2) if self._left(i) else text.rjust(n) + "  ", bold)
-                for (text, bold), i, n in zip(row, block, sizes, strict=True)
-            ]
-
-    def _blocks(self, width: int) -> Iterator[list[int]]:
-        """Columns side by side; each block begins with the names."""
-        sizes = []
+    def _lines(self, width: int) -> Iterator[list[tuple[str, bool]]]:
+        """Lines in parts that are bold or not; every block of columns begins with the names."""
+        columns: list[list[tuple[str, bool]]] = []
         for i, c in enumerate(self.columns):
-            cells = max(map(len, self._texts(i, width)), default=1)
-            sizes.append(2 + max(cells, *map(len, heading_lines(c.full or c.heading, cells))))
-        names, block = list(range(self.names)), list[int]()
-        room = width + 2 - sum(sizes[: self.names])
-        for i in range(self.names, len(self.columns)):
-            if block and sum(sizes[j] for j in block) + sizes[i] > room:
-                yield names + block
-                block = []
-            block.append(i)
-        yield names + block
+            most = max(8, width // (2 * self.names)) if i < self.names else width
+            texts = [row[i].written() for row in self.rows]
+            texts = [text if len(text) <= most else f"{text[: most - 1]}…" for text in texts]
+            head = heading_lines(c.full or c.heading, max(map(len, texts), default=1))
+            size = max(map(len, (*head, *texts)))
+            body = [(text, row[i].bold) for text, row in zip(texts, self.rows, strict=True)]
+            padded = [*((line, True) for line in [*[""] * (5 - len(head)), *head][-5:]), *body]
+            columns.append([(f"{t:<{size}}  " if self.left(i) else f"{t:>{size}}  ", b) for t, b in padded])
+        sizes = [len(column[0][0]) for column in columns]
+        blocks: list[list[int]] = [[]]
+        for i in range(self.names, len(columns)):
+            if blocks[-1] and sum(sizes[j] for j in (*range(self.names), *blocks[-1], i)) > width + 2:
+                blocks.append([])
+            blocks[-1].append(i)
+        for block in blocks:
+            whole = [columns[i] for i in (*range(self.names), *block)]
+            lines = [list(line) for line in zip(*whole, strict=True)]
+            yield from (line for line in lines if any(text.strip() for text, _ in line))
+            yield [("", False)]
 
-    def _left(self, i: int) -> bool:
-        """Names, and scores followed by a deviation, so that the scores stand below each other."""
+    def left(self, i: int) -> bool:
+        """Is a column set to the left? Names, and scores followed by a deviation, which stand below each other."""
         return i < self.names or bool(self.columns[i].deviation)
-
-    def _groups(self) -> list[tuple[str, int]]:
-        return [(text, len(list(same))) for text, same in groupby(c.group for c in self.columns)]
 
     def with_names(self, names: Mapping[str, str]) -> Table:
         """The same with other names for people, whole words alone; the CSV form keeps the plain ones."""
         if not names:
             return self
+        said = partial(renamed, names=names)
 
-        def said(text: str) -> str:
-            return renamed(text, names)
+        def shown(cell: Cell) -> Cell:
+            return cell._replace(text=names.get(cell.text, cell.text), key=cell.key or cell.text)
 
-        rows = [
-            [
-                c._replace(text=names.get(c.text, c.text), key=c.key or c.text) if c.value is None else c
-                for c in row
-            ]
-            for row in self.rows
-        ]
-        columns = [
-            c._replace(heading=said(c.heading), group=said(c.group), full=said(c.full)) for c in self.columns
-        ]
-        of_rows = [[said(note) for note in notes] for notes in self.of_rows]
         return replace(
             self,
             caption=said(self.caption),
-            columns=columns,
-            rows=rows,
-            notes=[said(n) for n in self.notes],
-            of_rows=of_rows,
+            columns=[
+                c._replace(heading=said(c.heading), group=said(c.group), full=said(c.full)) for c in self.columns
+            ],
+            rows=[[shown(cell) if cell.value is None else cell for cell in row] for row in self.rows],
+            notes=[said(note) for note in self.notes],
+            of_rows=[[said(note) for note in notes] for notes in self.of_rows],
         )
+
+
+@cache
+def _environment() -> Any:
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
+
+    escaped = Environment(
+        loader=FileSystemLoader(_HERE / "templates"),
+        autoescape=select_autoescape(["html"]),
+        undefined=StrictUndefined,
+        keep_trailing_newline=True,
+        comment_start_string="((#",  # {# is LaTeX
+        comment_end_string="#))",
+    )
+    escaped.filters |= {"tex": escape_latex, "texcell": _latex_cell}
+    return escaped
 
 
 def _plain(value: Any) -> str:
@@ -388,11 +305,7 @@ def heading_lines(heading: str, width: int) -> list[str]:
 _MARKDOWN = re.compile(r"[\\`*\[\]~$|]|(?<![0-9A-Za-z])_|_(?![0-9A-Za-z])")
 _LATEX = {c: f"\\{c}" for c in "{}$&#%_"}
 _LATEX |= {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
-_LATEX |= {
-    "<": r"\textless{}",
-    ">": r"\textgreater{}",
-    "|": r"\textbar{}",
-}  # other letters in the default encoding
+_LATEX |= {"<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}"}  # other letters by default
 _LATEX |= {"[": "{[}", "]": "{]}", "*": "{*}"}  # after the end of a row these would be read as its arguments
 _LATEX |= {"\N{MINUS SIGN}": "$-$", "↑": r"$\uparrow$", "↓": r"$\downarrow$"}
 
@@ -413,6 +326,46 @@ def _latex_cell(cell: Cell) -> str:
     if cell.value is not None:
         text = "--" if text == DASH else re.sub(r"(?<![0-9.])-(?=[0-9])", "$-$", text)
     return _marked(cell, text, "\\textbf{{{}}}")
+
+
+# ---------------------------------------------------------------- words
+
+
+def care(attribute: Attribute) -> str:
+    """What the numbers are not; every table and caption ends with it."""
+    return f"Perceived {attribute.words}, as seen in synthetic images; not an identity. {attribute.care}".strip()
+
+
+def table_name(results: Results, name: str, attribute: Attribute) -> str:
+    """Name of an attribute's table: of the study's first one plain, of the others with `_ATTRIBUTE`."""
+    return name if attribute.name == next(iter(results.attributes)) else f"{name}_{attribute.name}"
+
+
+def known_fact(metric: str) -> Metric:
+    """A metric's facts; of one that only its paper knows, those of a score without a direction."""
+    with suppress(ConfigError):
+        return fact(metric)
+    return Metric(metric, lambda: None, "images", kind="fraction" if metric.endswith("_deviation") else "score")
+
+
+def in_words(name: str, own: Metric | None = None) -> str:
+    """A name for people: `filter_rate` becomes Filter rate."""
+    if own is not None and own.column and "<" not in own.name:
+        return own.column
+    words = "low-quality" if name == LOW_QUALITY else name.replace("_", " ").replace("t2i", "T2I")
+    return words[:1].upper() + words[1:]
+
+
+def lower(words: str) -> str:
+    """Words inside a sentence; names of groups of people keep their capitals."""
+    named = any(part[:1].isupper() for part in words.split()[1:]) or words == "F1"
+    return words if named else words[:1].lower() + words[1:]
+
+
+def label_words(attribute: Attribute, label: str) -> str:
+    """A label, answer or reason for people; a class by its attribute's text."""
+    texts = {c.name: c.text for c in (*attribute.classes, *attribute.reasons)} | {NO_ANSWER: "No answer"}
+    return texts.get(label) or in_words(label)
 
 
 # ---------------------------------------------------------------- declared tables
@@ -454,7 +407,7 @@ class Declared:
     """Left out where no image has a label."""
     when: Callable[[Results, Attribute], bool] | None = None
     """Does a study have this table?"""
-    finish: Callable[[Table, Results, Attribute], Table] | None = None
+    finish: Callable[[Table, Results, Attribute], Table | None] | None = None
     """Changes the finished table."""
     variant: str = ""
     """Variant of the metric table's rows."""
@@ -488,11 +441,26 @@ class _Shown(NamedTuple):
     """A finished column, and where its numbers are found."""
 
     col: Col
-    declared: Col
     metric: str
     fact: Metric
     place: dict[str, str]
     where: str
+
+
+class _Number(NamedTuple):
+    """A number at its place; NaN where there is none."""
+
+    row: Mapping[str, Any]
+    """Row of the metric table; empty: withheld, or there is none."""
+    away: float
+    """Its deviation."""
+    failed: bool
+    """Its detector could not run on some T2I model of the place."""
+    withheld: bool
+
+    @property
+    def value(self) -> float:
+        return float(self.row.get("value", math.nan))
 
 
 class _Building:
@@ -502,9 +470,8 @@ class _Building:
         self, declared: Declared, results: Results, attribute: Attribute, choice: Mapping[str, str]
     ) -> None:
         self.d, self.results, self.attribute = declared, results, attribute
-        cells = results.cells(attribute.name)
+        cells, chosen = results.cells(attribute.name), {key: [value] for key, value in choice.items() if value}
         self.pairs = cells.pairs
-        chosen = {key: [value] for key, value in choice.items() if value}
         self.detectors = [x for x in cells.raters[: cells.detectors] if x in chosen.get("detector", [x])]
         self.every = list(dict.fromkeys(self.pairs["t2i_model"].astype("str")))
         self.models = [x for x in self.every if x in chosen.get("t2i_model", [x])]
@@ -515,42 +482,37 @@ class _Building:
 
     def table(self) -> Table:
         """The table before `finish`."""
-        d, places = self.d, list(self._places())
-        shown = list(self._columns())
+        d, places, shown = self.d, list(self._places()), list(self._columns())
         found = [[self._number(s, place) for s in shown] for place in places]
-        best = [self._best(i, s, places, found) if d.best else set() for i, s in enumerate(shown)]
-        rows = []
-        for r, (place, xs) in enumerate(zip(places, found, strict=True)):
-            numbers = [
-                self._cell(s, place, x)._replace(bold=r in b) for s, x, b in zip(shown, xs, best, strict=True)
+        best = [self._best(s, places, column) for s, column in zip(shown, zip(*found, strict=True), strict=False)]
+        rows, of_rows = [], []
+        for r, (place, own) in enumerate(zip(places, found, strict=True)):
+            cells = [
+                self._cell(s, x, place)._replace(bold=r in b) for s, x, b in zip(shown, own, best, strict=True)
             ]
-            rows.append([*self._name_cells(place), *numbers])
+            rows.append([*self._name_cells(place), *cells])
+            of_rows.append(list(self._notes(place, shown, own)))
         n_clear = str(self.results.settings.get("n_clear", "detector"))
         caption = d.caption.format(
             attribute=self.attribute.words, n_clear=n_clear, denominator=_DENOMINATORS[n_clear]
         )
-        if any(s.declared.interval for s in shown):
+        if any(s.col.interval for s in shown):
             caption += f" In brackets: {100 * self.results.settings.get('level', 0.95):g} % intervals."
         names = [c for word in d.rows.split() for c in _NAMES[word]]
         notes = [*(self._labelled() if d.needs_labels else []), care(self.attribute)]
-        of_rows = [list(self._notes(place, shown, xs)) for place, xs in zip(places, found, strict=True)]
-        columns = [*names, *(s.col for s in shown)]
-        return Table(
-            caption, columns, rows, notes, table_name(self.results, d.name, self.attribute), len(names), of_rows
-        )
+        name = table_name(self.results, d.name, self.attribute)
+        return Table(caption, [*names, *(s.col for s in shown)], rows, notes, name, len(names), of_rows)
 
     def _places(self) -> Iterator[dict[str, str]]:
         """Words of each row."""
-        levels: list[list[dict[str, str]]] = []
-        words = self.d.rows.split()
+        words, levels = self.d.rows.split(), list[list[dict[str, str]]]()
         for word in words:
             if word == "prompt":
-                own = self.pairs.drop_duplicates("prompt_id")
+                own = self.pairs.drop_duplicates("prompt_id").astype("str")
                 own = own if "word" in own else own.assign(word="")
-                order = {name: i for i, name in enumerate(self.categories)}
-                own = own.assign(at=own["category"].astype("str").map(order)).sort_values("at", kind="stable")
-                rows = own[["category", "prompt_id", "word"]].astype("str").to_dict("records")
-                levels.append([{str(k): v for k, v in row.items()} for row in rows])
+                own = own.sort_values("category", key=lambda c: c.map(self.categories.index), kind="stable")
+                rows = own[["category", "prompt_id", "word"]].itertuples(index=False, name=None)
+                levels.append([{"category": c, "prompt_id": p, "word": w} for c, p, w in rows])
             elif word == "t2i_model":
                 total = self.d.total and not self.d.across and word == words[-1] and len(self.models) > 1
                 levels.append([{"t2i_model": m} for m in [*self.models, *([ALL] if total else [])]])
@@ -561,219 +523,133 @@ class _Building:
             yield {key: value for part in parts for key, value in part.items()}
 
     def _columns(self) -> Iterator[_Shown]:
-        declared = self.d.columns(self.results, self.attribute) if callable(self.d.columns) else self.d.columns
+        said = self.d.columns(self.results, self.attribute) if callable(self.d.columns) else self.d.columns
         classes = list(self.attribute.class_names)
         labels = [*classes, LOW_QUALITY, *([] if self.d.variant == DETECTOR_ONLY else [OTHERS])]
-        parts = [
-            (c, word)
-            for c in declared
-            for word in (classes if "<class>" in c.metric else labels if "<label>" in c.metric else [""])
-        ]
+        of = {"<class>": classes, "<label>": labels}
+        parts = [(c, word) for c in said for word in of.get(c.metric[c.metric.find("<") :], [""])]
         values = {"": [""], "t2i_model": self.models, "category": self.categories}[self.d.across]
         for value in [*values, *([ALL] if self.d.across and self.d.total and len(values) > 1 else [])]:
             for c, word in parts:
                 yield self._column(c, word, value, alone=len(parts) == 1)
 
-    def _column(self, declared: Col, word: str, value: str, *, alone: bool) -> _Shown:
-        own = known_fact(declared.metric)
-        metric = re.sub("<(class|label)>", word, declared.metric)
-        stem = in_words(re.sub("_<(class|label)>", "", declared.metric), own)
-        said = label_words(self.attribute, word)
-        unit = " (%)" if own.kind == "fraction" else ""
-        if own.kind == "measurement" and self.attribute.unit is not None:
-            unit = f" ({self.attribute.unit.name})"
-        heading = declared.heading or said or (stem if declared.group else stem + unit)
-        full = declared.full or heading
-        if "<class>" in declared.metric and not declared.full:
-            full = f"{stem} {lower(said)}"
-        col = declared._replace(metric=metric, heading=heading, full=full)
-        where = "All" if value == ALL else value
+    def _column(self, said: Col, word: str, value: str, *, alone: bool) -> _Shown:
+        own, metric = known_fact(said.metric), re.sub("<(class|label)>", word, said.metric)
+        stem, label = in_words(said.metric.partition("_<")[0], own), label_words(self.attribute, word)
+        unit = {"fraction": " (%)", "measurement": f" ({getattr(self.attribute.unit, 'name', '')})"}.get(
+            own.kind, ""
+        )
+        heading = said.heading or label or (stem if said.group else stem + unit)
+        full = said.full or (f"{stem} {lower(label)}" if "<class>" in said.metric else heading)
+        col, where = said._replace(metric=metric, heading=heading, full=full), "All" if value == ALL else value
         if value and alone:
             col = col._replace(metric=value, heading=where, full=where)
         elif value:
             col = col._replace(metric=f"{value}_{metric}", group=where, full=f"{where}, {lower(full)}")
-        return _Shown(col, declared, metric, own, {self.d.across: value} if value else {}, where)
+        return _Shown(col, metric, own, {self.d.across: value} if value else {}, where)
 
-    def _number(self, shown: _Shown, place: Mapping[str, str], metric: str = "") -> dict[str, Any] | None:
-        """Row of the metric table; {}: withheld; None: there is none."""
+    def _number(self, shown: _Shown, place: Mapping[str, str]) -> _Number:
         at = {k: v for k, v in {**place, **shown.place}.items() if k != "word"}
-        if withheld(shown.fact, self._failed(at)):
-            return {}
-        return self.results.row(
-            metric or shown.metric, attribute=self.attribute.name, variant=self.d.variant, **at
-        )
+        failed, said = self._failed(at), {"attribute": self.attribute.name, "variant": self.d.variant}
+        if withheld(shown.fact, failed):
+            return _Number({}, math.nan, failed=True, withheld=True)
+        away = self.results.row(shown.col.deviation, **said, **at) if shown.col.deviation else None
+        row = self.results.row(shown.metric, **said, **at) or {}
+        return _Number(row, float((away or {}).get("value", math.nan)), failed=bool(failed.any()), withheld=False)
 
     def _failed(self, at: Mapping[str, str]) -> Any:
-        """On which of the T2I models that a place covers its detector could not run."""
+        """T2I models of a place on which its detector could not run."""
         failed = self.failed.get(at.get("detector", GROUND_TRUTH), np.zeros(len(self.every), np.bool_))
         model = at.get("t2i_model", ALL)
         return failed if model == ALL else failed[[self.every.index(model)]]
 
-    def _cell(self, shown: _Shown, place: Mapping[str, str], row: dict[str, Any] | None) -> Cell:
-        value = float(row["value"]) if row else math.nan
+    def _cell(self, shown: _Shown, x: _Number, place: Mapping[str, str]) -> Cell:
         limits = None
-        if shown.declared.interval:
-            low, high = (float(row[x]) if row else math.nan for x in ("ci_low", "ci_high"))
+        if shown.col.interval:
+            low, high = (float(x.row.get(end, math.nan)) for end in ("ci_low", "ci_high"))
             limits = (max(low, shown.fact.lowest), min(high, shown.fact.highest))
-        cell = number_cell(value, shown.fact.kind, shown.declared.decimals, limits)
-        if shown.declared.deviation and place.get("detector") != GROUND_TRUTH:
-            away = self._number(shown, place, shown.declared.deviation)
-            cell = cell._replace(deviation=float(away["value"]) if away else math.nan)
-        return cell
+        cell = number_cell(x.value, shown.fact.kind, shown.col.decimals, limits)
+        compared = shown.col.deviation and place.get("detector") != GROUND_TRUTH
+        return cell._replace(deviation=x.away if compared else None)
 
-    def _best(
-        self,
-        i: int,
-        shown: _Shown,
-        places: Sequence[dict[str, str]],
-        found: Sequence[Sequence[dict[str, Any] | None]],
-    ) -> set[int]:
+    def _best(self, shown: _Shown, places: Sequence[Mapping[str, str]], column: Sequence[_Number]) -> set[int]:
         """Rows with the best number of a column, among detectors of one block that ran on all of it."""
-        better = "zero" if shown.declared.deviation else shown.fact.better
+        better = "zero" if shown.col.deviation else shown.fact.better
         blocks: dict[str, dict[int, float]] = {}
-        for r, place in enumerate(places):
-            x = found[r][i]
-            if place.get("detector", GROUND_TRUTH) == GROUND_TRUTH or not x or better == "none":
-                continue
-            if shown.declared.deviation:
-                x = self._number(shown, place, shown.declared.deviation)
-            if x and not math.isnan(x["value"]) and not self._failed({**place, **shown.place}).any():
-                loss = {"higher": -x["value"], "zero": abs(x["value"])}.get(better, x["value"])
+        for r, (place, x) in enumerate(zip(places, column, strict=True)):
+            value = x.away if shown.col.deviation else x.value
+            if place.get("detector", GROUND_TRUTH) != GROUND_TRUTH and not x.failed and not math.isnan(value):
+                loss = {"higher": -value, "zero": abs(value)}.get(better, value)
                 blocks.setdefault(place.get("t2i_model", ""), {})[r] = float(f"{loss:.12g}")
-        several = [own for own in blocks.values() if len(own) > 1]
-        return {r for own in several for r, loss in own.items() if loss == min(own.values())}
+        contests = [own for own in blocks.values() if len(own) > 1 and self.d.best and better != "none"]
+        return {r for own in contests for r, loss in own.items() if loss == min(own.values())}
 
     def _name_cells(self, place: Mapping[str, str]) -> list[Cell]:
         found = []
         for word in self.d.rows.split():
             if word == "prompt":
                 found += [Cell(place["category"]), Cell(place["word"] or place["prompt_id"])]
-                continue
-            key = place["t2i_model" if word == "t2i_model" else "detector"]
-            found.append(Cell({ALL: "Total", GROUND_TRUTH: "Ground truth"}.get(key, key), key=key))
+            else:
+                key = place["t2i_model" if word == "t2i_model" else "detector"]
+                found.append(Cell({ALL: "Total", GROUND_TRUTH: "Ground truth"}.get(key, key), key=key))
         return found
+
+    def _images(self, metric: str, **place: str) -> int:
+        row = self.results.row(metric, attribute=self.attribute.name, **place)
+        return int(row["value"]) if row else 0
 
     def _labelled(self) -> list[str]:
         """Over how many images a comparison with people is, where not all have a label."""
 
-        def of(model: str) -> tuple[int, int]:
-            rows = (
-                self.results.row(m, attribute=self.attribute.name, t2i_model=model)
-                for m in ("images", "images_unlabelled")
-            )
-            labelled, unlabelled = (int(row["value"]) if row else 0 for row in rows)
-            return labelled, labelled + unlabelled
+        def said(model: str) -> str:
+            labelled = self._images("images", t2i_model=model)
+            return f"{labelled:,} of {labelled + self._images('images_unlabelled', t2i_model=model):,}"
 
-        labelled, every = of(ALL)
-        if labelled == every:
+        if not self._images("images_unlabelled"):
             return []
-        own = [f"{m} {of(m)[0]:,} of {of(m)[1]:,}" for m in self.every] if 1 < len(self.every) <= 6 else []
-        by = f" ({', '.join(own)})" if own else ""
-        return [f"Over the {labelled:,} of {every:,} images that have a label of {self.attribute.words}{by}."]
+        by = ", ".join(f"{m} {said(m)}" for m in self.every) if 1 < len(self.every) <= 6 else ""
+        return [
+            f"Over the {said(ALL)} images that have a label of {self.attribute.words}{f' ({by})' if by else ''}."
+        ]
 
-    def _notes(
-        self, place: Mapping[str, str], shown: Sequence[_Shown], row: Sequence[dict[str, Any] | None]
-    ) -> Iterator[str]:
+    def _notes(self, place: Mapping[str, str], shown: Sequence[_Shown], row: Sequence[_Number]) -> Iterator[str]:
         """Why a number is missing, and what the others leave out."""
         detector, model = place.get("detector", GROUND_TRUTH), place.get("t2i_model", ALL)
-        about = self.every if model == ALL else [model]
-        failed = {m for m in about if self._failed({"detector": detector, "t2i_model": m}).any()}
-        if detector != GROUND_TRUTH:
-            yield from self._unanswered(detector, about, failed)
-        if failed and model == ALL and self.d.across != "t2i_model" and any(row):
-            yield f"ran on fewer images of {', '.join(sorted(failed))}, {_NO_CONTEST}"
+        failed, silent = [], []
+        for name in self.every if model == ALL else [model]:
+            at = {"detector": detector, "t2i_model": name, "variant": self.d.variant}
+            lost = self._images("images_error", **at) + self._images("images_not_run", **at)
+            many = f"{lost:,} of {self._images('images', **at):,}"
+            if detector != GROUND_TRUTH and self._failed(at).any():
+                failed.append(name)
+                yield f"no number on {name}: no answer for {many} images"
+            elif detector != GROUND_TRUTH and lost:
+                silent.append(f"{many} ({name})" if model == ALL and len(self.every) > 1 else many)
+        if silent:
+            yield f"images left out, no answer: {', '.join(silent)}"
+        if failed and model == ALL and self.d.across != "t2i_model" and any(x.row for x in row):
+            yield f"ran on fewer images of {', '.join(failed)}, {_NO_CONTEST}"
         left: dict[str, list[str]] = {}
         for s, x in zip(shown, row, strict=True):
             where = f" ({s.where})" if s.where else ""
-            if x is None:
+            told = s.fact.left_out if s.fact.over in ("prompts", "values") else ""
+            if not x.row and not x.withheld:
                 left.setdefault("no image", []).append(s.where or s.col.full)
-            elif x and math.isnan(x["value"]):
-                why = s.fact.left_out if s.fact.over == "prompts" else ""
-                left.setdefault(why or "nothing to count", []).append(f"all ({s.where or lower(s.col.full)})")
-            elif x and s.fact.over in ("prompts", "values") and x["n_left_out"]:
-                many = f"{int(x['n_left_out']):,} of {int(x['n'] + x['n_left_out']):,}{where}"
-                told = left.setdefault(s.fact.left_out, [])
-                if many not in told:
-                    told.append(many)
-            elif x and s.declared.deviation and detector != GROUND_TRUTH:
-                away = self._number(s, place, s.declared.deviation)
-                if not away or math.isnan(away["value"]):
-                    left.setdefault("no deviation from a ground truth of 0 or without a score", []).append(s.where)
+            elif x.row and math.isnan(x.value):
+                left.setdefault(told or "nothing to count", []).append(f"all ({s.where or lower(s.col.full)})")
+            elif x.row and told and x.row["n_left_out"]:
+                many = f"{int(x.row['n_left_out']):,} of {int(x.row['n'] + x.row['n_left_out']):,}{where}"
+                left[told] = list(dict.fromkeys([*left.get(told, []), many]))
+            elif x.row and s.col.deviation and detector != GROUND_TRUTH and math.isnan(x.away):
+                left.setdefault("no deviation from a ground truth of 0 or without a score", []).append(s.where)
         yield from (f"{why}: {', '.join(parts)}" for why, parts in left.items())
 
-    def _unanswered(self, detector: str, models: Sequence[str], failed: set[str]) -> Iterator[str]:
-        kinds: dict[str, list[str]] = {"error": [], "not_run": []}
-        for model in models:
-            at = {
-                "attribute": self.attribute.name,
-                "detector": detector,
-                "t2i_model": model,
-                "variant": self.d.variant,
-            }
-            rows = {kind: self.results.row(f"images_{kind}", **at) for kind in kinds}
-            parts = {
-                kind: f"{int(x['value']):,} of {int(x['n']):,}" for kind, x in rows.items() if x and x["value"]
-            }
-            if model in failed:
-                words = {"error": "an error on", "not_run": "never run on"}
-                told = ", ".join(f"{words[kind]} {part} images" for kind, part in parts.items())
-                yield f"no number on {model}: {told}"
-                continue
-            for kind, part in parts.items():
-                kinds[kind].append(f"{part} ({model})" if len(models) > 1 else part)
-        for kind, found in kinds.items():
-            if found:
-                yield f"images left out, {'error' if kind == 'error' else 'never run'}: {', '.join(found)}"
+
+# ---------------------------------------------------------------- what tables.yaml names
 
 
-def care(attribute: Attribute) -> str:
-    """What the numbers are not; every table and caption ends with it."""
-    return f"Perceived {attribute.words}, as seen in synthetic images; not an identity. {attribute.care}".strip()
-
-
-def table_name(results: Results, name: str, attribute: Attribute) -> str:
-    """Name of an attribute's table: of the study's first one plain, of the others with `_ATTRIBUTE`."""
-    return name if attribute.name == next(iter(results.attributes)) else f"{name}_{attribute.name}"
-
-
-def known_fact(metric: str) -> Metric:
-    """A metric's facts; of one that only its paper knows, those of a score without a direction."""
-    try:
-        return fact(metric)
-    except ConfigError:
-        return Metric(
-            metric, lambda: None, "images", kind="fraction" if metric.endswith("_deviation") else "score"
-        )
-
-
-def in_words(name: str, own: Metric | None = None) -> str:
-    """A name for people: `filter_rate` becomes Filter rate."""
-    if own is not None and own.column and "<" not in own.name:
-        return own.column
-    words = "low-quality" if name == LOW_QUALITY else name.replace("_", " ").replace("t2i", "T2I")
-    return words[:1].upper() + words[1:]
-
-
-def lower(words: str) -> str:
-    """Words inside a sentence; names of groups of people keep their capitals."""
-    return (
-        words
-        if any(part[:1].isupper() for part in words.split()[1:]) or words == "F1"
-        else words[:1].lower() + words[1:]
-    )
-
-
-def label_words(attribute: Attribute, label: str) -> str:
-    """A label, answer or reason for people; a class by its attribute's text."""
-    texts = {c.name: c.text for c in (*attribute.classes, *attribute.reasons)} | {NO_ANSWER: "No answer"}
-    return texts.get(label) or in_words(label)
-
-
-# ---------------------------------------------------------------- Lyu 2025's tables, and what stands beside them
-
-
-def _filter_and_class(_: Results, attribute: Attribute) -> list[Col]:
-    own = [m for m in declared() if m.column and not m.ours]
+def filter_and_class(_: Results, attribute: Attribute) -> list[Col]:
+    """Lyu 2025's Table 3, recall of each class, and own metrics that ask for a column."""
     balanced = [Col("balanced_accuracy", "Balanced", "Accuracy (%)", full="Balanced accuracy")]
     return [
         *(Col(name, group="Filtering (%)") for name in ("precision", "recall", "f1", "filter_rate")),
@@ -781,15 +657,44 @@ def _filter_and_class(_: Results, attribute: Attribute) -> list[Col]:
         Col("accuracy_<class>", group="Accuracy (%)"),
         Col("accuracy", "Overall", "Accuracy (%)", full="Accuracy"),
         *(balanced if len(attribute.classes) > 2 else []),
-        *(Col(m.name) for m in own),
+        *(Col(m.name) for m in declared() if m.column and not m.ours),
     ]
 
 
-def _with_chance(table: Table, results: Results, attribute: Attribute) -> Table:
+def of_labels(results: Results, attribute: Attribute) -> list[Col]:
+    """Shares of labels; images without one are counted where there are any."""
+    row = results.row("images_unlabelled", attribute=attribute.name)
+    images = [Col("images", "Labelled", "Images"), Col("images_unlabelled", "Unlabelled", "Images")]
+    return [Col("label_share_<label>", group="Share (%)"), *(images if row and row["value"] else [Col("images")])]
+
+
+def of_values(_: Results, attribute: Attribute) -> list[Col]:
+    """Errors of measured values."""
+    unit = attribute.unit.name if attribute.unit else ""
+    errors = (("mean_absolute_error", "Mean absolute"), ("mean_error", "Mean"))
+    found = [Col(m, said, f"Error ({unit})", full=f"{said} error ({unit})") for m, said in errors]
+    return [*found, *([Col("cumulative_score_5", f"Within 5 {unit} (%)")] if unit == "years" else [])]
+
+
+def of_bias(_: Results, attribute: Attribute) -> list[Col]:
+    """Errors of bias scores; the shift exists for two classes."""
+    shift = [Col("prompt_bias_score_shift", "Shift", interval=True)] if len(attribute.classes) == 2 else []
+    return [*shift, Col("model_bias_score_difference", "Model bias score", interval=True)]
+
+
+def of_papers(results: Results, _: Attribute) -> list[Col]:
+    """Deviations of other papers' scores, a column of each that these results have."""
+    there = set(results.metrics["metric"].astype("str"))
+    infos = [i for name in registry.names("score") for i in registry.find("score", name).facts.get("scores", ())]
+    return [Col(f"{i.metric}_deviation", i.short, full=i.name) for i in infos if f"{i.metric}_deviation" in there]
+
+
+def with_chance(table: Table, results: Results, attribute: Attribute) -> Table:
+    """Tell of detectors below chance."""
     return replace(table, notes=[*told_below_chance(results.metrics, attribute).values(), *table.notes])
 
 
-def _with_average(table: Table, _: Results, attribute: Attribute) -> Table:
+def with_average(table: Table, _: Results, attribute: Attribute) -> Table:
     """Table 7's last column and its order: within a category by falling average, then by word without case."""
     if len(attribute.classes) != 2:
         notes = ["Only attributes of two classes have a signed score.", *table.notes]
@@ -800,7 +705,7 @@ def _with_average(table: Table, _: Results, attribute: Attribute) -> Table:
         some = [c.value for c in row[2:] if c.value is not None and not math.isnan(c.value)]
         average = math.fsum(some) / len(some) if some else math.nan
         place = (order[row[0].text], not some, -average if some else 0.0, row[1].text.casefold(), at)
-        rows.append((place, [*row, number_cell(average, "score", 2)] if several else row, notes))
+        rows.append((place, [*row, *([number_cell(average, "score", 2)] if several else [])], notes))
     rows.sort(key=lambda row: row[0])
     first, second = (lower(label_words(attribute, c)) for c in attribute.class_names)
     caption = (
@@ -812,114 +717,30 @@ def _with_average(table: Table, _: Results, attribute: Attribute) -> Table:
     )
 
 
-def _of_labels(results: Results, attribute: Attribute) -> list[Col]:
-    row, share = (
-        results.row("images_unlabelled", attribute=attribute.name),
-        Col("label_share_<label>", group="Share (%)"),
-    )
-    if not row or not row["value"]:
-        return [share, Col("images")]
-    return [share, Col("images", "Labelled", "Images"), Col("images_unlabelled", "Unlabelled", "Images")]
+def _has(column: str, word: str, results: Results, attribute: Attribute) -> bool:
+    own = results.metrics
+    return bool(((own[column] == word) & (own["attribute"] == attribute.name)).any())
 
 
-def _of_values(_: Results, attribute: Attribute) -> list[Col]:
-    unit = attribute.unit.name if attribute.unit else ""
-    errors = (("mean_absolute_error", "Mean absolute"), ("mean_error", "Mean"))
-    found = [Col(m, said, f"Error ({unit})", full=f"{said} error ({unit})") for m, said in errors]
-    return [*found, *([Col("cumulative_score_5", f"Within 5 {unit} (%)")] if unit == "years" else [])]
+def _several(column: str, results: Results, attribute: Attribute) -> bool:
+    return len(set(results.cells(attribute.name).pairs[column])) > 1
 
 
-def _of_bias(_: Results, attribute: Attribute) -> list[Col]:
-    shift = [Col("prompt_bias_score_shift", "Shift", interval=True)] if len(attribute.classes) == 2 else []
-    return [*shift, Col("model_bias_score_difference", "Model bias score", interval=True)]
-
-
-def _of_papers(results: Results, _: Attribute) -> list[Col]:
-    """Deviations of other papers' scores, a column of each that these results have."""
-    there = set(results.metrics["metric"].astype("str"))
-    infos = [i for name in registry.names("score") for i in registry.find("score", name).facts.get("scores", ())]
-    return [Col(f"{i.metric}_deviation", i.short, full=i.name) for i in infos if f"{i.metric}_deviation" in there]
-
-
-def _has(column: str, word: str) -> Callable[[Results, Attribute], bool]:
-    def has(results: Results, attribute: Attribute) -> bool:
-        own = results.metrics
-        return bool(((own[column] == word) & (own["attribute"] == attribute.name)).any())
-
-    return has
-
-
-def _several(column: str) -> Callable[[Results, Attribute], bool]:
-    return lambda results, attribute: len(set(results.cells(attribute.name).pairs[column])) > 1
-
-
-_SCORE = Col("model_bias_score", deviation="model_bias_score_deviation")
-_DEVIATION = (
-    "In parentheses: deviation from the ground truth; ↑ the detector overestimates the bias, ↓ it underestimates "
-    "it. Bold: smallest deviation."
-)
-_FILTERING = "Filtering of low-quality images, and accuracy of perceived {attribute} on clear images, in per cent"
-_OWN = "Recall for each class is an addition to the paper. Bold: best value."
-_PUBLISHED = (
-    "As published: of these images. If fair: what a T2I model without bias would show on average with as many "
-    "clear images."
-)
-_EVERY = "over all images, whether they have a label or not"
-_ALONE: dict[str, Any] = {"needs_labels": False, "when": _has("variant", DETECTOR_ONLY), "variant": DETECTOR_ONLY}
-_THREE = [Col("model_bias_score", "As published", interval=True), Col("model_bias_score_if_fair", "If fair")]
-
-declare("model_bias_scores", f"Model bias scores of perceived {{attribute}}. {_DEVIATION}", [_SCORE], "rater",
-        across="t2i_model", best=True)  # fmt: skip
-declare("prompt_bias_score_difference",
-        "Prompt bias score difference of perceived {attribute}: mean distance between a detector's and the actual "
-        "prompt bias score. A detector's score is divided by {denominator} (n_clear: {n_clear}). Bold: smallest "
-        "difference.", [Col("prompt_bias_score_difference")], "detector", across="t2i_model",
-        best=True)  # fmt: skip
-declare("filtering_and_accuracy", f"{_FILTERING}. {_OWN}", _filter_and_class, "detector", best=True,
-        finish=_with_chance)  # fmt: skip
-declare("filtering_and_accuracy_by_t2i_model", f"{_FILTERING}, for each T2I model. {_OWN}", _filter_and_class,
-        "t2i_model detector", best=True, when=_several("t2i_model"))  # fmt: skip
-declare("label_shares", "Human labels of perceived {attribute}, in per cent of the labelled images.", _of_labels,
-        "t2i_model", total=True)  # fmt: skip
-declare("model_bias_scores_by_category",
-        f"Model bias scores of perceived {{attribute}} by category of prompt. {_DEVIATION}", [_SCORE],
-        "t2i_model rater", across="category", total=True, best=True, when=_several("category"))  # fmt: skip
-declare("prompt_bias_scores", "Prompt bias scores of perceived {attribute} by the human labels.",
-        [Col("prompt_bias_score", decimals=2)], "prompt", across="t2i_model", finish=_with_average)  # fmt: skip
-declare("bias_errors",
-        "Errors of detectors' bias scores of perceived {attribute}. Shift: mean of reported minus actual prompt "
-        "bias score, above 0 towards the first class. Model bias score: mean of reported minus actual score, "
-        "above 0 the detector overestimates the bias.", _of_bias, "detector", across="t2i_model")  # fmt: skip
-declare("model_bias_estimates", f"Model bias scores of perceived {{attribute}}. {_PUBLISHED}", _THREE, "rater",
-        across="t2i_model")  # fmt: skip
-declare("measured_values",
-        "Measured {attribute} against people's, over images with both values. Positive mean errors: the "
-        "detector's values are too high. Bold: best value.", _of_values, "detector", best=True,
-        when=_has("metric", "mean_absolute_error"))  # fmt: skip
-declare("accuracy_by_category",
-        "Accuracy of perceived {attribute} by category of prompt, over images that people and detector call "
-        "clear, in per cent. Bold: best value.", [Col("accuracy")], "detector", across="category", total=True,
-        best=True,
-        when=_several("category"))  # fmt: skip
-declare("detected_shares",
-        f"Predictions of perceived {{attribute}}, {_EVERY}, in per cent of the images with an answer. "
-        "Low-quality: what the detector filters.", [Col("label_share_<label>", group="Share (%)"), Col("images")],
-        "t2i_model detector", **_ALONE)  # fmt: skip
-declare("detected_bias_scores",
-        f"Model bias scores of perceived {{attribute}} as each detector reports them, {_EVERY}; how right the "
-        f"detectors are is not asked here. {_PUBLISHED}", [c._replace(interval=False) for c in _THREE], "detector",
-        across="t2i_model", **_ALONE)  # fmt: skip
-declare("score_deviations", "Deviation of other papers' scores, as detectors report them, from the labels' own.",
-        _of_papers, "t2i_model detector", needs_labels=False,
-        when=lambda results, attribute: bool(_of_papers(results, attribute)))  # fmt: skip
-_ALIGNMENT = Declared(
-    "alignment_accuracy",
-    "Alignment accuracy in per cent: right classes among the images that people call clear; filtered images count "
-    "as wrong, images without an answer are left out. Bold: best value.",
-    [Col("alignment_accuracy")],
-    "detector",
-    best=True,
-)
+_FUNCTIONS: dict[str, Any] = {
+    "filter_and_class": filter_and_class,
+    "of_labels": of_labels,
+    "of_values": of_values,
+    "of_bias": of_bias,
+    "of_papers": of_papers,
+    "with_chance": with_chance,
+    "with_average": with_average,
+    "several_models": partial(_several, "t2i_model"),
+    "several_categories": partial(_several, "category"),
+    "measured": partial(_has, "metric", "mean_absolute_error"),
+    "unlabelled": partial(_has, "variant", DETECTOR_ONLY),
+    "papers": lambda results, attribute: bool(of_papers(results, attribute)),
+    "": None,
+}
 
 
 def alignment_accuracy(results: Results, attribute: str, **choice: str) -> Table | None:
@@ -927,16 +748,15 @@ def alignment_accuracy(results: Results, attribute: str, **choice: str) -> Table
     made = {n: own for n in results.attributes if (own := _ALIGNMENT(results, n, **choice)) is not None}
     if attribute != next(iter(results.attributes)) or not made:
         return None
-    rows, of_rows = [], []
+    rows, of_rows, words = [], [], {name: results.attributes[name].words for name in made}
     for detector in dict.fromkeys(row[0].text for table in made.values() for row in table.rows):
         cells, notes = [Cell(detector)], []
         for name, table in made.items():
             at = next((i for i, row in enumerate(table.rows) if row[0].text == detector), None)
             cells.append(number_cell(math.nan, "fraction") if at is None else table.rows[at][1])
             told = ["not predicted"] if at is None else table.of_rows[at]
-            notes += [f"{results.attributes[name].words}: {note}" for note in told]
-        values = [c.value or 0.0 for c in cells[1:]]
-        rows.append([*cells, number_cell(math.fsum(values) / len(values), "fraction")])
+            notes += [f"{words[name]}: {note}" for note in told]
+        rows.append([*cells, number_cell(sum(c.value or 0.0 for c in cells[1:]) / len(made), "fraction")])
         of_rows.append(notes)
     means = [
         math.nan if any(_NO_CONTEST in n for n in of_rows[i]) else row[-1].value for i, row in enumerate(rows)
@@ -944,12 +764,8 @@ def alignment_accuracy(results: Results, attribute: str, **choice: str) -> Table
     best = max((x for x in means if x is not None and not math.isnan(x)), default=math.inf)
     for row, x in zip(rows, means, strict=True):
         row[-1] = row[-1]._replace(bold=x is not None and math.isclose(x, best, rel_tol=1e-12))
-    words = {name: in_words(results.attributes[name].words) for name in made}
-    columns = [
-        *_NAMES["detector"],
-        *(Col(n, said, full=said) for n, said in words.items()),
-        Col("mean", "Mean", full="Mean"),
-    ]
+    columns = [Col(n, in_words(said), full=in_words(said)) for n, said in words.items()]
+    columns = [*_NAMES["detector"], *columns, Col("mean", "Mean", full="Mean")]
     notes = [note for table in made.values() for note in table.notes]
     return Table(_ALIGNMENT.caption, columns, rows, notes, "alignment_accuracy", 1, of_rows)
 
@@ -959,12 +775,13 @@ def alignment_accuracy(results: Results, attribute: str, **choice: str) -> Table
 Frame = tuple[pd.DataFrame, list[str]]
 
 
-def _confusion(_: Results, __: Attribute, frame: pd.DataFrame) -> Frame:
+def confusion(_: Results, __: Attribute, frame: pd.DataFrame) -> Frame:
+    """Images by label and answer, over everything."""
     shown = frame[(frame["category"] == ALL) & (frame["t2i_model"] == ALL)]
     return _wide(shown, ["detector", "human_label"], "predicted", "images"), []
 
 
-def _label_doubt(results: Results, attribute: Attribute, frame: pd.DataFrame) -> Frame:
+def label_doubt(results: Results, attribute: Attribute, frame: pd.DataFrame) -> Frame:
     """Headline numbers by the consensus, by each annotator, where all agree; and their range."""
     own = results.metrics
     own = own[(own["category"] == ALL) & (own["prompt_id"] == ALL) & (own["attribute"] == attribute.name)]
@@ -977,7 +794,8 @@ def _label_doubt(results: Results, attribute: Attribute, frame: pd.DataFrame) ->
     return wide, ["Nobody's labels are the truth; images on which all agree are the easy ones."]
 
 
-def _filter_errors(_: Results, attribute: Attribute, frame: pd.DataFrame) -> Frame:
+def filter_errors(_: Results, attribute: Attribute, frame: pd.DataFrame) -> Frame:
+    """Clear images that were filtered and low-quality ones that were kept, by reason."""
     lost = frame["human_label"].isin(attribute.class_names) & (frame["status"] == FILTERED)
     kept = (frame["human_label"] == LOW_QUALITY) & (frame["status"] == "clear")
     frame = frame.assign(mistake=np.where(lost, "clear image filtered", "low-quality image kept"))
@@ -988,7 +806,8 @@ def _filter_errors(_: Results, attribute: Attribute, frame: pd.DataFrame) -> Fra
     return summed, ["The reason is the detector's where it filtered, and people's where it kept."]
 
 
-def _sweeps(results: Results, attribute: Attribute, frame: pd.DataFrame) -> Frame:
+def sweeps(results: Results, attribute: Attribute, frame: pd.DataFrame) -> Frame:
+    """Every tenth threshold, and what there is to say against choosing one of them."""
     steps = np.round(np.linspace(0, 1, 21), 9)
     shown = frame[np.isin(frame["threshold"].round(9), steps) & (frame["t2i_model"] == ALL)]
     wide = _wide(shown, ["detector", "threshold"], "metric", "value").drop(columns="images_clear")
@@ -1006,75 +825,36 @@ def _sweeps(results: Results, attribute: Attribute, frame: pd.DataFrame) -> Fram
     return wide, notes
 
 
-class _Long(NamedTuple):
-    """A table of a long table: caption, columns, the column of which only `all` is shown, or how rows are made."""
-
-    caption: str
-    columns: str = ""
-    only: str = ""
-    made: Callable[[Results, Attribute, pd.DataFrame], Frame] | None = None
-    of: str = ""
-
-
-_LONG = {
-    "confusion": _Long("Images by human label and a detector's answer on perceived {}. No answer: an error, or "
-                       "never run.", made=_confusion),
-    "label_doubt": _Long("Doubt in the labels of perceived {}: what the numbers would be, had other labels been "
-                         "the truth.", made=_label_doubt),
-    "filter_errors": _Long("Mistakes of the filters on perceived {}, by reason.", made=_filter_errors,
-                           of="filter_outcomes"),
-    "sweeps": _Long("Detectors of perceived {} at other thresholds.", made=_sweeps),
-    "causes": _Long("Errors of bias scores of perceived {}: part of the filter, part of the classes. An "
-                    "accounting, not a test.",
-                    "detector t2i_model error_metric error filtering classification with_both", "category"),
-    "agreement": _Long("Agreement on perceived {}: annotators, and detectors with people.",
-                       "raters first second t2i_model category statistic value ci_low ci_high n", "label"),
-    "comparisons": _Long("Pairs of detectors on perceived {}; the pairs of one metric are one family of tests.",
-                         "t2i_model metric first second difference ci_low ci_high p_value told_apart"),
-    "ranks": _Long("Ranks of detectors on perceived {}; detectors that share a letter are not told apart.",
-                   "t2i_model metric detector rank rank_low rank_high score groups"),
-    "t2i_models": _Long("Bias of T2I models in perceived {}.",
-                        "t2i_model estimand quantity value ci_low ci_high by_chance p_value labels images"),
-    "t2i_model_comparisons": _Long("Pairs of T2I models in perceived {}.",
-                                   "quantity first second difference ci_low ci_high p_value prompts"),
-    "verdicts": _Long("Errors of detectors' model bias scores of perceived {}, against the tolerance.",
-                      "detector t2i_model error ci_low ci_high shift shift_low shift_high tolerance word why"),
-    "errors": _Long("Images that a detector gets wrong on perceived {}.",
-                    "detector image_id t2i_model prompt_id truth predicted reason"),
-    "predictions": _Long("Predictions of perceived {}.", "detector image_id status reason label score value"),
-}  # fmt: skip
+_MADE = {f.__name__: f for f in (confusion, label_doubt, filter_errors, sweeps)}
 _BOTH = "Intervals are about other images of these prompts, p-values about other prompts: they may disagree."
 
 
-def _long(name: str) -> Callable[..., Table | None]:
-    said = _LONG[name]
+@dataclass(frozen=True)
+class _Long:
+    """A table of a long table."""
 
-    def table(results: Results, attribute: str, **choice: str) -> Table | None:
-        own, notes, frame = (
-            results.attributes[attribute],
-            list[str](),
-            _rows(results, said.of or name, attribute, choice),
-        )
-        if not len(frame):
-            return None
-        frame = frame[frame[said.only] == ALL] if said.only else frame
-        if said.made is not None:
-            frame, notes = said.made(results, own, frame)
-        else:
-            frame = frame[[c for c in said.columns.split() if c in frame]]
+    name: str
+    caption: str
+    columns: str = ""
+    only: str = ""
+    of: str = ""
+    made: str = ""
+
+    def __call__(self, results: Results, attribute: str, **choice: str) -> Table | None:
+        own, notes = results.attributes[attribute], list[str]()
+        frame = _rows(results, self.of or self.name, attribute, choice)
+        if len(frame) and self.made:
+            frame, notes = _MADE[self.made](results, own, frame)
+        elif len(frame):
+            frame = frame[frame[self.only] == ALL] if self.only else frame
+            frame = frame[[c for c in self.columns.split() if c in frame]]
         if {"ci_low", "p_value"} <= {*frame.columns}:
             notes.append(_BOTH)
-        return _of_frame(results, own, name, frame, said.caption.format(own.words), notes) if len(frame) else None
-
-    table.__qualname__ = f"long_{name}"
-    return table
-
-
-register("table", "alignment_accuracy", alignment_accuracy, about="Right classes among clear images, by attribute")
-for _name, _said in _LONG.items():
-    register(
-        "table", _name, _long(_name), about=_said.caption.format("attributes").partition(". ")[0].removesuffix(".")
-    )
+        return (
+            _of_frame(results, own, self.name, frame, self.caption.format(own.words), notes)
+            if len(frame)
+            else None
+        )
 
 
 def _wide(frame: pd.DataFrame, keys: list[str], columns: str, value: str) -> pd.DataFrame:
@@ -1121,9 +901,8 @@ def _of_frame(  # noqa: PLR0917 - what a table is made of
         return Cell(label_words(attribute, word) if column in _LABELLED and word else word, key=word)
 
     def number(column: str, row: Mapping[Any, Any]) -> Cell:
-        metric = next((str(row[c]) for c in _METRICS_IN if c in row), column)
-        known = known_fact(metric)
-        kind = "count" if pd.api.types.is_integer_dtype(frame[column]) else known.kind
+        kind = known_fact(next((str(row[c]) for c in _METRICS_IN if c in row), column)).kind
+        kind = "count" if pd.api.types.is_integer_dtype(frame[column]) else kind
         kind = (
             "score"
             if column in ("p_value", "rank", "threshold") or (kind == "count" and column == "value")
@@ -1140,6 +919,27 @@ def _of_frame(  # noqa: PLR0917 - what a table is made of
     columns = [Col(c, label_words(attribute, c), interval=c in limited) for c in (*names, *values, *last)]
     whole = [*notes, care(attribute)]
     return Table(caption, columns, rows, whole, table_name(results, name, attribute), len(names))
+
+
+def _declare_ours() -> Declared:
+    """Register what `built_in/tables.yaml` says; gives the table of alignment accuracy of one attribute."""
+    said = read_yaml(_HERE / "built_in" / "tables.yaml")
+    for name, facts in said["declared"].items():
+        columns = facts.pop("columns")
+        facts["columns"] = _FUNCTIONS[columns] if isinstance(columns, str) else [Col(**c) for c in columns]
+        facts |= {key: _FUNCTIONS[facts[key]] for key in ("when", "finish") if key in facts}
+        if name == "alignment_accuracy":
+            alignment = Declared(name, **facts)
+            register("table", name, alignment_accuracy, about=facts["caption"].partition(":")[0])
+        else:
+            declare(name, **facts)
+    for name, facts in said["long"].items():
+        about = facts["caption"].format("attributes").partition(". ")[0].removesuffix(".")
+        register("table", name, _Long(name, **facts), about=about)
+    return alignment
+
+
+_ALIGNMENT = _declare_ours()
 
 
 # ---------------------------------------------------------------- all tables by name
@@ -1256,21 +1056,16 @@ def show(
         raise ConfigError(f"--format {form!r}; accepted: {', '.join(forms)}")
     if not name and not every:
         return pd.DataFrame(list(names(what).items()), columns=["table", "shows"])
-    shown: list[Table] = []
-    texts: dict[str, str] = {}
+    shown, texts = list[Table](), dict[str, str]()
     whole = what.tables() if form == "csv" and isinstance(what, Results) else []
     for own in dict.fromkeys([*whole, *names(what)]) if every else [name]:
-        try:
+        with suppress(*([ConfigError] if every else [])):
             if isinstance(what, Results) and own in whole:
                 texts[own] = csv_text(_rows(what, own, choice.get("attribute", ""), choice))
                 continue
             tables = of(what, own, **choice)
-        except ConfigError:
-            if not every:
-                raise
-            continue
-        shown += tables
-        texts |= {t.name: t.plain() if form == "terminal" else getattr(t, form)() for t in tables}
+            shown += tables
+            texts |= {t.name: t.plain() if form == "terminal" else getattr(t, form)() for t in tables}
     if every and out is not None:
         for own, text in texts.items():
             write_text(out / f"{own}.{'txt' if form == 'terminal' else form}", text)

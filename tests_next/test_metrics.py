@@ -259,7 +259,7 @@ OWN = {
     "makes numbers of shape": lambda c: c.sum((0, 1, 2)),
     "divides by 0": lambda c: np.divide(1, 0 * c.sum((0, 1))),
     "changes the counts": lambda c: c.__setitem__(0, 0) or c[0, 0] * 0.0,
-    "a value of": lambda c: c.sum((0, 1)) * 1.0,
+    "has a value of": lambda c: c.sum((0, 1)) * 1.0,
     "IndexError": lambda c: c[99, 99] * 1.0,
 }
 

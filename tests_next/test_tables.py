@@ -93,7 +93,7 @@ def test_a_detector_that_failed_has_a_dash_and_does_not_compete(made: dict[str, 
     table = made["mixed"]["model_bias_scores"]
     row = next(i for i, cells in enumerate(table.rows) if cells[0].text == "silent_on_sd3")
     assert [c.text for c in table.rows[row][1:]] == ["-", "-", "0.810"]
-    assert table.of_rows[row][0] == "no number on sdxl: an error on 5 of 52 images, never run on 1 of 52 images"
+    assert table.of_rows[row][0] == "no number on sdxl: no answer for 6 of 52 images"
     whole = made["mixed"]["filtering_and_accuracy"]
     assert any("does not compete" in note for note in whole.all_notes())
     best = {c[0].text for c in whole.rows if any(x.bold for x in c)}
