@@ -910,7 +910,8 @@ def _of_frame(  # noqa: PLR0917 - what a table is made of
         )
         side = _ENDS.get(column, "")
         limits = (float(row[f"{side}_low"]), float(row[f"{side}_high"])) if column in limited else None
-        return number_cell(float(row[column]), kind, limits=limits)
+        value = float(row[column])
+        return number_cell(value, kind, 0 if column == "rank" and value.is_integer() else None, limits)
 
     rows = [
         [*(said(c, row) for c in names), *(number(c, row) for c in values), *(said(c, row) for c in last)]
