@@ -172,26 +172,6 @@ def test_every_field_can_be_set_also_below_others(tmp_path: Path, settings: Any,
     assert study == read(tmp_path, SET + "detectors: [shade, {name: v1.5, kind: shade}]\n")
 
 
-@pytest.mark.parametrize(
-    ("settings", "line"),
-    [
-        ({"n_cler": "human"}, "--set: n_cler: unknown key 'n_cler': did you mean 'n_clear'?"),
-        (
-            {"intervals.resample": 0},
-            "--set: intervals.resample: unknown key 'resample': did you mean 'resamples'?",
-        ),
-        ({"n_clear.x": 0}, "--set: 'x' is in no mapping: its field has the value 'detector'"),
-        ({"detectors.shad.x": 0}, "--set: 'shad' is no NAME.FIELD of an entry: did you mean 'shade'?"),
-        ({"detectors.shade.x": 0}, "--set: detector 'shade': x: unknown key 'x': known: bright_above, grey, name"),
-    ],
-)
-def test_a_setting_that_is_none_is_one_line(tmp_path: Path, settings: dict[str, Any], line: str) -> None:
-    study = read(tmp_path, SET + "detectors: [shade]\n")
-    with pytest.raises(ConfigError) as caught:
-        study.with_settings(settings)
-    assert str(caught.value) == line
-
-
 def test_a_study_with_some_of_its_detectors_keeps_its_order(tmp_path: Path) -> None:
     entries = ", ".join(f"{{name: {name}, kind: shade}}" for name in "abc")
     study = read(tmp_path, SET + f"detectors: [{entries}]\ndisplay_names: {{a: A, b: B, sd: SD}}\n")
@@ -263,17 +243,6 @@ def test_a_file_wins_over_a_name_and_a_folder_does_not(
     (tmp_path / "quickstart").write_text(SET + "detectors: [shade]\n")
     assert [entry["name"] for entry in Study.open("quickstart").detectors] == ["shade"]
     assert "the file is taken" in caplog.text
-
-
-@pytest.mark.parametrize(
-    ("given", "line"),
-    [("lyu205", "'lyu2025'"), ("mine/lyu2025", "there is no file 'mine/lyu2025'"), ("mine.yaml", "'mine.yaml'")],
-)
-def test_neither_a_file_nor_a_name_is_one_line(given: str, line: str) -> None:
-    with pytest.raises(ConfigError) as caught:
-        Study.open(given)
-    assert line in str(caught.value)
-    assert "\n" not in str(caught.value)
 
 
 def test_a_detector_is_meant_by_its_kind_its_file_or_its_name_in_a_study(tmp_path: Path) -> None:
