@@ -18,6 +18,7 @@ import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from decimal import ROUND_HALF_UP, Decimal
 from functools import cache, partial
 from itertools import groupby, product
 from pathlib import Path
@@ -84,10 +85,12 @@ class Cell(NamedTuple):
 
 
 def fixed(value: float, decimals: int) -> str:
-    """A number with fixed decimals; minus zero loses its sign, NaN is a dash."""
+    """A number with fixed decimals, ties away from zero as papers print them; minus zero loses its sign."""
     if math.isnan(value):
         return DASH
-    text = f"{value:,.0f}" if decimals == 0 else f"{value:.{decimals}f}"
+    step = Decimal(1).scaleb(-decimals)
+    text = f"{Decimal(f'{value:.12g}').quantize(step, ROUND_HALF_UP):,f}"
+    text = text if decimals == 0 else text.replace(",", "")
     return text.removeprefix("-") if float(text.replace(",", "")) == 0 else text
 
 

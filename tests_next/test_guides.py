@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from tests_next.lyu import write_image_set
+
 ROOT = Path(__file__).resolve().parents[1]
 BLOCK = re.compile(r"```(\w+)\n(.*?)```", re.DOTALL)
 MOST_LINES = 40
@@ -39,3 +41,16 @@ def test_the_page_on_metrics_tables_and_figures_runs_as_it_stands(tmp_path: Path
     assert "Clear filtered (%)" in printed
     assert "Low quality filtered" in printed
     assert (tmp_path / "drawn/recalls_double.png").is_file()
+
+
+@pytest.mark.slow
+def test_the_page_on_the_paper_shows_what_the_study_prints(shared: Path, tmp_path: Path) -> None:
+    text = (ROOT / "docs_next/lyu2025.md").read_text(encoding="utf-8")
+    write_image_set(shared, tmp_path / "SD3", "sd3")
+    study = ROOT / "configs_next/lyu2025_authors_sd3.yaml"
+    printed = run(f"python -m detector_bench_next run {study} --image-set SD3 --out sd3", tmp_path)
+    answer = re.search(r"```text\n(.*?)\n```", text, re.DOTALL)
+    assert answer is not None
+    assert answer[1] in printed
+    for name in re.findall(r"<!-- (\w+) -->", text):
+        assert run(f"python -m detector_bench_next show sd3 {name} --format md", tmp_path).strip() in text, name

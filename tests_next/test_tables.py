@@ -116,7 +116,7 @@ def test_equal_notes_stand_once_with_their_rows() -> None:
         (0.91234, "fraction", None, None, "91.23"), (0.91234, "fraction", None, (0.88, 0.94), "91.2 [88.0, 94.0]"),
         (0.5, "score", None, (math.nan, math.nan), "0.500"), (-0.0001, "score", None, None, "0.000"),
         (math.nan, "score", None, (0.1, 0.2), "-"), (1234.0, "count", None, None, "1,234"),
-        (1.005, "measurement", None, None, "1.00"),
+        (1.005, "measurement", None, None, "1.01"),
         (0.12345, "score", 2, None, "0.12"),
     ],
 )  # fmt: skip
