@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-from scipy.special import bdtr
+import scipy
 from threadpoolctl import threadpool_limits
 
 from detector_bench_next.attributes import ALL, GROUND_TRUTH
@@ -246,7 +246,7 @@ def rightly_by_one(cells: Cells, first: str, second: str) -> pd.DataFrame:
             int(cells.n[used & (right[0] == a) & (right[1] == b)].sum())
             for a, b in ((True, True), (True, False), (False, True), (False, False))
         )
-        p = min(1.0, 2 * float(bdtr(min(one, other), one + other, 0.5))) if one + other else 1.0
+        p = min(1.0, 2 * float(scipy.special.bdtr(min(one, other), one + other, 0.5))) if one + other else 1.0
         counts = {"both": both, "only_first": one, "only_second": other, "neither": none}
         names = {"question": question, "first": first, "second": second}
         rows.append({**names, "images": sum(counts.values()), **counts, "p_value": p})

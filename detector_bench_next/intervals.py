@@ -22,10 +22,9 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 import pandas as pd
+import scipy  # its parts are loaded when they are used: a run that has its numbers needs none
 from numpy.polynomial.hermite_e import hermegauss
 from numpy.typing import NDArray
-from scipy import sparse
-from scipy.special import chdtrc, chdtri, ndtr, ndtri, stdtr, stdtrit
 
 from detector_bench_next.attributes import GROUND_TRUTH
 from detector_bench_next.cells import Cells
@@ -105,7 +104,9 @@ def _other_images(
     k2, count, pairs = len(cells.classes) + 2, len(cells.n), len(cells.pairs)
     places = {rater: cells.place(rater)[1] for rater in raters}
     into = {  # adds the images of cells up to a flat table
-        rater: sparse.csr_matrix((np.ones(count, np.float32), (place, np.arange(count))), (k2 * k2 * pairs, count))
+        rater: scipy.sparse.csr_matrix(
+            (np.ones(count, np.float32), (place, np.arange(count))), (k2 * k2 * pairs, count)
+        )
         for rater, place in places.items()
     }
     model = pd.factorize(cells.pairs["t2i_model"])[0]
@@ -304,7 +305,7 @@ def intervals(draws: Draws, level: float = 0.95) -> Array:
     degrees of freedom where few prompts carry the number: 2 / (2 / df + tails). (Wilson 1927; Agresti and Min
     2005; Satterthwaite 1946)
     """
-    t, se = stdtrit(2 / (2 / draws.df + draws.tails), (1 + level) / 2), standard_error(draws)
+    t, se = scipy.special.stdtrit(2 / (2 / draws.df + draws.tails), (1 + level) / 2), standard_error(draws)
     x, under = draws.points.value, np.asarray(draws.points.under)
     low, high = x - t * se, x + t * se
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -364,15 +365,15 @@ def compare(
     t, se = t_of(-1)
     if better == "zero":
         t = np.minimum(t, t_of(1)[0])
-    alone = 2 * stdtr(df, -t)
-    known, z = np.isfinite(value), -ndtri(stdtr(df, -t))
+    alone = 2 * scipy.special.stdtr(df, -t)
+    known, z = np.isfinite(value), -scipy.special.ndtri(scipy.special.stdtr(df, -t))
     family = np.maximum(_family(np.where(known[:, None], drawn, 0), z, i, j, known[i] & known[j]), alone)
     good = {"lower": -value, "zero": -np.abs(value)}.get(better, value)
     ahead = np.zeros((count, count), bool)  # row is surely better than column
     sure = family <= 1 - level
     ahead[i, j], ahead[j, i] = sure & (good[i] > good[j]), sure & (good[i] < good[j])
     ranks = np.stack([1 + ahead.sum(0), count - ahead.sum(1)], -1)
-    difference, width = value[i] - value[j], stdtrit(df, (1 + level) / 2) * se
+    difference, width = value[i] - value[j], scipy.special.stdtrit(df, (1 + level) / 2) * se
     places = np.array(use)
     return Comparison(
         places[i], places[j], difference, difference - width, difference + width, alone, family, ranks
@@ -411,7 +412,7 @@ def split_score(d: Array, se: Array | float) -> Array:
     from 0. (Neufeld et al. 2024; no unbiased estimate exists: Cai and Low 2011)
     """
     z = d / se
-    return d * (2 * ndtr(z) - 1) - 2 * se * np.exp(-z * z / 2) / math.sqrt(2 * math.pi)
+    return d * (2 * scipy.special.ndtr(z) - 1) - 2 * se * np.exp(-z * z / 2) / math.sqrt(2 * math.pi)
 
 
 def _split(counts: Array) -> Array:
@@ -469,7 +470,9 @@ def verdict(draws: Draws, rater: str, scope: int = 0, tolerance: float = 0.1, le
     error, doubt = (plain + split) / 2, abs(plain - split) / 2
     first = (places[0], r, scope)
     sd = _deviation((draws.draws[first] + draws.draws[places[1], r, scope]) / 2)
-    half = doubt + stdtrit(draws.df[scope], level) * float(np.hypot(draws.scale[first] * sd, draws.image[first]))
+    half = doubt + scipy.special.stdtrit(draws.df[scope], level) * float(
+        np.hypot(draws.scale[first] * sd, draws.image[first])
+    )
     low, high = error - half, error + half
     shift = Estimate(np.nan, np.nan, np.nan)
     if draws.classes == 2:
@@ -477,7 +480,7 @@ def verdict(draws: Draws, rater: str, scope: int = 0, tolerance: float = 0.1, le
         se = np.hypot(draws.scale[at] * _deviation(draws.draws[at]), draws.image[at])
         value, width = (
             draws.points.value[at],
-            stdtrit(2 / (2 / draws.df[scope] + draws.tails[at]), (1 + level) / 2) * se,
+            scipy.special.stdtrit(2 / (2 / draws.df[scope] + draws.tails[at]), (1 + level) / 2) * se,
         )
         shift = Estimate(float(value), float(value - width), float(value + width))
     word, why = _word(low, high, hidden, float(draws.kept[r, scope]), tolerance)
@@ -537,7 +540,7 @@ class Prompts:
     def limits(self, level: float = 0.95) -> Array:
         """Limits [pair, K, (low, high)] of each share for endless images: Wilson's with the images it is worth."""
         worth = np.where(self.labels > 0, self.worth(), np.nan)[:, None]
-        return np.stack(wilson(np.clip(self.share, 0, 1), worth, ndtri((1 + level) / 2)), -1)
+        return np.stack(wilson(np.clip(self.share, 0, 1), worth, scipy.special.ndtri((1 + level) / 2)), -1)
 
     def only(self, pairs: Array) -> Prompts:
         """Some of the pairs, by a mask."""
@@ -578,7 +581,7 @@ def _prompts(cells: Cells, label: Array, *, together: bool) -> Prompts | None:
     x -= np.average(x, axis=0, weights=number)
     y = (label[:, None] == np.arange(k)).astype(float)
     w = number * (label >= 0)
-    by = sparse.csr_matrix((np.ones(len(w)), (pair, np.arange(len(w)))), (u, len(w)))
+    by = scipy.sparse.csr_matrix((np.ones(len(w)), (pair, np.arange(len(w)))), (u, len(w)))
     images, labels = by @ number, by @ w
     together = together or bool(labels.sum() < 2 * (labels > 0).sum())
 
@@ -615,7 +618,7 @@ def _prompts(cells: Cells, label: Array, *, together: bool) -> Prompts | None:
     if not ok.any():
         return None
     h, e = influence(ys), influence(ys - np.einsum("if,ifk->ik", xs, rule[ps]))
-    add = sparse.csr_matrix((ws, (ps, np.arange(len(ws)))), (u, len(ws)))
+    add = scipy.sparse.csr_matrix((ws, (ps, np.arange(len(ws)))), (u, len(ws)))
     total, residual = ((add @ (z[:, :, None] * z[:, None]).reshape(len(z), -1)).reshape(u, k, k) for z in (h, e))
     for z in (total, residual):
         if together:
@@ -692,7 +695,7 @@ def bias_of_model(
     if about == "prompts" and u < 2:
         raise ValueError("one prompt: nothing can be said about other prompts")
     df = float(max(p.labels.sum() - (1 if p.together else u), 1))
-    t = stdtrit(u - 1 if about == "prompts" else df, (1 + level) / 2)
+    t = scipy.special.stdtrit(u - 1 if about == "prompts" else df, (1 + level) / 2)
     cov = p.variance(about)
     # one label more, so that labels that all agree are not taken for certainty
     one_label = float(np.mean((p.left() if about == "these_images" else 1 / p.labels) / p.steady)) / u
@@ -769,10 +772,10 @@ def _model_bias_score(
     if about != "these_images":  # Pearson's test decides whether the interval contains 0
         statistic = np.sum(squares * worth) / scale**2 * (4 if k == 2 else k)
         freedom = u * (k - 1) / wider
-        p_fair = float(chdtrc(freedom, statistic / wider))
+        p_fair = float(scipy.special.chdtrc(freedom, statistic / wider))
         # at most the mean of squares, the same for prompts of one size
         least = np.sum(squares * worth) / worth.max() / u
-        critical = chdtri(freedom, 1 - level) * wider
+        critical = scipy.special.chdtri(freedom, 1 - level) * wider
         low = max(low, (1 - critical / statistic) * least) if p_fair < 1 - level else 0.0
     low = min(max(low, 0), 1)
     high = min(max(high, low), 1)
@@ -840,5 +843,9 @@ def half_width(
             use, df = np.isfinite(prompts.share[:, 0]), u - 1
             between = np.var(prompts.share[use, 0], ddof=1) - prompts.variance()[use, 0, 0].mean()
             variance += max(between, 0) / u
-        out.append(stdtrit(df, (1 + level) / 2) * 2 * np.sqrt(variance + (np.mean(left / q.steady) / u) ** 2))
+        out.append(
+            scipy.special.stdtrit(df, (1 + level) / 2)
+            * 2
+            * np.sqrt(variance + (np.mean(left / q.steady) / u) ** 2)
+        )
     return np.array(out)
