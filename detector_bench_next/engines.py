@@ -52,6 +52,7 @@ _SECONDS_TO_LOOK = 2.0
 """A lock may be held by one who only looks."""
 _SECONDS_TO_END = 60.0
 _TRIES = 3
+_PASSED_ON = ("WEIGHTS", "CACHE", "ALLOWED", "IMAGE_ROOTS")
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 _log = logging.getLogger(__name__)
 
@@ -181,7 +182,8 @@ def slurm_script(job: Job, words: Sequence[str], file: Path) -> Path:
     Raises:
         ConfigError: a word that a line cannot hold.
     """
-    given = {n: text for n, text in sorted(os.environ.items()) if n.startswith("DETECTOR_BENCH_") and text}
+    given = {f"DETECTOR_BENCH_{n}": os.environ.get(f"DETECTOR_BENCH_{n}", "") for n in _PASSED_ON}
+    given = {name: text for name, text in given.items() if text}
     logs, folder = job.out / "logs", Path.cwd()
     for text in (*words, str(logs), str(file), str(folder), *given.values()):
         if not text.isprintable():  # behind a line break a comment is over, and what follows would be a command
@@ -238,7 +240,7 @@ def _signals_as_before() -> Iterator[None]:
     finally:
         for number, handler in held.items():
             if signal.getsignal(number) is not handler:
-                signal.signal(number, handler)
+                signal.signal(number, handler or signal.SIG_DFL)
 
 
 class _Claiming:
@@ -364,9 +366,10 @@ def _outcome(told: Sequence[Mapping[str, Any]], who: str) -> Claimed:
 def _packed(job: Job, *, threads: int) -> Iterator[Path]:
     """Job file with copies of the plugins in the result folder, which nodes see; it stays as it is meanwhile."""
     folder = job.out.absolute() / "_job" / f"{socket.gethostname()}-{os.getpid()}"
-    known, copies = {plugin.path: plugin for plugin in plugins()}, []
+    known, copies = {name: p for p in plugins() for name in (p.file, str(p.path))}, []
     try:
-        for number, plugin in enumerate(known[path.resolve()] for path in job.plugins):
+        # A copy of a plugin is not loaded again: then the first one stands for it.
+        for number, plugin in enumerate(known.get(str(p.resolve())) or known[p.name] for p in job.plugins):
             for name, source in plugin.files.items():
                 place = folder / f"plugin-{number}" / name
                 place.parent.mkdir(parents=True, exist_ok=True)
