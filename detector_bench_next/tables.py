@@ -846,6 +846,8 @@ class _Long:
     def __call__(self, results: Results, attribute: str, **choice: str) -> Table | None:
         own, notes = results.attributes[attribute], list[str]()
         frame = _rows(results, self.of or self.name, attribute, choice)
+        if "attribute" not in frame and attribute != next(iter(results.attributes)):
+            return None  # shown once
         if len(frame) and self.made:
             frame, notes = _MADE[self.made](results, own, frame)
         elif len(frame):

@@ -53,6 +53,21 @@ def small_set(
     return ImageSet.from_frames(folder, frame.assign(path=""), told, given if labels else None)
 
 
+def count_small(
+    folder: Path,
+    images: Sequence[str],
+    labels: Sequence[str],
+    rows: Sequence[Mapping[str, Any]],
+    detectors: Sequence[str] = ("d",),
+    prompts: Sequence[str] = (),
+    shards: int = 1,
+    sample: pd.DataFrame | None = None,
+) -> Counted:
+    """Counts of gender of an image set of lines and of rows of predictions."""
+    predictions = write_predictions(folder / "predictions", rows, shards)
+    return count(small_set(folder, images, labels, prompts), predictions, built_in()["gender"], detectors, sample)
+
+
 def cells_of(table: Any, classes: Sequence[str] = ("male", "female"), detector: str = "d") -> Cells:
     """Cells of one detector from counts `[pair][truth][answer]`, K+3 codes each."""
     counts = np.asarray(table)

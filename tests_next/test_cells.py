@@ -10,21 +10,14 @@ import pandas as pd
 import pytest
 
 from detector_bench_next.attributes import built_in
-from detector_bench_next.cells import GRID, Cells, Counted, count, distinct
+from detector_bench_next.cells import GRID, Cells, Counted, distinct
 from detector_bench_next.errors import DataError
-from tests_next.counted import hostile, small_set, write_predictions
+from tests_next.counted import count_small, hostile
 
 GENDER = built_in()["gender"]
 IMAGES = ["a,sd,p", "b,sd,p", "c,xl,q", "d,xl,p", "e,sd,q"]
-LABELS = [
-    "a,ann,male",
-    "a,ben,male",
-    "b,ann,male",
-    "b,ben,female",
-    "c,ann,others",
-    "c,ben,others",
-    "d,ann,low_quality,blurred",
-]
+LABELS = ["a,ann,male", "a,ben,male", "b,ann,male", "b,ben,female", "c,ann,others", "c,ben,others"]
+LABELS = [*LABELS, "d,ann,low_quality,blurred"]
 
 
 def row(image: str, label: str | None = None, detector: str = "d", **more: Any) -> dict[str, Any]:
@@ -32,41 +25,18 @@ def row(image: str, label: str | None = None, detector: str = "d", **more: Any) 
     return {"detector": detector, "image_id": image, **status, "label": label, **more}
 
 
-def counted(
-    tmp_path: Path, rows: list[dict[str, Any]], detectors: tuple[str, ...] = ("d",), **more: Any
-) -> Counted:
-    image_set = small_set(
-        tmp_path, more.pop("images", IMAGES), more.pop("labels", LABELS), more.pop("prompts", ())
-    )
-    return count(
-        image_set,
-        write_predictions(tmp_path / "predictions", rows, more.pop("shards", 1)),
-        GENDER,
-        detectors,
-        **more,
-    )
+def counted(folder: Path, rows: list[dict[str, Any]], detectors: tuple[str, ...] = ("d",), **more: Any) -> Counted:
+    return count_small(folder, more.pop("images", IMAGES), more.pop("labels", LABELS), rows, detectors, **more)
 
 
 def test_every_kind_of_image_has_its_code(tmp_path: Path) -> None:
-    rows = [
-        row("a", "male"),
-        row("b"),
-        row("c", "female"),
-        row("d", status="error", reason="damaged: half a file"),
-    ]
+    rows = [row("a", "male"), row("b"), row("c", "female")]
+    rows += [row("d", status="error", reason="damaged: half a file")]
     c = counted(tmp_path, rows).cells
-    by_image = {
-        (c.pairs["prompt_id"][p], c.pairs["t2i_model"][p], t): a
-        for p, t, a in zip(c.pair, c.truth, c.answers[0], strict=True)
-    }
+    place = (c.pairs["prompt_id"] + " " + c.pairs["t2i_model"]).to_numpy()
+    found = {(place[p], t): a for p, t, a in zip(c.pair, c.truth, c.answers[0], strict=True)}
     # agreed class; disagreement is low quality; others; one annotator alone; unlabelled and never run
-    assert by_image == {
-        ("p", "sd", 0): 0,
-        ("p", "sd", 2): 2,
-        ("q", "xl", 3): 1,
-        ("p", "xl", 2): 3,
-        ("q", "sd", 4): 4,
-    }
+    assert found == {("p sd", 0): 0, ("p sd", 2): 2, ("q xl", 3): 1, ("p xl", 2): 3, ("q sd", 4): 4}
     assert c.raters == ("d", "ann", "ben")
     assert c.answer("ground_truth").tolist() == [2 if t == 3 else t for t in c.truth]
     assert counted(tmp_path, rows).missing == {"d": 1}
@@ -74,29 +44,21 @@ def test_every_kind_of_image_has_its_code(tmp_path: Path) -> None:
 
 def test_t2i_models_stand_by_first_image_prompts_and_categories_by_their_table(tmp_path: Path) -> None:
     images = ["a,sd,late", "b,xl,early", "c,xl,late"]
-    c = counted(
-        tmp_path, [row("a", "male")], images=images, labels=[], prompts=["early,zebra", "late,ape", "none,x"]
-    ).cells
-    assert list(zip(c.pairs["t2i_model"], c.pairs["prompt_id"], strict=True)) == [
-        ("sd", "late"),
-        ("xl", "early"),
-        ("xl", "late"),
-    ]
+    prompts = ["early,zebra", "late,ape", "none,x"]
+    c = counted(tmp_path, [row("a", "male")], images=images, labels=[], prompts=prompts).cells
+    pairs = list(zip(c.pairs["t2i_model"], c.pairs["prompt_id"], strict=True))
+    assert pairs == [("sd", "late"), ("xl", "early"), ("xl", "late")]
     assert list(c.pairs["category"].cat.categories) == ["zebra", "ape", "x"]
 
 
 def test_photos_that_were_only_edited_are_in_no_count(tmp_path: Path) -> None:
-    image_set = small_set(tmp_path, ["a,sd,p,s", "s,,"], ["a,ann,male"], ["p,c"])
-    found = count(
-        image_set, write_predictions(tmp_path / "p", [row("a", "male"), row("s", "female")]), GENDER, ["d"]
-    )
+    rows = [row("a", "male"), row("s", "female")]
+    found = count_small(tmp_path, ["a,sd,p,s", "s,,"], ["a,ann,male"], rows, prompts=["p,c"])
     assert found.cells.n.tolist() == [1]
     assert found.reasons["n"].sum() == 1
 
 
-def test_a_detector_of_other_attributes_is_left_out_and_one_without_rows_has_run_on_nothing(
-    tmp_path: Path,
-) -> None:
+def test_a_detector_of_other_attributes_is_left_out_one_without_rows_has_run_on_nothing(tmp_path: Path) -> None:
     rows = [row("a", "young", "other", attribute="age"), row("a", "male")]
     found = counted(tmp_path, rows, ("d", "other", "silent"))
     assert found.cells.raters[: found.cells.detectors] == ("d", "silent")
@@ -116,12 +78,8 @@ def test_a_row_that_contradicts_the_set_is_named(tmp_path: Path, message: str) -
     with pytest.raises(DataError) as caught:
         counted(tmp_path, rows)
     (problem,) = caught.value.problems
-    assert (problem.file, problem.message, problem.column, problem.value) == (
-        "predictions/d",
-        message,
-        column,
-        value,
-    )
+    told = (problem.file, problem.message, problem.column, problem.value)
+    assert told == ("predictions/d", message, column, value)
     assert problem.accepted
 
 
@@ -163,15 +121,8 @@ def test_many_raters_and_classes_need_no_key_that_overflows() -> None:
     rng = np.random.default_rng(1)
     answers = rng.integers(0, 10, (30, 400))
     pairs = pd.DataFrame({"t2i_model": ["m"], "prompt_id": ["p"], "category": ["c"]})
-    c = Cells.of(
-        [f"c{i}" for i in range(7)],
-        pairs,
-        [f"d{i}" for i in range(30)],
-        30,
-        np.zeros(400),
-        rng.integers(0, 10, 400),
-        answers,
-    )
+    classes, raters = [f"c{i}" for i in range(7)], [f"d{i}" for i in range(30)]
+    c = Cells.of(classes, pairs, raters, 30, np.zeros(400), rng.integers(0, 10, 400), answers)
     assert c.n.sum() == 400
     assert {tuple(x) for x in c.answers.T} == {tuple(x) for x in answers.T}
 
@@ -209,27 +160,17 @@ def test_a_sample_says_which_labels_an_estimate_may_use(tmp_path: Path) -> None:
 
 def test_contents_are_compared_with_the_first_detector_that_read_them(tmp_path: Path) -> None:
     sha = "0123456789abcdef" * 4
-    rows = [
-        row("a", "male", "d", image_sha256=sha),
-        row("b", "male", "d"),
-        row("a", "male", "e", image_sha256="f" * 64),
-    ]
+    rows = [row("a", "male", "d", image_sha256=sha), row("b", "male", "d")]
+    rows += [row("a", "male", "e", image_sha256="f" * 64)]
     rows += [row("b", "male", "e", image_sha256=sha), row("b", "male", "f", image_sha256="a" * 64)]
     assert counted(tmp_path, rows, ("d", "e", "f")).changed == {"d": 0, "e": 1, "f": 1}
 
 
 def test_reasons_are_first_words_and_notes_of_others_are_left_out(tmp_path: Path) -> None:
     labels = [*LABELS[:4], "c,ann,others,a robot", "d,ann,low_quality,blurred"]
-    rows = [
-        row("d", reason="no_face: nothing found"),
-        row("c", status="error", reason="timeout: 30 s"),
-        row("a", "male"),
-    ]
-    r = counted(tmp_path, rows, labels=labels).reasons
-    told = {
-        (t, h, s, x): n
-        for t, h, s, x, n in r[["truth", "human_reason", "status", "reason", "n"]].itertuples(index=False)
-    }
+    rows = [row("d", reason="no_face: nothing found"), row("c", status="error", reason="timeout: 30 s")]
+    r = counted(tmp_path, [*rows, row("a", "male")], labels=labels).reasons
+    told = r.set_index(["truth", "human_reason", "status", "reason"])["n"].to_dict()
     assert told == {
         (0, "", "clear", ""): 1, (2, "disagreement", "", ""): 1, (2, "blurred", "filtered", "no_face"): 1,
         (3, "", "error", "timeout"): 1, (4, "", "", ""): 1,

@@ -24,7 +24,7 @@ from detector_bench_next.evaluate import (
 )
 from detector_bench_next.metrics import METRICS, measure
 from detector_bench_next.predictions import Predictions
-from tests_next.counted import POINTS, cells_of, counted_of, hostile, portraits, small_set, write_predictions
+from tests_next.counted import POINTS, cells_of, count_small, counted_of, hostile, portraits, write_predictions
 from tests_next.lyu import write_image_set
 
 KEYS = {
@@ -36,36 +36,24 @@ KEYS = {
     "sweeps": "detector attribute t2i_model threshold metric",
     "filter_outcomes": "detector attribute t2i_model category human_label human_reason status detector_reason",
 }
-DROPPED = [
-    "prompt_bias_error",
-    "model_bias_score_corrected",
-    "model_bias_score_error",
-    "explained_variance",
-    "misclassification_p_value",
-]
+DROPPED = ["prompt_bias_error", "model_bias_score_corrected", "model_bias_score_error"]
+DROPPED += ["explained_variance", "misclassification_p_value"]
 MADE = {**LONG, "metrics": metric_table}  # without draws
-WORDS = {
-    "value": [""],
-    **{
-        c: [""]
-        for c in ("error", "with_human_filter", "with_human_classes", "with_both", "filtering", "classification")
-    },
-}
+NUMBERS = "value ci_low ci_high n n_left_out error filtering classification"
+NUMBERS += " with_human_filter with_human_classes with_both"
 
 
 def golden(path: Path, n_clear: str) -> pd.DataFrame:
     """Rows of a golden table that the new house has, too."""
-    empty = {column: [""] for column in ("ci_low", "ci_high", "n", "n_left_out")} | WORDS
-    old = pd.read_csv(path, keep_default_na=False, low_memory=False, na_values=empty).rename(
-        columns={"verdict": "predicted"}
-    )
+    empty = {column: [""] for column in NUMBERS.split()}
+    old = pd.read_csv(path, keep_default_na=False, low_memory=False, na_values=empty)
+    old = old.rename(columns={"verdict": "predicted"})
     if "asked_n_clear" in old:
         old = old[old["asked_n_clear"] == n_clear].drop(columns="asked_n_clear")
     for column, gone in (("metric", DROPPED), ("labelled_by", ["dawid_skene"])):
         old = old[~old[column].isin(gone)] if column in old else old
-    return (
-        old[old["variant"].isin(["", "detector_only"])] if "variant" in old else old
-    )  # others are few-label estimates
+    few = ~old["variant"].isin(["", "detector_only"]) if "variant" in old else False  # few-label estimates
+    return old[~few] if "variant" in old else old
 
 
 def same(name: str, old: pd.DataFrame, new: pd.DataFrame, *, drawn: bool = False) -> None:
@@ -103,12 +91,8 @@ def test_the_portraits_long_tables_come_out(
     counted = portraits(shared, tmp_path_factory.getbasetemp() / "portraits")
     new = pd.concat([MADE[name](own, POINTS) for own in counted.values()])
     old = golden(shared / f"golden/{folder}/{name}.csv.gz", "detector")
-    who = "first" if name == "agreement" else "detector"
-    old = old[
-        old[who].isin(set(new[who])) & old["metric"].isin(set(new["metric"]))
-        if "metric" in old
-        else old[who].isin(set(new[who]))
-    ]
+    for column in ("first" if name == "agreement" else "detector", "metric"):
+        old = old[old[column].isin(set(new[column]))] if column in old else old
     same(name, old, new, drawn=name == "agreement")
     assert len(old) > 60
 
@@ -125,6 +109,11 @@ def paper(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> pd.DataFram
     return metric_table(counted, POINTS)
 
 
+def over_all(metrics: pd.DataFrame) -> pd.DataFrame:
+    """Rows over all categories and prompts."""
+    return metrics.query("category == 'all' and prompt_id == 'all'")
+
+
 def published(shared: Path, table: str) -> pd.DataFrame:
     return pd.read_csv(next((shared / "data/published").glob(f"lyu2025_table{table}_*.csv")))
 
@@ -135,9 +124,7 @@ def printed(value: float, decimals: int) -> float:
 
 
 def test_table_5_comes_out_of_the_authors_labels(shared: Path, paper: pd.DataFrame) -> None:
-    whole = paper[(paper["category"] == "all") & (paper["prompt_id"] == "all")].set_index(["t2i_model", "metric"])[
-        "value"
-    ]
+    whole = over_all(paper).set_index(["t2i_model", "metric"])["value"]
     numbers = 0
     for row in published(shared, "5").to_dict("records"):
         model = "all" if row["t2i_model"] in ("all", "total", "overall") else row["t2i_model"]
@@ -148,11 +135,7 @@ def test_table_5_comes_out_of_the_authors_labels(shared: Path, paper: pd.DataFra
 
 
 def test_table_6_comes_out_of_the_authors_labels(shared: Path, paper: pd.DataFrame) -> None:
-    own = paper[
-        (paper["metric"] == "model_bias_score")
-        & (paper["detector"] == "ground_truth")
-        & (paper["prompt_id"] == "all")
-    ]
+    own = paper.query("metric == 'model_bias_score' and detector == 'ground_truth' and prompt_id == 'all'")
     score = own.set_index(["t2i_model", "category"])["value"]
     table = published(shared, "6").set_index("t2i_model").rename(columns={"model_bias_score": "all"})
     assert table.size == 18
@@ -166,19 +149,12 @@ def test_table_7_comes_out_of_the_authors_labels(shared: Path, paper: pd.DataFra
     wide = own.pivot_table(index=own["prompt_id"].map(words).str.casefold(), columns="t2i_model", values="value")
     table = published(shared, "7")
     table.index = pd.Index(table["word"].str.casefold().replace({"real estate": "real estate agent"}))
-    short = {
-        word: next(w for w in wide.index if w.startswith(word[:6]))
-        for word in table.index
-        if word not in wide.index
-    }
-    made = wide.loc[[short.get(word, word) for word in table.index]]
-    for model in ("sdxl", "sd3", "dreamlike"):
-        assert [printed(abs(x), 2) * np.sign(x) for x in made[model]] == pytest.approx(
-            table[model].tolist(), abs=1e-9
-        )
-    averages = [printed(abs(x), 2) * np.sign(x) for x in made.mean(axis=1)]
-    assert averages == pytest.approx(table["average"].tolist(), abs=1e-9)
-    assert table[["sdxl", "sd3", "dreamlike", "average"]].size == 400
+    made = wide.loc[[w if w in wide.index else next(x for x in wide.index if x[:6] == w[:6]) for w in table.index]]
+    made = made.assign(average=made.mean(axis=1))[["sdxl", "sd3", "dreamlike", "average"]]
+    assert made.size == 400
+    for column in made:
+        shown = [printed(abs(x), 2) * np.sign(x) for x in made[column]]
+        assert shown == pytest.approx(table[column].tolist(), abs=1e-9)
 
 
 def test_ten_numbers_of_tables_1_and_2_come_out_of_sd3s_predictions(shared: Path, tmp_path: Path) -> None:
@@ -198,10 +174,7 @@ def test_ten_numbers_of_tables_1_and_2_come_out_of_sd3s_predictions(shared: Path
     table = [{str(k): v for k, v in row.items() if isinstance(v, str)} for row in kept]
     names = ["clip", "clip_prob", "clip_uncertain", "clip_enhance", "fairface"]
     counted = count(image_set, write_predictions(tmp_path / "p", table), image_set.attributes["gender"], names)
-    metrics = metric_table(counted, POINTS._replace(n_clear="images"))
-    own = metrics[
-        (metrics["category"] == "all") & (metrics["prompt_id"] == "all") & (metrics["t2i_model"] == "sd3")
-    ]
+    own = over_all(metric_table(counted, POINTS._replace(n_clear="images"))).query("t2i_model == 'sd3'")
     value = own.set_index(["detector", "metric"])["value"]
     one, two = (published(shared, t).set_index("detector")["sd3"] for t in "12")
     for name in names:
@@ -234,20 +207,10 @@ def test_unlabelled_images_are_as_if_they_were_not_there() -> None:
 def test_the_labels_as_a_detector_are_always_right() -> None:
     counted = some_counted()
     cells = counted.cells.labelled()
-    right = Cells.of(
-        cells.classes,
-        cells.pairs,
-        ["d"],
-        1,
-        np.repeat(cells.pair, cells.n),
-        np.repeat(cells.truth, cells.n),
-        [np.repeat(cells.answer("ground_truth"), cells.n)],
-    )
-    value = (
-        metric_table(counted_of(right), POINTS)
-        .query("detector == 'd' and prompt_id == 'all'")
-        .set_index("metric")["value"]
-    )
+    pair, truth, answer = (np.repeat(x, cells.n) for x in (cells.pair, cells.truth, cells.answer("ground_truth")))
+    right = Cells.of(cells.classes, cells.pairs, ["d"], 1, pair, truth, [answer])
+    rows = metric_table(counted_of(right), POINTS).query("detector == 'd' and prompt_id == 'all'")
+    value = rows.set_index("metric")["value"]
     for name in ("f1", "filter_rate", "accuracy", "recall_male"):
         assert (value[name] == 1).all()
     for name in ("prompt_bias_score_difference", "model_bias_score_difference", "model_bias_score_deviation"):
@@ -257,9 +220,7 @@ def test_the_labels_as_a_detector_are_always_right() -> None:
 def test_images_add_up_over_scopes_and_prompts_and_hundredfold_images_change_no_value() -> None:
     counted = some_counted()
     metrics = metric_table(counted, POINTS)
-    own = metrics[
-        (metrics["metric"] == "images_filtered") & (metrics["detector"] == "d") & (metrics["variant"] == "")
-    ]
+    own = metrics.query("metric == 'images_filtered' and detector == 'd' and variant == ''")
     total = own[own["t2i_model"] == "all"].set_index("category")["value"]
     assert total["all"] == total.drop("all").sum() == own[own["prompt_id"] != "all"]["value"].sum()
     many = Cells(**{**counted.cells.__dict__, "n": counted.cells.n * 100})
@@ -287,17 +248,8 @@ def test_filtered_images_with_a_stored_class_are_not_guessed(tmp_path: Path) -> 
     labels = [f"i{i},ann,{'male' if i < 4 else 'female'}" for i in range(8)]
     kept = [{"detector": "d", "image_id": f"i{i}", "label": "male"} for i in range(6)]
     lost = [{"detector": "d", "image_id": f"i{i}", "status": "filtered", "label": "female"} for i in (6, 7)]
-    counted = count(
-        small_set(tmp_path, images, labels),
-        write_predictions(tmp_path / "p", [*kept, *lost]),
-        built_in()["gender"],
-        ["d"],
-    )
-    row = (
-        LONG["causes"](counted, POINTS)
-        .query("error_metric == 'prompt_bias_score_difference' and category == 'all'")
-        .iloc[0]
-    )
+    rows = LONG["causes"](count_small(tmp_path, images, labels, [*kept, *lost]), POINTS)
+    row = rows.query("error_metric == 'prompt_bias_score_difference' and category == 'all'").iloc[0]
     assert row["error"] == 1  # reported 6 to 0, actual 4 to 4
     assert row["with_human_filter"] == pytest.approx(0.5)  # 6 to 2 once the two are kept
 
@@ -310,18 +262,15 @@ def test_a_threshold_of_a_sweep_says_what_a_run_with_it_would(tmp_path: Path) ->
     images = [f"i{i},m,p{i % 3}" for i in range(90)]
     labels = [f"i{i},ann,{rng.choice(['male', 'female', 'low_quality'])}" for i in range(90)]
     scores = np.round(rng.random(90), 3)
-    rows = [
-        {"detector": "d", "image_id": f"i{i}", "label": str(rng.choice(["male", "female"])), "score": scores[i]}
-        for i in range(90)
-    ]
-    image_set, gender = small_set(tmp_path, images, labels), built_in()["gender"]
-    counted = count(image_set, write_predictions(tmp_path / "one", rows), gender, ["d"])
+    said = rng.choice(["male", "female"], 90).tolist()
+    rows = [{"detector": "d", "image_id": f"i{i}", "label": said[i], "score": scores[i]} for i in range(90)]
+    counted = count_small(tmp_path / "one", images, labels, rows)
     shown = LONG["sweeps"](counted, POINTS).query("t2i_model == 'm'").set_index(["threshold", "metric"])["value"]
     for t in (0.25, 0.5, 0.9):
         again = [r if r["score"] >= t else {**r, "status": "filtered", "label": None} for r in rows]
-        run = count(image_set, write_predictions(tmp_path / f"at{t}", again), gender, ["d"])
-        metrics = metric_table(run, POINTS).query("t2i_model == 'm' and category == 'all' and prompt_id == 'all'")
-        value = metrics[metrics["detector"] == "d"].set_index("metric")["value"]
+        run = count_small(tmp_path / f"at{t}", images, labels, again)
+        metrics = over_all(metric_table(run, POINTS)).query("t2i_model == 'm' and detector == 'd'")
+        value = metrics.set_index("metric")["value"]
         for name in ("f1", "filter_rate", "accuracy", "prompt_bias_score_difference", "images_clear"):
             assert shown[t, name] == pytest.approx(value[name], nan_ok=True)
         cut = LONG["sweeps"](run, POINTS)
@@ -333,32 +282,13 @@ def test_thresholds_below_the_runs_own_are_not_known(tmp_path: Path) -> None:
         {"detector": "d", "image_id": "a", "label": "male", "score": 0.9},
         {"detector": "d", "image_id": "b", "status": "filtered", "reason": "uncertain", "score": 0.62},
     ]
-    counted = count(
-        small_set(tmp_path, ["a,m,p", "b,m,p"], ["a,ann,male"]),
-        write_predictions(tmp_path / "p", rows),
-        built_in()["gender"],
-        ["d"],
-    )
-    swept = (
-        LONG["sweeps"](counted, POINTS)
-        .query("metric == 'f1' and t2i_model == 'all'")
-        .set_index("threshold")["known"]
-    )
+    counted = count_small(tmp_path, ["a,m,p", "b,m,p"], ["a,ann,male"], rows)
+    swept = LONG["sweeps"](counted, POINTS).query("metric == 'f1' and t2i_model == 'all'")
+    swept = swept.set_index("threshold")["known"]
     assert not swept[GRID[GRID <= 0.62]].any()
     assert swept[GRID[GRID > 0.62]].all()
-    none = [{**row, "score": None} for row in rows]
-    assert (
-        at_thresholds(
-            count(
-                small_set(tmp_path, ["a,m,p"], ["a,ann,male"]),
-                write_predictions(tmp_path / "q", none[:1]),
-                built_in()["gender"],
-                ["d"],
-            ),
-            "d",
-        )
-        is None
-    )
+    none = count_small(tmp_path / "none", ["a,m,p"], ["a,ann,male"], [{**rows[0], "score": None}])
+    assert at_thresholds(none, "d") is None
 
 
 # agreement
@@ -374,9 +304,8 @@ def test_agreement_is_that_of_the_libraries() -> None:
     theirs = cohens_kappa(np.histogram2d(labels[0], labels[1], [range(5)] * 2)[0])
     assert pair["value"] == pytest.approx(cohen_kappa_score(labels[0], labels[1]))
     assert pair["ci_high"] - pair["ci_low"] == pytest.approx(2 * 1.959963984540054 * theirs.std_kappa)
-    assert found["", "", "all", "fleiss_kappa"]["value"] == pytest.approx(
-        fleiss_kappa(aggregate_raters(labels.T)[0])
-    )
+    fleiss = fleiss_kappa(aggregate_raters(labels.T)[0])
+    assert found["", "", "all", "fleiss_kappa"]["value"] == pytest.approx(fleiss)
     one = found["a", "c", "x", "cohen_kappa"]["value"]
     assert one == pytest.approx(cohen_kappa_score(labels[0] == 1, labels[2] == 1))
 
@@ -398,11 +327,8 @@ def test_one_label_alone_or_no_shared_image_gives_no_kappa() -> None:
     rows = agreement_of(same, np.ones(20, np.int64), ["a", "b"], ["x", "y"])
     assert all(np.isnan(r["value"]) for r in rows if r["statistic"] != "percent_agreement")
     apart = np.array([[0, -1], [-1, 1]])
-    assert [
-        r
-        for r in agreement_of(apart, np.ones(2, np.int64), ["a", "b"], ["x", "y"])
-        if r["raters"] == "two_annotators"
-    ] == []
+    rows = agreement_of(apart, np.ones(2, np.int64), ["a", "b"], ["x", "y"])
+    assert "two_annotators" not in [r["raters"] for r in rows]
 
 
 # below chance
@@ -414,11 +340,8 @@ def test_a_detector_with_swapped_classes_is_told() -> None:
     counted = counted_of(cells_of(table, detector="gear"))
     told = told_below_chance(metric_table(counted, POINTS), built_in()["gender"])
     assert list(told) == ["gear"]
-    assert (
-        told["gear"]
-        == "gear is worse than chance on the labelled images (16.7 % of 300 classes right; guessing: 50 %): "
-        "are its classes swapped?"
-    )
+    sentence = "gear is worse than chance on the labelled images (16.7 % of 300 classes right; guessing: 50 %): "
+    assert told["gear"] == f"{sentence}are its classes swapped?"
     table[0, :2, :2] = [[50, 60], [50, 60]]
     assert told_below_chance(metric_table(counted_of(cells_of(table)), POINTS), built_in()["gender"]) == {}
 
@@ -426,10 +349,7 @@ def test_a_detector_with_swapped_classes_is_told() -> None:
 def test_limits_of_measured_values_pool_the_scatter_within_prompts(shared: Path) -> None:
     counted = hostile(shared)["age"]
     metrics = metric_table(counted, Settings())
-    row = metrics.query(
-        "metric == 'mean_error' and detector == 'strict' and t2i_model == 'all' and category == 'all'"
-        " and prompt_id == 'all'"
-    ).iloc[0]
+    row = over_all(metrics).query("metric == 'mean_error' and detector == 'strict' and t2i_model == 'all'").iloc[0]
     v = counted.values  # noqa: PD011 - a field
     v = v[(v["rater"] == "strict") & (v["n"] > 0)]
     n, h = v["n"].sum(), len(v)
@@ -444,7 +364,5 @@ def test_measure_is_what_the_table_shows() -> None:
     counted = some_counted()
     cells = counted.cells
     value = measure(cells.table("e"), [METRICS["f1"]], np.ones((1, 4))).value.item()
-    rows = metric_table(counted, POINTS).query(
-        "detector == 'e' and metric == 'f1' and t2i_model == 'all' and category == 'all'"
-    )
-    assert rows[rows["variant"] == ""]["value"].iloc[0] == value
+    rows = over_all(metric_table(counted, POINTS)).query("detector == 'e' and metric == 'f1' and variant == ''")
+    assert rows["value"].iloc[0] == value

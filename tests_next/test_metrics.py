@@ -46,9 +46,7 @@ EXPECTED = {  # value, n, n_left_out
 ALL = np.ones((1, 2))
 
 
-def score_of(
-    name: str, table: Any, n_clear: str = "detector", classes: tuple[str, ...] = ("male", "female")
-) -> list[float]:
+def score_of(name: str, table: Any, n_clear: str = "detector", classes: Any = ("male", "female")) -> list[float]:
     own = M.fact(name, classes)
     score = measure(cells_of(table, classes).table("d"), [own], np.ones((1, len(table))), n_clear=n_clear)
     at = [n for _, n in numbers([own], classes)].index(name)
@@ -66,8 +64,8 @@ def test_a_metric_by_hand(name: str) -> None:
 @pytest.mark.parametrize(
     ("n_clear", "shown", "difference"),
     [
-        ("detector", 4 / 12, abs(4 / 12 - 3 / 13)),
-        ("human", 4 / 13, (abs(4 / 13 - 3 / 13) + 0) / 2),
+        ("detector", 4 / 12, 4 / 12 - 3 / 13),
+        ("human", 4 / 13, (4 / 13 - 3 / 13 + 0) / 2),
         ("images", 4 / 18, None),
     ],
 )
@@ -84,20 +82,15 @@ def test_the_denominator_of_a_prompt_bias_score(n_clear: str, shown: float, diff
     assert np.isnan(score_of("prompt_bias_score", silent, n_clear)[0]), "without any answer there is no score"
 
 
-def labels(k: int, size: int = 400, seed: int = 0) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any], list[str]]:
+def labels(k: int, size: int = 400, seed: int = 0) -> tuple[Any, Any, list[str]]:
     """True and predicted words: k classes, low_quality or filtered."""
     rng, names = np.random.default_rng(seed), [f"c{i}" for i in range(k)]
     truth = rng.choice([*names, "low_quality"], size)
-    right = rng.random(size) < 0.7
-    return (
-        truth,
-        np.where(
-            right, np.where(truth == "low_quality", "filtered", truth), rng.choice([*names, "filtered"], size)
-        ),
-        names,
-    )
+    right, other = np.where(truth == "low_quality", "filtered", truth), rng.choice([*names, "filtered"], size)
+    return truth, np.where(rng.random(size) < 0.7, right, other), names
 
 
+C1: dict[str, Any] = {"labels": ["c1"], "average": "macro"}
 ORACLES: dict[str, Callable[..., float]] = {
     "precision": lambda t, p, *_: sk.precision_score(t != "low_quality", p != "filtered"),
     "recall": lambda t, p, *_: sk.recall_score(t != "low_quality", p != "filtered"),
@@ -105,10 +98,8 @@ ORACLES: dict[str, Callable[..., float]] = {
     "filter_rate": lambda t, p, *_: sk.recall_score(t == "low_quality", p == "filtered"),
     "accuracy": lambda t, p, *_: sk.accuracy_score(*both(t, p)),
     "balanced_accuracy": lambda t, p, *_: sk.balanced_accuracy_score(*both(t, p)),
-    "accuracy_c1": lambda t, p, *_: sk.recall_score(*both(t, p), labels=["c1"], average="macro"),
-    "classification_precision_c1": lambda t, p, *_: sk.precision_score(
-        *both(t, p), labels=["c1"], average="macro"
-    ),
+    "accuracy_c1": lambda t, p, *_: sk.recall_score(*both(t, p), **C1),
+    "classification_precision_c1": lambda t, p, *_: sk.precision_score(*both(t, p), **C1),
     "alignment_accuracy": lambda t, p, *_: sk.accuracy_score(t[t != "low_quality"], p[t != "low_quality"]),
 }
 
@@ -142,9 +133,8 @@ def test_more_than_two_classes_have_no_signed_score() -> None:
     table = np.zeros((1, 6, 6), int)
     table[0, :3, :3] = [[2, 0, 0], [2, 2, 0], [0, 0, 2]]  # as labelled 2, 4, 2; as reported 4, 2, 2
     assert score_of("prompt_bias_score_difference", table, classes=("a", "b", "c"))[0] == pytest.approx(0.5)
-    assert score_of("model_bias_score", table, classes=("a", "b", "c"))[0] == pytest.approx(
-        (1 / 6 + 1 / 12 + 1 / 12) / (4 / 3)
-    )
+    score = score_of("model_bias_score", table, classes=("a", "b", "c"))
+    assert score[0] == pytest.approx((1 / 6 + 1 / 12 + 1 / 12) / (4 / 3))
 
 
 def test_empty_denominators_are_nan_without_a_warning_and_float32_stays() -> None:
@@ -197,9 +187,8 @@ def test_a_fair_t2i_model_shows_a_score_by_chance(n: int, printed: float) -> Non
 
 
 def test_scopes_cover_everything_models_levels_and_both_in_the_pairs_order() -> None:
-    pairs = pd.DataFrame(
-        {"t2i_model": ["b", "b", "a"], "category": pd.Categorical(["y", "x", "x"], ["z", "x", "y"])}
-    )
+    category = pd.Categorical(["y", "x", "x"], ["z", "x", "y"])
+    pairs = pd.DataFrame({"t2i_model": ["b", "b", "a"], "category": category})
     words, member = scopes(pairs.assign(trait=["", "t", "t"]), ("category", "trait"))
     assert [tuple(row) for row in words.itertuples(index=False)] == [
         ("all", "all", "all"), ("b", "all", "all"), ("a", "all", "all"), ("all", "x", "all"), ("all", "y", "all"),
@@ -217,11 +206,8 @@ def test_who_fails_on_a_tenth_of_a_t2i_models_images_shows_nothing_there(shared:
     edge[0, 0, :4] = 9, 0, 0, 1
     assert not M.could_not_run(cells_of(edge), 0.1).any(), "a tenth is borne"
     some, every = np.array([True, False]), np.array([True, True])
-    told = {
-        name: (M.withheld(M.fact(name), some), M.withheld(M.fact(name), every))
-        for name in ("accuracy", "model_bias_score", "images_error")
-    }
-    assert told == {"accuracy": (False, True), "model_bias_score": (True, True), "images_error": (False, False)}
+    expected = {"accuracy": (False, True), "model_bias_score": (True, True), "images_error": (False, False)}
+    assert {n: (M.withheld(M.fact(n), some), M.withheld(M.fact(n), every)) for n in expected} == expected
     assert not M.withheld(M.fact("model_bias_score_deviation"), ~every)
 
 

@@ -10,21 +10,16 @@ from shutil import copytree
 import pandas as pd
 import pytest
 
+from detector_bench_next import results as R
+from detector_bench_next.attributes import built_in
+from detector_bench_next.cells import count
 from detector_bench_next.errors import ConfigError
 from detector_bench_next.evaluate import Settings
-from detector_bench_next.results import (
-    Results,
-    Verification,
-    compare_folder,
-    csv_text,
-    manifest_of,
-    read_csv,
-    write_results,
-)
+from detector_bench_next.results import Results, Verification, compare_folder, csv_text, read_csv
 from detector_bench_next.study import Study
-from detector_bench_next.tables import texts
+from detector_bench_next.tables import show, texts
 from tests_next import shade_plugin  # noqa: F401 - registers `shade`
-from tests_next.counted import counted_of, results_of, small_set, write_predictions
+from tests_next.counted import cells_of, counted_of, results_of, small_set, write_predictions
 from tests_next.studies import write_image_set, write_study
 
 NOBODY = {"level": 0.95, "resamples": 50, "seed": 0}
@@ -58,15 +53,9 @@ def test_what_is_written_is_read_again(folder: Path) -> None:
     assert set(results.manifest["predictions"]) == {"shade", "dim"}
     for name in ("confusion", "comparisons", "ranks", "verdicts", "t2i_models"):
         pd.testing.assert_frame_equal(results.table(name), made.table(name), check_dtype=False)
-    pd.testing.assert_frame_equal(
-        results.metrics,
-        pd.read_csv(
-            folder / "metrics.csv",
-            keep_default_na=False,
-            na_values={c: [""] for c in ("value", "ci_low", "ci_high")},
-        ),
-        check_dtype=False,
-    )
+    numbers = {c: [""] for c in ("value", "ci_low", "ci_high")}
+    stored = pd.read_csv(folder / "metrics.csv", keep_default_na=False, na_values=numbers)
+    pd.testing.assert_frame_equal(results.metrics, stored, check_dtype=False)
     for name in ("causes", "agreement", "sweeps"):
         assert len(results.table(name))
     assert "shade" in repr(results) or "2 detectors" in repr(results)
@@ -97,6 +86,17 @@ def test_errors_are_the_images_that_a_detector_gets_wrong(folder: Path) -> None:
     assert len(Results.open(folder).table("predictions")) == 120
 
 
+def test_files_and_sessions_of_a_run_are_tables(folder: Path) -> None:
+    results = Results.open(folder)
+    assert results.table("shards")[["detector", "images", "errors", "joined"]].to_numpy().tolist() == [
+        ["dim", 60, 0, True], ["shade", 60, 0, True],
+    ]  # fmt: skip
+    (row,) = results.table("sessions").to_dict("records")
+    assert (row["images"], row["left"], row["from_cache"]) == (60, 0, 0)
+    (shown,) = show(results, "sessions")
+    assert [c.metric for c in shown.columns[:3]] == ["shard", "began", "device"]
+
+
 def test_the_manifest_is_removed_first_and_written_last(
     folder: Path, made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -105,32 +105,26 @@ def test_the_manifest_is_removed_first_and_written_last(
     results = Results.open(tmp_path)
     results.manifest["study"] = {}
     assert (tmp_path / "tables" / "filtering_and_accuracy.csv").exists()
-    write_results(
-        tmp_path, Results.of(results.counted, {"metrics": results.metrics}, results.settings, results.manifest), {}
-    )
-    assert sorted(p.name for p in (tmp_path / "tables").iterdir()) == ["mine.txt"], (
-        "what is no more goes, others' files stay"
-    )
+    fewer = Results.of(results.counted, {"metrics": results.metrics}, results.settings, results.manifest)
+    R.write_results(tmp_path, fewer, {})
+    left = sorted(p.name for p in (tmp_path / "tables").iterdir())
+    assert left == ["mine.txt"], "what is no more goes, others' files stay"
     assert not (tmp_path / "confusion.csv").exists()
     with monkeypatch.context() as broken:
-        broken.setattr(
-            "detector_bench_next.results.write_csv", lambda *_: (_ for _ in ()).throw(OSError("disk full"))
-        )
+        broken.setattr(R, "write_csv", lambda *_: (_ for _ in ()).throw(OSError("disk full")))
         with pytest.raises(OSError, match="disk full"):
             Study.of(folder).evaluate(tmp_path, predictions=folder)
     with pytest.raises(ConfigError, match=r"results\.json"):
         Results.open(tmp_path)
 
 
+NEWER = '{"schema": 9, "settings": {}}'
 UNFINISHED: dict[str, tuple[Callable[[Path], object], str]] = {
     "no folder": (lambda p: None, "there is no folder"),
     "another folder": (lambda p: p.mkdir(), "no result folder"),
     "half a folder": (lambda p: (p / "predictions").mkdir(parents=True), "not finished, it has predictions"),
     "damaged": (lambda p: (p.mkdir(), (p / "results.json").write_text("{")), "is damaged"),
-    "newer": (
-        lambda p: (p.mkdir(), (p / "results.json").write_text('{"schema": 9, "settings": {}}')),
-        "schema 9, here 1",
-    ),
+    "newer": (lambda p: (p.mkdir(), (p / "results.json").write_text(NEWER)), "schema 9, here 1"),
 }
 
 
@@ -144,9 +138,8 @@ def test_what_is_no_finished_folder_is_told(tmp_path: Path, what: str) -> None:
 
 
 def test_words_of_long_tables_stay_words(tmp_path: Path) -> None:
-    frame = pd.DataFrame(
-        {"detector": ["007", "NA", "", "a,b"], "value": [0.1, float("nan"), 1.0, 1e-300], "n": [1, 2, 3, 4]}
-    )
+    words, values = ["007", "NA", "", "a,b"], [0.1, float("nan"), 1.0, 1e-300]
+    frame = pd.DataFrame({"detector": words, "value": values, "n": [1, 2, 3, 4]})
     (tmp_path / "x.csv").write_text(csv_text(frame))
     again = read_csv(tmp_path / "x.csv")
     assert again["detector"].tolist() == ["007", "NA", "", "a,b"]
@@ -155,35 +148,23 @@ def test_words_of_long_tables_stay_words(tmp_path: Path) -> None:
 
 
 def test_numbers_in_memory_say_what_they_lack() -> None:
-    from tests_next.counted import cells_of
-
-    results = results_of(
-        {"gender": counted_of(cells_of([[[3, 1, 0, 0, 0], [0, 2, 0, 0, 0], [0] * 5, [0] * 5, [0] * 5]]))}
-    )
+    table = [[[3, 1, 0, 0, 0], [0, 2, 0, 0, 0], [0] * 5, [0] * 5, [0] * 5]]
+    results = results_of({"gender": counted_of(cells_of(table))})
     assert results.number("accuracy", detector="d").value == pytest.approx(5 / 6)
     with pytest.raises(ConfigError, match="in memory alone"):
         results.table("errors")
 
 
 def test_contents_that_changed_between_detectors_are_noted(tmp_path: Path) -> None:
-    from detector_bench_next.attributes import built_in
-    from detector_bench_next.cells import count
-
     image_set = small_set(tmp_path, ["a,m,p", "b,m,p"], ["a,ann,male", "b,ann,female"])
-    rows = [
-        {"detector": d, "image_id": i, "label": "male", "image_sha256": (d + i) * 32} for d in "de" for i in "ab"
-    ]
+    rows = [{"detector": d, "image_id": i, "label": "male"} for d in "de" for i in "ab"]
+    rows = [row | {"image_sha256": (row["detector"] + row["image_id"]) * 32} for row in rows]
     predictions = write_predictions(tmp_path / "predictions", rows)
-    about = manifest_of(
-        image_set, predictions, {"gender": count(image_set, predictions, built_in()["gender"], ["d", "e"])}, {}
-    )
+    counted = {"gender": count(image_set, predictions, built_in()["gender"], ["d", "e"])}
+    about = R.manifest_of(image_set, predictions, counted, {})
     assert about["notes"] == ["gender: e read 2 images with another content than the first detector did"]
-    assert about["counts"]["gender"] == {
-        "images": 2,
-        "labelled": 2,
-        "missing": {"d": 0, "e": 0},
-        "changed": {"d": 0, "e": 2},
-    }
+    by = {"missing": {"d": 0, "e": 0}, "changed": {"d": 0, "e": 2}}
+    assert about["counts"]["gender"] == {"images": 2, "labelled": 2, **by}
     assert "/" not in json.dumps({k: v for k, v in about.items() if k != "plugins"}), "no path of this machine"
 
 
@@ -203,33 +184,23 @@ def edit(name: str, was: str, now: str) -> Callable[[Path], None]:
     return change
 
 
+def adds(name: str) -> Callable[[Path], object]:
+    return lambda folder: ((folder / name).parent.mkdir(exist_ok=True), (folder / name).write_text("{}"))
+
+
+TEXT = "tables/filtering_and_accuracy.md"
 FORGED: dict[str, tuple[Callable[[Path], object], str]] = {
     "a value": (edit("metrics.csv", "0.", "0.9"), "metrics.csv: different ("),
-    "a text": (
-        edit("tables/filtering_and_accuracy.md", "100.00", "99.00"),
-        "tables/filtering_and_accuracy.md: different",
-    ),
-    "a sentence": (
-        edit("tables/filtering_and_accuracy.md", "clear images", "all images"),
-        "tables/filtering_and_accuracy.md: different",
-    ),
+    "a text": (edit(TEXT, "100.00", "99.00"), f"{TEXT}: different"),
+    "a sentence": (edit(TEXT, "clear images", "all images"), f"{TEXT}: different"),
     "a setting": (
         edit("results.json", '"n_clear": "detector"', '"n_clear": "human"'),
-        "results.json: different (settings differ)",
+        "results.json: different (",
     ),
     "a file that is gone": (lambda p: (p / "confusion.csv").unlink(), "confusion.csv: gone"),
-    "a table of nobody": (
-        lambda p: (p / "tables/fake.csv").write_text("x\n1\n"),
-        "tables/fake.csv: made by nobody",
-    ),
-    "numbers of nobody at the top": (
-        lambda p: (p / "better.csv").write_text("x\n1\n"),
-        "better.csv: made by nobody",
-    ),
-    "a page of nobody": (
-        lambda p: ((p / "own").mkdir(), (p / "own/made.json").write_text("{}")),
-        "own/made.json: made by nobody",
-    ),
+    "a table of nobody": (adds("tables/fake.csv"), "tables/fake.csv: made by nobody"),
+    "numbers of nobody at the top": (adds("better.csv"), "better.csv: made by nobody"),
+    "a page of nobody": (adds("own/made.json"), "own/made.json: made by nobody"),
 }
 
 

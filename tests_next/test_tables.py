@@ -27,11 +27,8 @@ GONE = ("bias_errors", "bias_estimates", "corrected", "prompt_bias_error", "mode
 @pytest.fixture(scope="module")
 def made(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Table]]:
     """All tables of the two golden studies, by name."""
-    studies = {
-        "mixed": hostile(shared),
-        "t2i_portraits": portraits(shared, tmp_path_factory.getbasetemp() / "portraits"),
-    }
-    return {study: every(results_of(counted)) for study, counted in studies.items()}
+    people = portraits(shared, tmp_path_factory.getbasetemp() / "portraits")
+    return {"mixed": every(results_of(hostile(shared))), "t2i_portraits": every(results_of(people))}
 
 
 def every(results: Results) -> dict[str, Table]:
@@ -45,6 +42,10 @@ def every(results: Results) -> dict[str, Table]:
 
 def read(text: str) -> pd.DataFrame:
     return pd.read_csv(io.StringIO(text), keep_default_na=False, dtype=str)
+
+
+def near(one: str, other: str) -> bool:
+    return one == other or math.isclose(float(one), float(other), rel_tol=1e-9, abs_tol=1e-9)
 
 
 def test_golden_tables_come_out_as_csv_and_markdown(shared: Path, made: dict[str, dict[str, Table]]) -> None:
@@ -62,19 +63,13 @@ def test_golden_tables_come_out_as_csv_and_markdown(shared: Path, made: dict[str
             old = old[~old["metric"].isin(GONE)] if "metric" in old else old
             assert len(old) == len(new), file
             for column in kept:
-                a, b = old[column].tolist(), new[column].tolist()
-                assert all(
-                    x == y or math.isclose(float(x), float(y), rel_tol=1e-9, abs_tol=1e-9)
-                    for x, y in zip(a, b, strict=True)
-                ), (file, column)
-        elif not any(g in text for g in ("corrected", "Corrected")) and name != "label_doubt":
-            lines = [
-                [line for line in t.splitlines() if line.startswith("|")]
-                for t in (text.replace("No verdict", "No answer"), table.md())
-            ]
-            assert lines[0] == lines[1], file
-        else:
+                assert all(map(near, old[column], new[column])), (file, column)
+        elif "orrected" in text or name == "label_doubt":
             continue
+        else:
+            both = (text.replace("No verdict", "No answer"), table.md())
+            one, other = ([line for line in t.splitlines() if line.startswith("|")] for t in both)
+            assert one == other, file
         compared[file.rsplit(".", 1)[1]] += 1
     assert compared["csv"] >= 47
     assert compared["md"] >= 40
@@ -98,10 +93,8 @@ def test_a_detector_that_failed_has_a_dash_and_does_not_compete(made: dict[str, 
     assert any("does not compete" in note for note in whole.all_notes())
     best = {c[0].text for c in whole.rows if any(x.bold for x in c)}
     assert "silent_on_sd3" not in best
-    assert (
-        "Over the 165 of 187 images that have a label of gender (sdxl 52 of 57, sd3 78 of 87, pixart 35 of 43)."
-        in whole.notes
-    )
+    over = "Over the 165 of 187 images that have a label of gender (sdxl 52 of 57, sd3 78 of 87, pixart 35 of 43)."
+    assert over in whole.notes
 
 
 def test_equal_notes_stand_once_with_their_rows() -> None:
@@ -139,10 +132,8 @@ HOSTILE = r"a[1]*{x}%$#_&~^|<b>--c\d"
 
 
 def table_of(rows: int = 2, columns: int = 2, name: str = HOSTILE) -> Table:
-    head = [
-        Col("detector", "Detector"),
-        *(Col(f"m{i}", f"M{i} (%)", "Group" if i < 2 else "") for i in range(columns - 1)),
-    ]
+    head = [Col(f"m{i}", f"M{i} (%)", "Group" if i < 2 else "") for i in range(columns - 1)]
+    head = [Col("detector", "Detector"), *head]
     body = [[Cell(name), *(Cell("-1.50", -0.015, bold=i == 0) for i in range(columns - 1))] for _ in range(rows)]
     return Table("Caption 5 %", head, body, ["a note -- of <words>"], "x_gender")
 
@@ -150,10 +141,8 @@ def table_of(rows: int = 2, columns: int = 2, name: str = HOSTILE) -> Table:
 def test_hostile_names_mean_themselves() -> None:
     table = table_of()
     tex = table.tex()
-    assert (
-        r"a{[}1{]}{*}\{x\}\%\$\#\_\&\textasciitilde{}\textasciicircum{}\textbar{}"
-        r"\textless{}b\textgreater{}-{}-c\textbackslash{}d" in tex
-    )
+    assert r"a{[}1{]}{*}\{x\}\%\$\#\_\&\textasciitilde{}\textasciicircum{}\textbar{}\textless{}b" in tex
+    assert r"b\textgreater{}-{}-c\textbackslash{}d" in tex
     assert r"\textbf{$-$1.50}" in tex
     assert r"\caption{Caption 5 \%}" in tex
     assert tex.startswith("% Needs \\usepackage{booktabs}.\n")
@@ -180,20 +169,15 @@ def test_latex_takes_every_table(made: dict[str, dict[str, Table]], tmp_path: Pa
     body = "\n\\clearpage\n".join(t.tex() for t in [*made["mixed"].values(), table_of(rows=41)])
     head = "\\documentclass{article}\\usepackage{booktabs,longtable}\\begin{document}\n"
     (tmp_path / "x.tex").write_text(f"{head}{body}\n\\end{{document}}\n", encoding="utf-8")
-    run = subprocess.run(
-        ["pdflatex", "-halt-on-error", "x.tex"], cwd=tmp_path, capture_output=True, text=True, check=False
-    )
+    command = ["pdflatex", "-halt-on-error", "x.tex"]
+    run = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stdout[-2000:]
 
 
 def test_display_names_replace_whole_words_for_people_alone() -> None:
     columns = [Col("detector", "Detector"), Col("sdxl", "sdxl", full="sdxl")]
-    table = Table(
-        "Of clip and clip_prob on sdxl.",
-        columns,
-        [[Cell("clip"), Cell("1", 1.0)], [Cell("clip_prob"), Cell("2", 2.0)]],
-        ["clip: clip's"],
-    )
+    rows = [[Cell("clip"), Cell("1", 1.0)], [Cell("clip_prob"), Cell("2", 2.0)]]
+    table = Table("Of clip and clip_prob on sdxl.", columns, rows, ["clip: clip's"])
     shown = table.with_names({"clip": "CLIP L", "sdxl": "SDXL 1.0"})
     assert shown.caption == "Of CLIP L and clip_prob on SDXL 1.0."
     assert [row[0].text for row in shown.rows] == ["CLIP L", "clip_prob"]
@@ -246,11 +230,8 @@ def test_show_prints_writes_and_says_what_there_is(shared: Path, tmp_path: Path)
     assert "\\label{tab:label_shares-age}" in (tmp_path / "x.tex").read_text().replace("_age", "-age")
     T.show(results, form="csv", every=True, out=tmp_path / "all")
     assert {"metrics.csv", "causes.csv", "label_shares_age.csv"} <= {p.name for p in (tmp_path / "all").iterdir()}
-    for name, more, told in (
-        ("cause", {}, "did you mean 'causes'"),
-        ("causes", {"attribute": "agee"}, "did you mean 'age'"),
-        ("ranks", {}, "nothing to show"),
-    ):
+    wrong = (("cause", {}, "did you mean 'causes'"), ("causes", {"attribute": "agee"}, "did you mean 'age'"))
+    for name, more, told in (*wrong, ("ranks", {}, "nothing to show")):
         with pytest.raises(ConfigError, match=told):
             T.show(results, name, **more)
     with pytest.raises(ConfigError, match="accepted: terminal, csv"):
@@ -271,15 +252,9 @@ def test_saturated_scores_and_unknown_thresholds_are_told_beside_a_sweep(shared:
     assert not any(cell.bold for row in shown.rows for cell in row), "the best of a sweep is no finding"
 
 
-@pytest.mark.parametrize(
-    "table",
-    [
-        [[[3, 0, 0, 0, 0]] + [[0] * 5] * 4],
-        [[[0, 0, 3, 0, 0]] + [[0] * 5] * 4],
-        [[[0] * 5] * 2 + [[1, 1, 1, 1, 1]] + [[0] * 5] * 2],
-    ],
-)
-def test_tables_of_next_to_nothing_are_made(table: list[list[list[int]]]) -> None:
+@pytest.mark.parametrize(("truth", "row"), [(0, [3, 0, 0, 0, 0]), (0, [0, 0, 3, 0, 0]), (2, [1, 1, 1, 1, 1])])
+def test_tables_of_next_to_nothing_are_made(truth: int, row: list[int]) -> None:
+    table = [[row if i == truth else [0] * 5 for i in range(5)]]
     for shown in every(results_of({"gender": counted_of(cells_of(table))})).values():
         assert shown.md()
         assert shown.tex()
