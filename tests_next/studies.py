@@ -1,7 +1,7 @@
 """One builder of small image sets and studies for tests, and a detector that needs no network.
 
-`write_image_set` makes images whose grey level says the answer: `shade` (in `shade_plugin.py`) calls bright images female,
-dark ones male, and filters what is nearly black. So a test knows every prediction without a network.
+`write_image_set` makes images whose grey level says the answer: `shade` (in `shade_plugin.py`) calls bright images
+female, dark ones male, and filters what is nearly black. So a test knows every prediction without a network.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def write_image_set(
 ) -> Path:
     """Write images.csv, prompts.csv, labels.csv and PNG files: `images` of each T2I model and prompt.
 
-    The grey level of an image is drawn; below 40 its label is low_quality (no_person), else male up to 140 and female above.
+    The grey level of an image is drawn; below 40 its label is low_quality (no_person), up to 140 male, above female.
     """
     rng = np.random.default_rng(seed)
     (folder / "images").mkdir(parents=True)
