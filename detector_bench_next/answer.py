@@ -197,9 +197,7 @@ class _Answer:
         where = {"variant": "detector_only", **({"t2i_model": model} if model else {})}
         own = [r for d in self.detectors if (r := self.metric(f"class_share_{first}", detector=d, **where))]
         if own:
-            ends = sorted({percent(r["value"]) for r in (min(own, key=_value), max(own, key=_value))}, key=len)
-            lowest, highest = percent(min(map(_value, own))), percent(max(map(_value, own)))
-            share = lowest if len(ends) == 1 else f"{lowest} to {highest}"
+            share = _range(own, percent)
             who = f"{own[0]['detector']} calls" if len(own) == 1 else f"{len(own)} detectors call"
             yield Sentence(
                 f"{who} {share} of the clear images{f' by {model}' if model else ''} {self.names[first]}; nobody "
@@ -209,27 +207,18 @@ class _Answer:
 
     def prompts(self) -> Iterator[Sentence]:
         """The most one-sided prompts, by the class whose shares differ most."""
-        own = [
-            r for r in self.single if str(r["quantity"]).startswith("class_share_") and not math.isnan(r["value"])
-        ]
         spread = {}
         for c in self.names:
-            values = sorted((r for r in own if r["quantity"] == f"class_share_{c}"), key=_value)
-            if len(values) > 1 and values[0]["prompt_id"] != values[-1]["prompt_id"]:
-                spread[c] = (values[0], values[-1])
+            own = [r for r in self.single if r["quantity"] == f"class_share_{c}" and not math.isnan(r["value"])]
+            ends = min(own, key=_value, default={}), max(own, key=_value, default={})
+            if len({r.get("prompt_id") for r in ends}) == 2:
+                spread[c] = ends
         if spread:
             c = max(spread, key=lambda c: spread[c][1]["value"] - spread[c][0]["value"])
-            low, high = spread[c]
-            by = (
-                (lambda r: f"{r['prompt_id']}, {r['t2i_model']}")
-                if len(self.models) > 1
-                else (lambda r: r["prompt_id"])
-            )
-            yield Sentence(
-                f"By prompt, the share perceived as {self.names[c]} goes from {percent(low['value'])} ({by(low)}) "
-                f"to {percent(high['value'])} ({by(high)}).",
-                [low, high],
-            )
+            place = "{prompt_id}, {t2i_model}" if len(self.models) > 1 else "{prompt_id}"
+            low, high = (f"{percent(r['value'])} ({place.format(**r)})" for r in spread[c])
+            text = f"By prompt, the share perceived as {self.names[c]} goes from {low} to {high}."
+            yield Sentence(text, list(spread[c]))
 
     def score(self) -> Iterator[Sentence]:
         """The model bias score, interval first, and what a fair T2I model shows."""

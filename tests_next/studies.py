@@ -28,7 +28,7 @@ def write_image_set(
 ) -> Path:
     """Write images.csv, prompts.csv, labels.csv and PNG files: `images` of each T2I model and prompt.
 
-    The grey level of an image is drawn; below 40 its label is low_quality (no_person), up to 140 male, above female.
+    The grey level of an image is drawn: below 40 low_quality (no_person), up to 140 male, above female.
     """
     rng = np.random.default_rng(seed)
     (folder / "images").mkdir(parents=True)
