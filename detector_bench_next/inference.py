@@ -270,10 +270,8 @@ class _Model(NamedTuple):
 
     def some(self, inside: Array) -> _Model:
         """Some of its prompts, by a mask of pairs."""
-        prompts = self.prompts and self.prompts.only(inside)
-        return _Model(
-            self.name, self.cells.only(inside[self.cells.pair]), self.labels[inside], self.images[inside], prompts
-        )
+        cells, prompts = self.cells.only(inside[self.cells.pair]), self.prompts and self.prompts.only(inside)
+        return _Model(self.name, cells, self.labels[inside], self.images[inside], prompts)
 
     @property
     def estimand(self) -> Estimand:
@@ -328,26 +326,18 @@ def _t2i_models(models: Sequence[_Model], classes: Sequence[str], level: float) 
             if m.prompts is None:
                 rows += [about | row for row in (_silent(m, classes) if m.labels.any() else _reported(m, classes))]
                 continue
-            exact: list[Estimand] = (
-                ["these_images"] if about["estimator"] == "labels" and m.cells.n.sum() == m.labels.sum() else []
-            )
-            for estimand in (m.estimand, *exact):
+            exact = about["estimator"] == "labels" and m.cells.n.sum() == m.labels.sum()
+            estimands: tuple[Estimand, ...] = (m.estimand, *(("these_images",) if exact else ()))
+            for estimand in estimands:
                 for name, e, facts in _quantities(m, estimand, classes, level):
-                    limits = (
-                        {"ci_low": e.low, "ci_high": e.high}
-                        if estimand != "these_images"
-                        else {"by_chance": np.nan}
-                    )
-                    rows.append(
-                        {**about, "estimand": estimand, "quantity": name, "value": e.value, **facts, **limits}
-                    )
+                    row = {**about, "estimand": estimand, "quantity": name, "value": e.value, **facts}
+                    limits = {"ci_low": e.low, "ci_high": e.high}
+                    rows.append(row | ({"by_chance": np.nan} if estimand == "these_images" else limits))
     for word in dict.fromkeys(row["category"] for row in rows):
-        _adjust(
-            [r for r in rows if r["category"] == word and r["t2i_model"] != ALL and r.get("p_value", np.nan) >= 0]
-        )
-    return rows + [
-        row for m in models if m.prompts and m.name != ALL for row in _single(m, m.prompts, classes, level)
-    ]
+        own = [row for row in rows if row["category"] == word and row["t2i_model"] != ALL]
+        _adjust([row for row in own if row.get("p_value", np.nan) >= 0])
+    some = [m for m in models if m.name != ALL]
+    return rows + [row for m in some if m.prompts for row in _single(m, m.prompts, classes, level)]
 
 
 def _silent(m: _Model, classes: Sequence[str]) -> Iterator[dict[str, Any]]:
@@ -360,20 +350,16 @@ def _reported(m: _Model, classes: Sequence[str]) -> Iterator[dict[str, Any]]:
     """Rows without labels: what detectors report, on average; no interval says how right they are."""
     wanted, every = [METRICS["class_share_<class>"], METRICS["model_bias_score"]], np.ones((1, len(m.labels)))
     tables = [as_reported(m.cells, name).table(GROUND_TRUTH) for name in m.cells.raters[: m.cells.detectors]]
-    if tables:
-        scores = [measure(table, wanted, every) for table in tables]
-        *shares, score = np.mean([s.value[:, 0, 0] for s in scores], 0)
-        facts = {
-            "estimand": "t2i_model",
-            "estimator": "detectors",
-            "n_left_out": min(int(s.left_out[-1, 0, 0]) for s in scores),
-        }
-        yield from (
-            facts | {"quantity": f"class_share_{c}", "value": x} for c, x in zip(classes, shares, strict=True)
-        )
-        if len(classes) == 2:
-            yield facts | {"quantity": "mean_prompt_bias_score", "value": 2 * shares[0] - 1}
-        yield facts | {"quantity": "model_bias_score", "value": score}
+    if not tables:
+        return
+    scores = [measure(table, wanted, every) for table in tables]
+    *shares, score = np.mean([s.value[:, 0, 0] for s in scores], 0)
+    left = min(int(s.left_out[-1, 0, 0]) for s in scores)
+    made = [(f"class_share_{c}", x) for c, x in zip(classes, shares, strict=True)]
+    made += [("mean_prompt_bias_score", 2 * shares[0] - 1)] if len(classes) == 2 else []
+    for name, x in (*made, ("model_bias_score", score)):
+        facts = {"estimand": "t2i_model", "estimator": "detectors", "n_left_out": left}
+        yield facts | {"quantity": name, "value": x}
 
 
 def _single(m: _Model, prompts: Prompts, classes: Sequence[str], level: float) -> Iterator[dict[str, Any]]:
@@ -413,12 +399,8 @@ def _t2i_model_comparisons(models: Sequence[_Model], classes: Sequence[str], lev
         for name, e in apart(level).items():
             if np.isfinite(e.value) and (len(classes) > 2 or not name.startswith("class_share_")):
                 limits = {"difference": e.value, "ci_low": e.low, "ci_high": e.high}
-
-                def one(at: float, name: str = name, apart: Any = apart) -> Estimate:
-                    found: Estimate = apart(at)[name]
-                    return found
-
-                rows.append({**facts, "quantity": name, **limits, "p_value": p_of(one)})
+                p = p_of(lambda at: apart(at)[name])  # noqa: B023 - it is called at once
+                rows.append({**facts, "quantity": name, **limits, "p_value": p})
     for name in dict.fromkeys(row["quantity"] for row in rows):
         _adjust([row for row in rows if row["quantity"] == name])
     return sorted(rows, key=lambda row: [r["quantity"] for r in rows].index(row["quantity"]))
