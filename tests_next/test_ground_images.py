@@ -110,10 +110,7 @@ HTTPS://x.org/a.png|http://[::1]/a.png|s3://bucket/b.parquet#7|x.tar""".replace(
         ("a.tar#1.png|a.tar.gz#1.png|https://x.org/a.tgz#b", "is a member of an archive"),
         ("b.parquet#|b.parquet#x|b.parquet#x/-1|b.parquet#1/x|s3://b/c.parquet#x", "is no row of a Parquet file"),
         ("https://u:p@x.org/a.png|https://u@x.org/a|s3://key:secret@bucket/a", "is an address with a login"),
-        (
-            "https://|https:///a.png|s3://bucket|s3://bucket/|http://x:y/z",
-            "without a place or a name",
-        ),
+        ("https://|https:///a.png|s3://bucket|s3://bucket/|http://x:y/z", "without a place or a name"),
         ("https://x.org/a#b.png", "with a # that names no row"),
     ],
 )
