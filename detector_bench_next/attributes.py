@@ -11,19 +11,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache, cached_property
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Literal, NamedTuple, Self
 
-import numpy as np
 import yaml
-from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
-from detector_bench_next.errors import ConfigError, config_error, nearest_hint
+from detector_bench_next.errors import ConfigError, config_error
 from detector_bench_next.files import read_yaml, write_text
 
 LOW_QUALITY, OTHERS = "low_quality", "others"  # labels: it cannot be told; outside the classes, reported apart
@@ -61,9 +58,7 @@ class _Named(BaseModel):
     @classmethod
     def _is_a_name(cls, name: str) -> str:
         if not re.fullmatch("[a-z][a-z0-9_]{0,39}", name):
-            raise ValueError(
-                f"{name!r} is no name; accepted: lower-case letters, digits and underscores, 40 at most"
-            )
+            raise ValueError(f"{name!r} is no name; accepted: a letter, then at most 39 of a-z, 0-9 and _")
         if name in RESERVED:
             raise ValueError(f"{name!r} is reserved; accepted: any name but {', '.join(RESERVED)}")
         return name
@@ -78,12 +73,11 @@ class _Choice(_Named):
     def _with_texts(cls, value: Any) -> Any:
         entry = {"name": value} if isinstance(value, str) else value
         if not isinstance(entry, dict) or not isinstance(entry.get("name"), str):
-            raise ValueError(
-                f"a name, or a mapping with `name`, is expected (yes, no and numbers need quotes); got {value!r}"
-            )
+            accepted = "a name, or a mapping with `name`, is expected (yes, no and numbers need quotes)"
+            raise ValueError(f"{accepted}; got {value!r}")
         words = entry["name"].replace("_", " ")
         defaults = {"text": words.capitalize(), "offered": words, "answers": [words]}
-        return {**{key: default for key, default in defaults.items() if key in cls.model_fields}, **entry}
+        return {**{key: own for key, own in defaults.items() if key in cls.model_fields}, **entry}
 
 
 class Reason(_Choice):
@@ -134,15 +128,9 @@ class Attribute(_Named):
     def _with_texts(cls, value: Any) -> Any:
         if not isinstance(value, dict) or not isinstance(value.get("name"), str):
             return value
-        words = value.get("words") or value["name"].replace("_", " ")
-        short = f"{str(words)[:1].upper()}{str(words)[1:]}"
-        texts = {
-            "words": words,
-            "title": f"Perceived {words}",
-            "short": short,
-            "question": f"Which {words} do you perceive?",
-        }
-        return {**texts, **value}
+        words = str(value.get("words") or value["name"].replace("_", " "))
+        texts = {"words": words, "title": f"Perceived {words}", "short": words[:1].upper() + words[1:]}
+        return {**texts, "question": f"Which {words} do you perceive?", **value}
 
     @field_validator("classes")
     @classmethod
@@ -161,20 +149,17 @@ class Attribute(_Named):
     @model_validator(mode="after")
     def _measure_fits(self) -> Self:
         if (self.unit is None) == (self.kind == "measured"):
-            raise ValueError(
-                f"kind is {self.kind!r} and unit is {'missing' if self.unit is None else repr(self.unit.name)}; "
-                "accepted: a unit (name, lowest, highest) for kind 'measured', and for no other"
+            unit = repr(self.unit.name) if self.unit else "missing"
+            accepted = "a unit (name, lowest, highest) for kind 'measured', and for no other"
+            raise ValueError(f"kind is {self.kind!r} and unit is {unit}; accepted: {accepted}")
+        ends = (*self.starts, self.unit.highest) if self.unit and len(self.starts) == len(self.classes) else ()
+        rising = self.unit and ends and all(a < b for a, b in pairwise(ends)) and ends[0] >= self.unit.lowest
+        if self.starts and not rising:
+            accepted = (
+                "a rising number within the unit's range for every class of a measured attribute, or for none"
             )
-        if self.starts and (
-            self.unit is None
-            or len(self.starts) < len(self.classes)
-            or self.starts[0] < self.unit.lowest
-            or any(low >= high for low, high in pairwise([*self.starts, self.unit.highest]))
-        ):
-            raise ValueError(
-                f"classes begin with `from` {', '.join(f'{start:g}' for start in self.starts)}; accepted: a "
-                "rising number within the unit's range for every class of a measured attribute, or for none"
-            )
+            begin = ", ".join(f"{start:g}" for start in self.starts)
+            raise ValueError(f"classes begin with `from` {begin}; accepted: {accepted}")
         return self
 
     @cached_property
@@ -251,15 +236,9 @@ def read_attributes(folder: Path) -> dict[str, Attribute]:
     for path in sorted((folder / "attributes").glob("*.y*ml")):
         try:
             own = _read(path)
-            if own.name in built_in():
-                classes = ", ".join(built_in()[own.name].class_names)
-                raise ConfigError(
-                    f"{path}: name: {own.name!r} is built in (classes: {classes}); give it another name"
-                )
             if own.name in found:
-                raise ConfigError(
-                    f"{path}: name: {own.name!r} is defined by a file beside it, too; give it another name"
-                )
+                why = "is built in" if own.name in built_in() else "is defined by a file beside it, too"
+                raise ConfigError(f"{path}: name: {own.name!r} {why}; give it another name")
             found[own.name] = own
         except ConfigError as error:
             mistakes.append(str(error))
@@ -287,8 +266,7 @@ def _read(path: Path) -> Attribute:
         raise config_error(error, str(path), Attribute) from None
 
 
-@dataclass(frozen=True)
-class Taxonomy:
+class Taxonomy(NamedTuple):
     """Classes of a detector, data set or benchmark, in its own words (for a network, in the order of outputs)."""
 
     name: str
@@ -298,49 +276,19 @@ class Taxonomy:
     """A number of years for each class of ages."""
 
 
-@dataclass(frozen=True)
-class Mapping:
-    """What each class of one taxonomy means in another. None: outside, it leaves the denominator."""
+class Mapping(NamedTuple):
+    """What each class of one taxonomy means in another, in the source's order; None: outside, it leaves the
+    denominator."""
 
-    name: str
     source: Taxonomy
     target: Taxonomy
     table: dict[str, str | None]
-    """By source class, in the source's order."""
-    loses: str = ""
-    """A sentence: what is lost, merged or decided on the way."""
-
-    def codes(self, x: NDArray[Any]) -> NDArray[np.int8]:
-        """Positions among the target classes, of positions among the source classes; -1 is outside."""
-        # Position -1 picks the entry behind the last class.
-        found: NDArray[np.int8] = np.array([*self._positions(), -1], np.int8)[x]
-        return found
-
-    def shares(self, x: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Sums of probabilities or counts `[..., source]`: inside `[..., target]`, and outside `[...]`."""
-        sums = np.zeros((*np.shape(x)[:-1], len(self.target.classes) + 1))
-        for at, position in enumerate(self._positions()):  # no matrix product: it would spread NaN
-            sums[..., position] += np.asarray(x)[..., at]
-        return sums[..., :-1], sums[..., -1]
-
-    def then(self, other: Mapping) -> Mapping:
-        """This mapping, then another from its target; what is outside stays outside."""
-        table = {word: None if label is None else other.table[label] for word, label in self.table.items()}
-        name = f"{self.source.name}_to_{other.target.name}"
-        return Mapping(name, self.source, other.target, table, f"{self.loses} Then: {other.loses}")
-
-    def _positions(self) -> list[int]:
-        return [-1 if label is None else self.target.classes.index(label) for label in self.table.values()]
-
-
-def _ours(attribute: Attribute) -> Taxonomy:
-    return Taxonomy(attribute.name, attribute.name, attribute.class_names)
 
 
 @cache
 def taxonomies() -> dict[str, Taxonomy]:
     """By name; ours bear the name of their attribute."""
-    found = {name: _ours(attribute) for name, attribute in built_in().items()}
+    found = {name: Taxonomy(name, name, attribute.class_names) for name, attribute in built_in().items()}
     for entry in read_yaml(_BUILT_IN / "taxonomies.yaml")["taxonomies"]:
         years = tuple(map(float, entry["years"])) if "years" in entry else None
         found[entry["name"]] = Taxonomy(entry["name"], entry["attribute"], tuple(entry["classes"]), years)
@@ -354,7 +302,7 @@ def mappings() -> dict[str, Mapping]:
     for entry in read_yaml(_BUILT_IN / "taxonomies.yaml")["mappings"]:
         source, target = (taxonomies()[entry[end]] for end in ("source", "target"))
         name = f"{source.name}_to_{target.name}{entry.get('variant', '')}"
-        found[name] = Mapping(name, source, target, {c: entry["table"][c] for c in source.classes}, entry["loses"])
+        found[name] = Mapping(source, target, {own: entry["table"][own] for own in source.classes})
     return found
 
 
@@ -362,55 +310,18 @@ def mapping(source: str, target: str) -> Mapping:
     """The mapping from one taxonomy to another, by their names; by way of ours if none is written down.
 
     Raises:
-        ConfigError: an unknown taxonomy, or no way from one to the other.
+        ConfigError: no way from one to the other.
     """
-    for name in (source, target):
-        if name not in taxonomies():
-            raise ConfigError(f"unknown taxonomy {name!r}: {nearest_hint(name, taxonomies())}")
     first, last = taxonomies()[source], taxonomies()[target]
-    if first == last:
-        return Mapping(f"{source}_to_{target}", first, last, {name: name for name in first.classes}, "Nothing.")
     ways = {(own.source.name, own.target.name): own for own in reversed(mappings().values())}
+    if first == last:
+        return Mapping(first, last, {name: name for name in first.classes})
     if (source, target) in ways:
         return ways[source, target]
     start, end = ways.get((source, first.attribute)), ways.get((first.attribute, target))
-    if start and end:
-        return start.then(end)
-    known = ", ".join(sorted({b for a, b in ways if a == source})) or "none"
-    raise ConfigError(
-        f"no mapping from {source!r} ({first.attribute}) to {target!r} ({last.attribute}); known: to {known}"
-    )
-
-
-def parse_mapping(value: Any, attribute: Attribute) -> Mapping:
-    """The mapping to an attribute that a configuration names or writes out.
-
-    Args:
-        value: a taxonomy's name, a mapping's name, or `{word: class or null}` in the order of the words.
-        attribute: where it leads.
-
-    Raises:
-        ConfigError: an unknown name, one about another attribute, or a table that does not fit.
-    """
-    if isinstance(value, str):
-        if value in taxonomies():
-            return mapping(value, attribute.name)
-        if value not in mappings():
-            hint = nearest_hint(value, [*taxonomies(), *mappings()])
-            raise ConfigError(f"unknown taxonomy or mapping {value!r}: {hint}")
-        if (found := mappings()[value]).target.name != attribute.name:
-            raise ConfigError(f"the mapping {value!r} leads to {found.target.name}, not to {attribute.name}")
-        return found
-    if not isinstance(value, dict) or not value:
-        raise ConfigError(f"a mapping is the name of a taxonomy, or {{word: class or null}}; got {value!r}")
-    for word, label in value.items():
-        if not isinstance(word, str) or not isinstance(label, str | None):
-            raise ConfigError(
-                f"a mapping's entry is text, then text or null; got {word!r}: {label!r} (numbers need quotes)"
-            )
-    if wrong := [
-        f"{label!r} of {word!r}" for word, label in value.items() if label not in (None, *attribute.class_names)
-    ]:
-        known = ", ".join(attribute.class_names)
-        raise ConfigError(f"{', '.join(wrong)}: no class of {attribute.name} (accepted: {known}, or null)")
-    return Mapping("own", Taxonomy("own", attribute.name, tuple(value)), _ours(attribute), dict(value))
+    if start is None or end is None:
+        known = ", ".join(sorted({b for a, b in ways if a == source})) or "none"
+        ends = f"{source!r} ({first.attribute}) to {target!r} ({last.attribute})"
+        raise ConfigError(f"no mapping from {ends}; known: to {known}")
+    table = {word: None if label is None else end.table[label] for word, label in start.table.items()}
+    return Mapping(first, last, table)
