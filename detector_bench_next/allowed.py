@@ -11,7 +11,6 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-import stat
 from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -33,10 +32,8 @@ _PORTS = {"https": 443, "http": 80}
 def origin(url: str) -> str:
     """Scheme, host and port of an address, as `https://host` or `http://host:8000`; equal origins are one server.
 
-    Without a scheme it is https, on this machine http.
-
-    Raises:
-        ConfigError: no host, or one that httpx and urllib read differently, which is a trick.
+    Without a scheme it is https, on this machine http. A ConfigError refuses what is no host, and what httpx and
+    urllib read differently, which is a trick.
     """
     import httpx
 
@@ -76,64 +73,57 @@ class _File(BaseModel):
 class Allowed:
     """Permissions of one call: `texts` are `VARIABLE=HOST`, `HOST` or a file.
 
-    Raises:
-        ConfigError: a text of another form, or a file of permissions that cannot be read.
+    A ConfigError refuses a text of another form, and a file of permissions that cannot be read.
     """
 
     def __init__(self, texts: Sequence[str] = ()) -> None:
-        self.texts = tuple(texts)
+        file = _file()
+        try:
+            own = _File.model_validate((read_yaml(file) if file.is_file() else None) or {})
+        except ValidationError:
+            accepted = "keys: {VARIABLE: [https://host]}, hosts: [https://host], code: [sha256]"
+            raise ConfigError(f"{file}: accepted: {accepted}") from None
         files = [text for text in texts if Path(text).is_file()]
         rest = [text.partition("=") for text in texts if text not in files]
-        own = _read(_file())
         pairs = [(name, host) for name, hosts in own.keys.items() for host in hosts]
         pairs += [(name, host) for name, equals, host in rest if equals]
+        if not all(re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) for name, _ in pairs):  # it may be the key itself
+            raise ConfigError("--allow KEY=HOST: the name of an environment variable is expected, not a key")
         hosts = [*own.hosts, *(text for text, equals, _ in rest if not equals)]
-        self._keys = {*_BUILT_IN, *((_variable(name), _whole_host(host)) for name, host in pairs)}
+        self._keys = {*_BUILT_IN, *((name, _whole_host(host)) for name, host in pairs)}
         self._hosts = {*(host for _, host in self._keys), *map(_whole_host, hosts)}
-        self._code = {*own.code, *(sha256_file(Path(file)) for file in files)}
+        self._code = {*own.code, *(sha256_file(Path(script)) for script in files)}
 
     def key(self, variable: str, url: str) -> str | None:
         """Value of an environment variable for a host that it may be sent to; None: it is not set.
 
-        Raises:
-            ConfigError: it may not be sent there; the value is not shown.
+        A ConfigError, which does not show it, if it may not be sent there.
         """
         value, to = os.environ.get(variable, "").strip(), origin(url)
         if value and (variable, to) not in self._keys:
-            raise ConfigError(
-                f"the key {variable} is not sent to {to} without your leave: --allow {variable}={to}, "
-                f"or `keys: {{{variable}: [{to}]}}` in {_file()}"
-            )
+            remedy = f"--allow {variable}={to}, or `keys: {{{variable}: [{to}]}}` in {_file()}"
+            raise ConfigError(f"the key {variable} is not sent to {to} without your leave: {remedy}")
         return value or None
 
     def images(self, url: str) -> None:
         """Permit images to be sent to a host: this machine, one that is allowed, or one that may have a key.
 
-        Raises:
-            ConfigError: nobody allowed it.
+        A ConfigError if nobody allowed it.
         """
         to = origin(url)
         if not (is_loopback(to) or to in self._hosts):
-            raise ConfigError(
-                f"images are not sent to {to} without your leave: --allow {to}, or `hosts: [{to}]` in {_file()}"
-            )
+            remedy = f"--allow {to}, or `hosts: [{to}]` in {_file()}"
+            raise ConfigError(f"images are not sent to {to} without your leave: {remedy}")
 
     def code(self, path: Path) -> bytes:
-        """Content of a file that may run.
-
-        Raises:
-            ConfigError: it cannot be read, or nobody allowed this content.
-        """
+        """Content of a file that may run; a ConfigError if it cannot be read, or nobody allowed this content."""
         try:
             content = path.read_bytes()
         except OSError as error:
             raise ConfigError(f"{path}: {error.strerror}") from None
-        sha256 = hashlib.sha256(content).hexdigest()
-        if sha256 not in self._code:
-            raise ConfigError(
-                f"{path} would run with your rights; read it, then: --allow {path}, "
-                f"or `code: [{sha256}]` in {_file()}"
-            )
+        if (sha256 := hashlib.sha256(content).hexdigest()) not in self._code:
+            remedy = f"--allow {path}, or `code: [{sha256}]` in {_file()}"
+            raise ConfigError(f"{path} would run with your rights; read it, then: {remedy}")
         return content
 
 
@@ -142,29 +132,9 @@ def _file() -> Path:
     return Path(named).expanduser() if named else user_config_path("detector_bench") / "allowed.yaml"
 
 
-def _read(path: Path) -> _File:
-    if not path.is_file():
-        return _File()
-    if path.stat().st_mode & stat.S_IWOTH:
-        raise ConfigError(f"{path}: everybody here may write to it and so allow what they like: chmod o-w")
-    try:
-        return _File.model_validate(read_yaml(path) or {})
-    except ValidationError:
-        accepted = "keys: {VARIABLE: [https://host]}, hosts: [https://host], code: [sha256]"
-        raise ConfigError(f"{path}: accepted: {accepted}") from None
-
-
-def _variable(name: str) -> str:
-    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):  # it is not repeated: it may be the key itself
-        raise ConfigError("--allow KEY=HOST: the name of an environment variable is expected, not a key")
-    return name
-
-
 def _whole_host(text: str) -> str:
     """An origin; a path behind it would promise more than is held."""
     rest = urlsplit(text if "://" in text else f"https://{text}")
     if rest.path.strip("/") or rest.query or rest.fragment:
-        raise ConfigError(
-            f"--allow {text!r}: is neither a file here nor a host; a permission holds for a whole host"
-        )
+        raise ConfigError(f"--allow {text!r}: is no file here, and no host (a permission holds for a whole one)")
     return origin(text)

@@ -353,10 +353,6 @@ def test_keys_images_and_code_need_leave(tmp_path: Path, monkeypatch: pytest.Mon
     stored = Allowed()
     assert stored.key("MY_KEY", "https://llm.example") == "secret"
     assert stored.code(script) == b"changed"
-    own.chmod(0o646)
-    with pytest.raises(ConfigError, match="chmod o-w"):
-        Allowed()
-    own.chmod(0o600)
     own.write_text("host: [a.example]\n", encoding="utf-8")
     with pytest.raises(ConfigError, match=r"accepted: keys: \{VARIABLE"):
         Allowed()
