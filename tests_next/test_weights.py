@@ -91,7 +91,7 @@ def test_what_is_missing_is_told_with_what_to_do(nowhere: Where) -> None:
         with pytest.raises(WeightsError, match=line):
             nowhere.locate(what)
     offline = Where(beside=nowhere.beside, cache=nowhere.cache, download=False)
-    assert "detector-bench weights fetch yunet.onnx" in str(offline.lacks(CATALOGUE["yunet.onnx"]))
+    assert "source: https://github.com/opencv" in str(offline.lacks(CATALOGUE["yunet.onnx"]))
     assert nowhere.lacks(CATALOGUE["yunet.onnx"]) is None, "it can be fetched"
 
 
@@ -161,22 +161,17 @@ def test_content_is_hashed_once_and_that_of_large_files_kept(
 
 
 class Server(http.server.BaseHTTPRequestHandler):
-    asked: list[str | None]
-    content = CONTENT
-    cut = 0
+    asked, content, cut = 0, CONTENT, 0
 
     def do_GET(self) -> None:
-        start = self.headers["Range"]
-        self.asked.append(start)
-        begin = int(start.removeprefix("bytes=").removesuffix("-")) if start else 0
-        if self.path != "/a.onnx" or begin >= len(self.content):
-            self.send_error(416 if begin else 404)
+        type(self).asked += 1
+        if self.path != "/a.onnx":
+            self.send_error(404)
             return
-        self.send_response(206 if begin else 200)
-        self.send_header("Content-Length", str(len(self.content) - begin))
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(self.content)))
         self.end_headers()
-        end, type(self).cut = self.cut or None, 0
-        self.wfile.write(self.content[begin:end])
+        self.wfile.write(self.content[: self.cut or None])
 
     def log_message(self, *_: Any) -> None:
         pass
@@ -185,37 +180,26 @@ class Server(http.server.BaseHTTPRequestHandler):
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     monkeypatch.setenv("NO_PROXY", "*")
-    Server.asked, Server.content, Server.cut = [], CONTENT, 0
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Server) as served:
         threading.Thread(target=served.serve_forever, daemon=True).start()
         yield f"http://127.0.0.1:{served.server_port}"
         served.shutdown()
 
 
-def test_a_download_goes_on_where_it_stopped(nowhere: Where, server: str) -> None:
+def test_a_download_is_kept_if_it_is_whole_and_the_pinned_file(nowhere: Where, server: str) -> None:
     what = Weights(path="a.onnx", sha256=SHA256, url=f"{server}/a.onnx")
-    Server.cut = 7000
-    with pytest.raises(WeightsError, match=r"run it again to go on where it stopped"):
-        nowhere.locate(what)
-    found = nowhere.locate(what)
-    assert found.read_bytes() == CONTENT
-    assert Server.asked == [None, "bytes=7000-"]
-    assert nowhere.locate(what) == found
-    assert len(Server.asked) == 2, "it is here now"
-
-
-def test_a_download_of_another_file_is_not_kept(nowhere: Where, server: str) -> None:
-    what = Weights(path="a.onnx", sha256=SHA256, url=f"{server}/a.onnx")
-    folder = nowhere.cache / SHA256[:16]
-    put(folder / "a.onnx.partial", b"another file's beginning")
-    assert nowhere.locate(what).read_bytes() == CONTENT, "once more from the start"
-    (folder / "a.onnx").unlink()
-    Server.content = b"changed"
-    with pytest.raises(WeightsError, match=r"gave another file"):
-        nowhere.locate(what)
-    assert not list(folder.glob("*.partial"))
+    for cut, content, told in ((7000, CONTENT, "run it again"), (0, b"changed", "gave another file")):
+        Server.cut, Server.content = cut, content
+        with pytest.raises(WeightsError, match=told):
+            nowhere.locate(what)
     with pytest.raises(WeightsError, match="the server answers 404"):
         nowhere.locate(what.model_copy(update={"url": f"{server}/b.onnx"}))
+    Server.content = CONTENT
+    found = nowhere.locate(what)
+    assert found.read_bytes() == CONTENT
+    assert {path.name for path in found.parent.iterdir()} == {"a.onnx", "a.onnx.lock"}
+    asked = Server.asked
+    assert (nowhere.locate(what), Server.asked) == (found, asked), "it is here now"
 
 
 def test_the_verbs_say_what_is_here(nowhere: Where, tmp_path: Path) -> None:

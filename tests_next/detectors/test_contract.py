@@ -315,7 +315,7 @@ def test_a_wrong_prediction_is_that_images_error(wrong: Callable[[Prediction], l
     assert type(rows[0].score) is float
 
 
-def test_stages_are_loaded_once_and_nothing_runs_behind_a_kept_result(tmp_path: Path) -> None:
+def test_stages_are_loaded_once_and_kept_results_are_not_made_again(tmp_path: Path) -> None:
     calls: list[str] = []
 
     class Counted(Grey):
