@@ -22,7 +22,6 @@ from detector_bench_next.evaluate import (
     metric_table,
     told_below_chance,
 )
-from detector_bench_next.metrics import METRICS, measure
 from detector_bench_next.predictions import Predictions
 from tests_next.counted import POINTS, cells_of, count_small, counted_of, hostile, portraits, write_predictions
 from tests_next.lyu import write_image_set
@@ -358,11 +357,3 @@ def test_limits_of_measured_values_pool_the_scatter_within_prompts(shared: Path)
     own = metrics.query("metric == 'cumulative_score_5' and detector == 'strict' and prompt_id == 'all'")
     assert (own["ci_low"] >= 0).all()
     assert (own["ci_high"] <= 1).all()
-
-
-def test_measure_is_what_the_table_shows() -> None:
-    counted = some_counted()
-    cells = counted.cells
-    value = measure(cells.table("e"), [METRICS["f1"]], np.ones((1, 4))).value.item()
-    rows = over_all(metric_table(counted, POINTS)).query("detector == 'e' and metric == 'f1' and variant == ''")
-    assert rows["value"].iloc[0] == value

@@ -5,34 +5,25 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
 from statsmodels.stats.multitest import multipletests
 
 from detector_bench_next import intervals as I
-from detector_bench_next.attributes import built_in
 from detector_bench_next.cells import Cells, Counted
+from detector_bench_next.evaluate import Settings
 from detector_bench_next.inference import COLUMNS, COMPARED, inference
 from detector_bench_next.metrics import METRICS
+from tests_next.counted import counted_of as only_counts
 from tests_next.test_intervals import PBS, TRUTH, cells_of, study
 
 
 def counted_of(cells: Cells, **changed: int) -> Counted:
-    """Counts without reasons, scores and values."""
+    """Counts of odd and even prompts."""
     cells.pairs["category"] = np.where(np.arange(len(cells.pairs)) % 2, "odd", "even")
-    gender = built_in()["gender"]
-    none = pd.DataFrame()
-    return Counted(cells, none, none, none, changed, {}, gender)
+    return only_counts(cells)._replace(changed=changed)
 
 
-SETTINGS: dict[str, Any] = {
-    "n_clear": "detector",
-    "max_error_share": 0.1,
-    "level": 0.95,
-    "resamples": 200,
-    "seed": 0,
-}
-SETTINGS |= {"primary": PBS, "tolerance": 0.1}
+SETTINGS: dict[str, Any] = Settings(resamples=200, primary=PBS)._asdict()
 
 
 def three_models(seed: int = 20, prompts: int = 10, right: Any = (0.97, 0.9, 0.7)) -> Cells:
