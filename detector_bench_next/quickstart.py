@@ -23,6 +23,7 @@ from detector_bench_next.files import packaged
 
 _LONGEST_SIDE = 512
 _GREY = (128, 128, 128)
+_INSTALL = "pip install 'detector-bench[quickstart]'"
 
 
 def build_image_set(folder: Path) -> Path:
@@ -92,7 +93,7 @@ def _side_by_side(left: Image.Image, right: Image.Image) -> Image.Image:
 
 
 def _without_head(picture: Image.Image, *, above: int) -> Image.Image:
-    return picture.crop((0, above, picture.width, picture.height))
+    return picture.crop((0, above, *picture.size))
 
 
 def _blurred(picture: Image.Image, *, radius: float) -> Image.Image:
@@ -108,9 +109,7 @@ _RECIPES: dict[str, Callable[[_Pictures], Image.Image]] = {
     "large_smiling_2": lambda p: p.face(91),
     "large_smiling_3": lambda p: p.astronaut,
     "large_smiling_4": lambda p: p.face(23),
-    "large_smiling_5": lambda p: _side_by_side(
-        p.face(93, width=180, canvas=240), p.face(15, width=180, canvas=240)
-    ),
+    "large_smiling_5": lambda p: _side_by_side(*(p.face(number, width=180, canvas=240) for number in (93, 15))),
     "large_smiling_6": lambda p: p.face(96),
     "large_serious_1": lambda p: p.face(46),
     "large_serious_2": lambda p: p.face(3),
@@ -147,15 +146,12 @@ _RECIPES: dict[str, Callable[[_Pictures], Image.Image]] = {
 
 
 def _sample_file(package: str, path: str) -> Path:
-    spec = find_spec(package)
-    if spec is None or spec.origin is None:
-        raise MissingExtraError(
-            f"the package {package!r} is not installed: pip install 'detector-bench[quickstart]'"
-        )
+    if (spec := find_spec(package)) is None or spec.origin is None:
+        raise MissingExtraError(f"the package {package!r} is not installed: {_INSTALL}")
     file = Path(spec.origin).parent / path
     if not file.is_file():  # some Linux distributions pack the sample data apart
-        told = "in a fresh virtual environment: pip install 'detector-bench[quickstart]'"
-        raise MissingExtraError(f"the package {package!r} was installed without its sample picture {path}; {told}")
+        told = f"without its sample picture {path}; in a fresh virtual environment: {_INSTALL}"
+        raise MissingExtraError(f"the package {package!r} was installed {told}")
     return file
 
 
