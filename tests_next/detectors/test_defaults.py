@@ -12,7 +12,6 @@ from typing import Any
 
 from detector_bench_next import registry
 from detector_bench_next.detector import Settings
-from detector_bench_next.weights import Checkpoint, Weights
 
 RECORD = Path(__file__).with_name("defaults.json")
 
@@ -27,13 +26,7 @@ def classes(base: type[Settings] = Settings) -> Iterator[type[Settings]]:
 def told(default: Any) -> Any:
     if isinstance(default, Settings):
         return default.key
-    return (
-        default.path
-        if isinstance(default, Weights)
-        else default.name
-        if isinstance(default, Checkpoint)
-        else repr(default)
-    )
+    return getattr(default, "path", getattr(default, "name", repr(default)))
 
 
 def defaults() -> dict[str, dict[str, Any]]:
@@ -45,13 +38,12 @@ def defaults() -> dict[str, dict[str, Any]]:
     for own in classes():
         described = {name for base in own.__mro__ for name in vars(base).get("describes", ())}
         fields = {
-            name: json.loads(
-                json.dumps(field.get_default(call_default_factory=True, validated_data={}), default=told)
-            )
+            name: field.get_default(call_default_factory=True, validated_data={})
             for name, field in own.model_fields.items()
             if not field.is_required() and name not in described
         }
-        found[f"{own.__module__.rpartition('.')[2]}.{own.__name__}"] = {"version": own.version, **fields}
+        plain = json.loads(json.dumps(fields, default=told))
+        found[f"{own.__module__.rpartition('.')[2]}.{own.__name__}"] = {"version": own.version, **plain}
     return dict(sorted(found.items()))
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,34 +9,24 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from detector_bench_next.detector import Frame, Pixels, Stage, build
+from detector_bench_next.detector import Frame, Pixels, build
 from detector_bench_next.detectors.boxes import boxes
 from detector_bench_next.detectors.faces import AlignedFaces, DlibHogFaces, DlibLandmarks, WholeImage, YunetFaces
 from detector_bench_next.errors import WeightsError
 from detector_bench_next.weights import Weights, Where
 from tests_next.detectors.conftest import framed
+from tests_next.detectors.pictures import files, read, results
 
 cv2 = pytest.importorskip("cv2")
-
-
-def portraits(shared: Path, step: int) -> Iterator[tuple[str, Pixels]]:
-    for path in sorted((shared / "data/t2i_portraits/images").iterdir())[::step]:
-        yield path.stem, np.asarray(Image.open(path).convert("RGB"))
-
-
-def found_by(stage: Stage, where: Where, pixels: Pixels) -> dict[str, Any]:
-    (found,) = stage.load(where)([framed(pixels)])
-    assert isinstance(found, dict)
-    return found
 
 
 @pytest.mark.parametrize("size", [None, (700, 911)])
 def test_yunet_gives_opencvs_boxes(shared: Path, where: Where, size: tuple[int, int] | None) -> None:
     path = str(where.locate(YunetFaces().network))
     faces = 0
-    for _, picture in portraits(shared, 80):
+    for picture in map(read, files(shared, "t2i_portraits", 80)):
         pixels = picture if size is None else np.asarray(Image.fromarray(picture).resize(size))
-        found = found_by(YunetFaces(longest_side=None), where, pixels)
+        (found,) = results(YunetFaces(longest_side=None), [pixels], where)
         height, width = pixels.shape[:2]
         theirs = cv2.FaceDetectorYN.create(path, "", (width, height), 0.7, 0.3, 5000)
         rows = theirs.detect(np.ascontiguousarray(pixels[..., ::-1]))[1]
@@ -51,9 +40,13 @@ def test_yunet_gives_opencvs_boxes(shared: Path, where: Where, size: tuple[int, 
 
 
 def test_large_images_are_shrunk_first(shared: Path, where: Where) -> None:
-    large = np.asarray(Image.fromarray(next(picture for _, picture in portraits(shared, 1))).resize((1000, 800)))
+    picture = read(files(shared, "t2i_portraits", 1)[0])
+    large = np.asarray(Image.fromarray(picture).resize((1000, 800)))
     small = cv2.resize(large, (640, 512), interpolation=cv2.INTER_AREA)
-    found, within = found_by(YunetFaces(), where, large), found_by(YunetFaces(longest_side=None), where, small)
+    (found,), (within,) = (
+        results(YunetFaces(), [large], where),
+        results(YunetFaces(longest_side=None), [small], where),
+    )
     assert len(found["scores"]) == 1
     np.testing.assert_allclose(found["corners"], within["corners"] / 0.64, rtol=1e-6)
     np.testing.assert_allclose(found["landmarks"], within["landmarks"] / 0.64, rtol=1e-6)
@@ -68,16 +61,14 @@ def test_another_network_is_refused(shared: Path, where: Where, tmp_path: Path) 
 
 def test_hog_gives_dlibs_rectangles(where: Where, pictures: dict[str, Pixels]) -> None:
     dlib = pytest.importorskip("dlib")
-    found = found_by(DlibHogFaces(), where, pictures["face"])
-    (rectangle,) = dlib.get_frontal_face_detector()(pictures["face"])
-    left, top, right, bottom = found["corners"][0]
-    assert (left, top, right, bottom) == (
-        rectangle.left(),
-        rectangle.top(),
-        rectangle.right() + 1,
-        rectangle.bottom() + 1,
-    )
-    assert right - left == rectangle.width()
+    (found,) = results(DlibHogFaces(), [pictures["face"]], where)
+    (box,) = dlib.get_frontal_face_detector()(pictures["face"])
+    assert found["corners"][0].tolist() == [
+        box.left(),
+        box.top(),
+        box.left() + box.width(),
+        box.top() + box.height(),
+    ]
 
 
 def with_faces(stage: Any, pixels: Pixels, *corners: tuple[float, ...], scores: list[float]) -> Frame:

@@ -84,13 +84,9 @@ def test_each_row_becomes_a_prediction(tmp_path: Path, name: str, write: Callabl
 def test_predictions_of_another_program(shared: Path) -> None:
     fields = {"columns": {"image": "path", "gender": "gender", "score": "score", "reason": "reason"}}
     values, file = {"Woman": "female", "Man": "male"}, shared / "cases/predictions.csv"
-    detector = build(
-        "detector", {"kind": "table", "file": str(file), **fields, "values": values, "min_score": 0.6}
-    )
-    frames = [
-        Frame(str(n), f"sd/{name}.jpg")
-        for n, name in enumerate(("ceo/a_01", "ceo/a_02", "nurse/b_01", "nurse/b_02"))
-    ]
+    entry = {"kind": "table", "file": str(file), **fields, "values": values, "min_score": 0.6}
+    detector, names = build("detector", entry), ("ceo/a_01", "ceo/a_02", "nurse/b_01", "nurse/b_02")
+    frames = [Frame(str(n), f"sd/{name}.jpg") for n, name in enumerate(names)]
     assert [(row.label, row.score, row.reason) for row in ask(detector, frames)] == [
         ("female", 0.93, None),
         ("male", 0.88, None),
@@ -126,11 +122,9 @@ MISTAKES: list[tuple[dict[str, Any], str]] = [
 def test_mistakes_name_file_column_and_what_to_do(tmp_path: Path, changed: dict[str, Any], line: str) -> None:
     as_csv(tmp_path / "p.csv")
     (tmp_path / "none.xlsx").write_bytes(b"PK")
+    entry = {**ENTRY, **changed, "file": str(tmp_path / changed.get("file", "p.csv"))}
     with pytest.raises(ConfigError, match=line):
-        ask(
-            build("detector", {**ENTRY, **changed, "file": str(tmp_path / changed.get("file", "p.csv"))}),
-            [Frame("a")],
-        )
+        ask(build("detector", entry), [Frame("a")])
 
 
 VOTES: list[tuple[tuple[str, ...], tuple[Any, ...]]] = [
@@ -155,10 +149,9 @@ def test_members_have_one_vote_each(tmp_path: Path, said: tuple[str, ...], wante
     assert told(detector, "x") == [(*wanted[:2], wanted[2] and pytest.approx(wanted[2]), *wanted[3:])]
     with pytest.raises(ConfigError, match="members: 'table' does not predict age"):
         build("detector", {"kind": "ensemble", "attribute": "age", "members": members})
+    wrong = [{**members[0], "columns": {"gendre": "one"}}, *members]
     with pytest.raises(ConfigError, match=r"members.0: detector 'table': columns: unknown 'gendre'"):
-        build(
-            "detector", {"kind": "ensemble", "members": [{**members[0], "columns": {"gendre": "one"}}, *members]}
-        )
+        build("detector", {"kind": "ensemble", "members": wrong})
 
 
 PRINTED = {  # Tables 1 and 2 of the paper, SD3: model bias score, prompt bias score difference
