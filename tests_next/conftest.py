@@ -7,6 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from detector_bench_next.registry import load_plugin
+from tests_next.studies import PLUGIN
+
+load_plugin(PLUGIN)  # once for all tests of a process: `shade` is one thing, however a test comes to it
+
 
 @pytest.fixture(scope="session")
 def shared() -> Path:

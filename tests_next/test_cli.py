@@ -26,7 +26,6 @@ import detector_bench_next as db
 from detector_bench_next import cli, verbs
 from detector_bench_next.engines import Claimed
 from detector_bench_next.study import Study
-from tests_next import shade_plugin  # noqa: F401 - registers `shade`
 from tests_next.studies import PLUGIN, write_image_set
 from tests_next.studies import write_study as write_whole_study
 

@@ -18,7 +18,6 @@ from detector_bench_next.evaluate import Settings
 from detector_bench_next.results import Results, Verification, compare_folder, csv_text, read_csv
 from detector_bench_next.study import Study
 from detector_bench_next.tables import show, texts
-from tests_next import shade_plugin  # noqa: F401 - registers `shade`
 from tests_next.counted import cells_of, counted_of, results_of, small_set, write_predictions
 from tests_next.studies import write_image_set, write_study
 

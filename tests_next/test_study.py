@@ -16,7 +16,6 @@ from detector_bench_next.errors import ConfigError, IncompleteError
 from detector_bench_next.predictions import Shard
 from detector_bench_next.registry import names
 from detector_bench_next.study import Study, about, copy_study, named_studies, read_detector, read_places
-from tests_next import shade_plugin  # noqa: F401 - registers `shade` and `mean_grey`
 from tests_next.studies import write_image_set
 from tests_next.studies import write_study as write_whole_study
 
