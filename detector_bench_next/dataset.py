@@ -401,6 +401,9 @@ class ImageSet:
         """Read and check a folder; all mistakes are one `DataError`. Labels may be missing, if not required.
         The last one is kept while its files do not change: a run needs it at three places.
         """
+        if not Path(folder).is_dir():
+            told = "name one by --image-set DIR (in Python: image_set=)"
+            raise ConfigError(f"there is no image set {str(folder)!r}: {told}")
         return _loaded(Path(folder), _stamps(Path(folder)), require_labels)
 
     @classmethod

@@ -48,6 +48,8 @@ def verify(
         ConfigError: the results are in memory alone, or somebody is writing the folder.
         DataError: the image set or a file of predictions is damaged.
     """
+    if recompute < 0 or seed < 0:
+        raise ConfigError(f"--recompute {recompute}, --seed {seed}: accepted are numbers from 0")
     if results.folder is None:
         raise ConfigError("these results are in memory alone; write them first")
     folder, study = results.folder, Study.of(results.folder, results._image_set)

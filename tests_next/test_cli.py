@@ -235,6 +235,8 @@ MISTAKES = yaml.safe_load(Path(__file__).with_name("bad_calls.yaml").read_text(e
 @pytest.mark.parametrize("case", MISTAKES)
 def test_what_the_user_can_mend_is_one_line_and_status_1_and_a_wrong_call_is_2(folder: Path, case: str) -> None:
     wrong = MISTAKES[case]
+    if "done" in wrong:
+        Study.open(folder / "study.yaml").run(folder / "done", use_cache=False)
     for name, text in wrong.get("write", {}).items():
         (folder / name).write_text(text)
     for name, (old, new) in wrong.get("change", {}).items():
