@@ -331,7 +331,9 @@ class _Answer:
                 said.append(f"{listed(names)} {text}" if len(names) < len(own) or len(own) == 1 else f"all {text}")
         more = [math.ceil(10 * f) / 10 for r in own if r["word"] == "open" and (f := _times(r)) < 100]
         hint = (
-            f"; about {min(more):.1f} times as many images of these prompts could decide one more" if more else ""
+            f"; about {min(more):.{min(more) < 10:d}f} times as many images of these prompts could decide one more"
+            if more
+            else ""
         )
         yield Sentence(
             f"Model bias scores by detectors ({tolerance} off counts as good enough): {'; '.join(said)}{hint}.",
@@ -373,7 +375,7 @@ class _Answer:
         own = [
             r
             for r in self.rows("causes", t2i_model=ALL, category=ALL, error_metric="prompt_bias_score_difference")
-            if not math.isnan(r["filtering"] + r["classification"])
+            if abs(r["filtering"]) + abs(r["classification"]) > 0  # NaN is not
         ]
         if own:
             most = [r["detector"] for r in own if abs(r["filtering"]) > abs(r["classification"])]

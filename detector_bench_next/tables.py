@@ -144,7 +144,7 @@ class Table:
             if i < self.names:
                 columns[c.metric] = [cell.key or cell.text for cell in cells]
                 continue
-            columns[c.metric] = [none if cell.value is None else cell.value for cell in cells]
+            columns[c.metric] = [x.key or x.text if x.value is None else x.value for x in cells]
             for side, end in enumerate(("low", "high") if c.interval else ()):
                 columns[f"{c.metric}_ci_{end}"] = [x.limits[side] if x.limits else none for x in cells]
             if c.deviation:
@@ -899,7 +899,7 @@ def _of_frame(  # noqa: PLR0917 - what a table is made of
     limited = [c for c in values if f"{_ENDS.get(c)}_low" in ends]
 
     def said(column: str, row: Mapping[Any, Any]) -> Cell:
-        word = "" if row[column] is None else str(row[column])
+        word = "" if pd.isna(row[column]) else str(row[column])
         if column in _METRICS_IN:
             own = known_fact(word)
             return Cell(in_words(word, own) + (" (%)" if own.kind == "fraction" else ""), key=word)
@@ -955,7 +955,11 @@ def names(what: Results | ImageSet) -> dict[str, str]:
     """Names of the tables of results or of an image set, with what each shows."""
     kind = "image_set" if isinstance(what, ImageSet) else "results"
     found = [registry.find("table", name) for name in registry.names("table")]
-    return {e.name: str(e.facts.get("about", "")) for e in found if e.facts.get("of", "results") == kind}
+    return {
+        e.name: str(e.facts.get("about", "")).replace("{attribute}", "attributes")
+        for e in found
+        if e.facts.get("of", "results") == kind
+    }
 
 
 def of(what: Results | ImageSet, name: str, **choice: str) -> list[Table]:

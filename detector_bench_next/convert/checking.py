@@ -46,6 +46,8 @@ class Check:
     def text(self) -> str:
         """Counts, shares of the consensus, and all mistakes, a line each."""
         n, every = self.counts, _count(self.counts["images"], "image")
+        if not n["images"]:  # a mistake ended the reading: counts would be false
+            return str(DataError(self.problems))
         lines = [f"Image set {n['image_set']}: {every}, {_count(n['prompts'], 'prompt')}"]
         for noun, names in (("T2I model", n["t2i_models"]), ("annotator", n["annotators"])):
             lines += [f"  {_count(len(names), noun)}: {', '.join(names) or 'none'}"]
