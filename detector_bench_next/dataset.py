@@ -402,8 +402,8 @@ class ImageSet:
         The last one is kept while its files do not change: a run needs it at three places.
         """
         if not Path(folder).is_dir():
-            told = "name one by --image-set DIR (in Python: image_set=)"
-            raise ConfigError(f"there is no image set {str(folder)!r}: {told}")
+            told = "a folder; name one by --image-set DIR, in Python image_set="
+            raise DataError([Problem(str(folder), "there is no image set", accepted=told)])
         return _loaded(Path(folder), _stamps(Path(folder)), require_labels)
 
     @classmethod
