@@ -15,6 +15,7 @@ import random
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -55,7 +56,7 @@ def kills(shared: Path, out: Path, *, times: int, seed: int, seconds: float) -> 
     return f"{killed} kills, {with_parts} with parts on the disk"
 
 
-def ways(shared: Path, out: Path, arguments: argparse.Namespace, seconds: float) -> dict[str, str]:
+def ways(shared: Path, out: Path, arguments: argparse.Namespace, seconds: float) -> Iterator[tuple[str, str]]:
     """Ways of running, by name, with what is said of each."""
 
     def all_of(*commands: list[str]) -> str:
@@ -74,7 +75,7 @@ def ways(shared: Path, out: Path, arguments: argparse.Namespace, seconds: float)
         "ray": lambda: all_of(command(shared, out / "ray", "--workers", "2", "--engine", "ray")),
         "shards": lambda: one_by_one("shards"),
     }
-    return {name: do() for name, do in made.items() if name in (arguments.only or made)}
+    yield from ((name, do()) for name, do in made.items() if name in (arguments.only or made))
 
 
 def main() -> int:
@@ -92,9 +93,9 @@ def main() -> int:
         print(f"the undisturbed run ended with status {code}")
         return 1
     seconds = time.perf_counter() - began
-    print(f"undisturbed: {seconds:.1f} s")
+    print(f"undisturbed: {seconds:.1f} s", flush=True)
     wrong = 0
-    for name, said in ways(shared, out, arguments, seconds).items():
+    for name, said in ways(shared, out, arguments, seconds):
         code = start(*command(shared, out / name)).wait()
         whole, own = content(out / "whole"), content(out / name)
         differ = sorted(file for file in whole.keys() | own.keys() if whole.get(file) != own.get(file))
