@@ -24,8 +24,9 @@ STUDY = ROOT / "configs_next" / "t2i_portraits.yaml"
 
 def command(shared: Path, out: Path, *options: str) -> list[str]:
     places = ["--out", str(out), "--cache-dir", f"{out}-cache", "--weights-dir", str(shared / "weights")]
-    study = ["run", str(STUDY), "--image-set", str(shared / "data" / "t2i_portraits"), "--shards", "4"]
-    return [sys.executable, "-m", "detector_bench_next", *study, *places, *options]
+    study = ["run", str(STUDY), "--image-set", str(shared / "data" / "t2i_portraits")]
+    cut = () if "--shard" in options else ("--shards", "4")
+    return [sys.executable, "-m", "detector_bench_next", *study, *places, *cut, *options]
 
 
 def start(*words: str) -> subprocess.Popen[bytes]:
