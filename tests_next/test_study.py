@@ -339,7 +339,7 @@ def test_a_job_holds_all_that_the_study_and_the_call_say(tmp_path: Path) -> None
     assert {**job.model_dump(), **said} == job.model_dump()
     assert (job.batch_size, job.max_pixels, job.shards, job.beside) == (5, 99, 2, tmp_path)
     assert study.job(tmp_path / "out", use_cache=False).cache_dir is None
-    with pytest.raises(DataError, match="there is no image set .* --image-set"):
+    with pytest.raises(DataError, match=r"there is no image set .* --image-set"):
         Study.open(write_study(tmp_path, tmp_path / "nowhere")).job(tmp_path / "out")
 
 
