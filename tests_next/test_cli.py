@@ -348,10 +348,10 @@ def test_ctrl_c_while_modules_are_imported_is_one_word(tmp_path: Path) -> None:
 
 SLOW = """
 import time
-from tests_next.shade_plugin import Shade, register
+from detector_bench_next.registry import find, register
 
 @register("detector", "slow")
-class Slow(Shade):
+class Slow(find("detector", "shade").thing):
     def predict(self, frames):
         time.sleep(0.2 * len(frames))
         return super().predict(frames)
@@ -363,7 +363,8 @@ def test_an_interrupted_run_says_how_to_go_on_and_loses_nothing(tmp_path: Path) 
     (tmp_path / "slow.py").write_text(SLOW)
     write_image_set(tmp_path / "images", images=20)
     write_study(tmp_path, tmp_path / "images", "slow", batch_size=2)
-    words = here(tmp_path, "run HERE/study.yaml --out HERE/out --no-cache --plugin HERE/slow.py")
+    plugins = f"--plugin {PLUGIN} --plugin HERE/slow.py"
+    words = here(tmp_path, f"run HERE/study.yaml --out HERE/out --no-cache {plugins}")
     command = [sys.executable, "-m", "detector_bench_next", *words]
     running = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     while running.poll() is None and not [*tmp_path.glob("out/predictions/_locks/*")]:
