@@ -79,7 +79,7 @@ def test_filters_crop_and_reading_make_a_prediction(tmp_path: Path) -> None:
 
 def test_numbers_that_are_not_finite_are_that_images_error(tmp_path: Path) -> None:
     path = network(tmp_path / "net.onnx")
-    detector = build("detector", entry(path, input={"mean": [float("inf")]}))
+    detector = build("detector", entry(path, input={"std": [1e-37]}))  # beyond float32
     (row,) = Stages([detector], Where()).predict([framed(RED)])
     assert row.reason == "stage_failed: ValueError: output 'mean' holds values that are not finite"
 
