@@ -57,7 +57,8 @@ def show_detector(detector: Detector | str, where: Where | None = None) -> list[
 def _of_kind(kind: str) -> Detector | type[Detector]:
     """The detector of a kind; its class where some fields must be given."""
     thing: type[Detector] = registry.find("detector", kind).thing
-    needed = any(field.is_required() for field in thing.model_fields.values())
+    fields = getattr(thing, "model_fields", {})  # `build` tells a class that is no detector
+    needed = any(field.is_required() for field in fields.values())
     return thing if needed else build("detector", kind)
 
 
