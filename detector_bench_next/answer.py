@@ -4,7 +4,8 @@ In order: who is shown; the most one-sided prompts; the model bias score beside 
 fairness; T2I models told apart; the detector closest to the labels and how far off it is; the verdict with its
 tolerance; detectors shown to be worse, or below chance; how much depends on who labelled; the larger cause;
 what to do next; what is left out. A sentence is written only if its rows exist, so without labels it says what
-detectors report and that nobody has checked them. Nothing is computed here: every number stands in a row.
+detectors report and that nobody has checked them. Numbers stand in rows; one is made of a row here: how many times
+as many images would decide an open verdict (`_times`).
 """
 
 from __future__ import annotations
@@ -88,7 +89,8 @@ class _Answer:
         self.names = {
             c.name: c.text if c.text[1:] != c.text[1:].lower() else c.text.lower() for c in attribute.classes
         }
-        self.level = f"{100 * results.settings.get('level', 0.95):g} % interval"
+        level = float(results.settings.get("level", 0.95))
+        self.level, self.alpha = f"{100 * level:g} % interval", round(1 - level, 12)
         cells = results.cells(attribute.name)
         self.detectors = list(cells.raters[: cells.detectors])
         self.models = list(dict.fromkeys(cells.pairs["t2i_model"].astype("str")))
@@ -250,8 +252,8 @@ class _Answer:
     def fair(self) -> Iterator[Sentence]:
         """The test that every prompt is balanced."""
         own = [(m, r) for m in self.models if (r := self.of_model(m, "model_bias_score")) and r["p_value"] >= 0]
-        biased = [(m, r) for m, r in own if r["p_value"] <= 0.05]
-        rest = [(m, r) for m, r in own if r["p_value"] > 0.05]
+        biased = [(m, r) for m, r in own if r["p_value"] <= self.alpha]
+        rest = [(m, r) for m, r in own if r["p_value"] > self.alpha]
         said = []
         if biased:
             p = max(r["p_value"] for _, r in biased)
@@ -265,7 +267,7 @@ class _Answer:
     def models_apart(self) -> Iterator[Sentence]:
         """T2I models whose model bias scores are told apart."""
         own = [r for r in self.rows("t2i_model_comparisons", quantity="model_bias_score") if r["p_value"] >= 0]
-        apart = sorted((r for r in own if r["p_value"] <= 0.05), key=lambda r: -abs(r["difference"]))
+        apart = sorted((r for r in own if r["p_value"] <= self.alpha), key=lambda r: -abs(r["difference"]))
         if apart:
             told = []
             for r in apart[: NAMED - 1]:
@@ -297,7 +299,8 @@ class _Answer:
         if best is None:
             return
         own = self.metric(self.primary, detector=best["detector"])
-        alike = [r["detector"] for r in ranks if r is not best and set(r["groups"]) & set(best["groups"])]
+        worse = str(best["better_than"]).split()
+        alike = [r["detector"] for r in ranks if r is not best and r["detector"] not in worse]
         if own is None:
             return
         what = {

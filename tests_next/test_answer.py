@@ -150,3 +150,18 @@ def test_points_are_never_minus_nothing(value: float, said: str) -> None:
 )
 def test_shares_that_are_not_0_or_1_are_not_rounded_to_these(share: float, said: str) -> None:
     assert percent(share) == said
+
+
+def test_the_level_of_the_study_decides_what_is_more_than_chance(tmp_path: Path) -> None:
+    images = write_image_set(tmp_path / "set", prompts=3, images=20, seed=1)
+    study = Study.open(write_study(tmp_path, images))
+    found = {}
+    for level in (0.5, 0.999999):
+        settings = {"intervals": {"resamples": 200, "level": level}}
+        results = study.with_settings(settings).run(tmp_path / "out", use_cache=False)
+        said = [sentence for sentence in answer(results, "gender") if "chance could" in sentence.text]
+        bias = results.table("t2i_models")
+        p = bias[(bias["quantity"] == "model_bias_score") & (bias["estimand"] == "t2i_model")]["p_value"].iloc[0]
+        assert bool(said) == (p > 1 - level)
+        found[level] = bool(said)
+    assert found == {0.5: False, 0.999999: True}

@@ -237,3 +237,51 @@ def test_texts_of_tables_stand_in_the_folder(folder: Path) -> None:
     assert "Dim one" in (folder / "tables/filtering_and_accuracy.md").read_text()
     assert "dim," in (folder / "tables/filtering_and_accuracy.csv").read_text()
     assert Settings(**{k: results.settings[k] for k in Settings._fields}).resamples == 50
+
+
+def in_folder_of_parquet(images: Path) -> Path:
+    """Make the labels a folder of Parquet files."""
+    (images / "labels.parquet").mkdir()
+    path = images / "labels.parquet/one.parquet"
+    pd.read_csv(images / "labels.csv", dtype=str, keep_default_na=False).to_parquet(path)
+    (images / "labels.csv").unlink()
+    return path
+
+
+def relabelled(images: Path) -> None:
+    rows = pd.read_csv(images / "labels.csv", dtype=str, keep_default_na=False)
+    rows.assign(label="female", reason="").to_csv(images / "labels.csv", index=False)
+
+
+def relabelled_in_parquet(images: Path) -> None:
+    path = images / "labels.parquet/one.parquet"
+    pd.read_parquet(path).assign(label="female", reason="").to_parquet(path)
+
+
+def reworded(images: Path) -> None:
+    path = images / "attributes/mood.yaml"
+    path.write_text(path.read_text().replace("Serene", "Calm"))
+
+
+@pytest.mark.parametrize(
+    ("parquet", "change"),
+    [(False, None), (False, relabelled), (True, None), (True, relabelled_in_parquet), (False, reworded)],
+)
+def test_a_run_keeps_its_results_only_where_nothing_has_changed(
+    tmp_path: Path, parquet: bool, change: Callable[[Path], None] | None
+) -> None:
+    images = write_image_set(tmp_path / "images", images=6)
+    (images / "attributes").mkdir()
+    (images / "attributes/mood.yaml").write_text(
+        "name: mood\nclasses: [{name: calm, text: Serene}, {name: tense}]\n"
+    )
+    if parquet:
+        in_folder_of_parquet(images)
+    study = Study.open(write_study(tmp_path, images)).with_settings({"intervals": {"resamples": 20}})
+    clear = study.run(tmp_path / "out", use_cache=False).number("images_clear").value
+    written = (tmp_path / "out/results.json").stat().st_mtime_ns
+    if change is not None:
+        change(images)
+    again = study.run(tmp_path / "out", use_cache=False)
+    assert ((tmp_path / "out/results.json").stat().st_mtime_ns == written) == (change is None)
+    assert (again.number("images_clear").value == clear) == (change in (None, reworded))
