@@ -3,8 +3,8 @@
 usage: python benchmarks_next/answer_null.py [--studies 200]
 
 Two T2I models, prompts x images, two detectors that err independently. Printed: share of studies in which the
-answer says a thing at all. In "equal" worlds both T2I models and both detectors are the same, so a pair told apart is
-false; in the fair one so is bias. Nominal is 5 %.
+answer says a thing at all. In "equal" worlds both T2I models and both detectors are the same, so a pair told apart
+is false; in the fair one so is bias. Nominal is 5 %.
 """
 
 from __future__ import annotations
